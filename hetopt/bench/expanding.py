@@ -56,7 +56,6 @@ def pages(suite: Suite, place: Path) -> Iterator[Task]:
                 folder=str(place.resolve().parent),
                 script=group.script,
                 words=tuple(_filled(word, told) for word in group.words),
-                minutes=group.minutes,
                 **limits,
             )
 

@@ -54,9 +54,6 @@ class Pages(Settings):
     script: Identifier
     sections: Annotated[tuple[Name, ...], Field(min_length=1)] = ("all",)
     words: tuple[Name, ...] = ()
-    minutes: Annotated[float, Field(gt=0, le=1e5)] = Field(
-        1.0, description="What a section takes on one core within the limit."
-    )
 
 
 class Suite(Settings):
@@ -83,7 +80,6 @@ class Task(Record):
     gap: float | None = None
     seed: int = 0
     words: tuple[str, ...] | None = None
-    minutes: float | None = None
     out: str | None = None
     allowed: "Allowed | None" = None
 

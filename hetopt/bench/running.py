@@ -34,13 +34,11 @@ def go(
     dask: str | None = None,
     resume: bool = False,
     told: Callable[[Row | None, int], None] | None = None,
-    before: Callable[[Sequence[Task]], None] | None = None,
 ) -> list[Row]:
     """Run what is `chosen` of a suite into the folder `out`; its rows, in order.
 
     With `resume` the rows that are there are kept, and only the others are made.
-    `told(row, left)` hears of every new row, and once of None before the first;
-    `before(tasks)` hears of the tasks that are left.
+    `told(row, left)` hears of every new row, and once of None before the first.
     Raises what `suites.tasks` and `journal.journal` raise.
     """
     suite, only = chosen.suite, chosen.only
@@ -59,8 +57,6 @@ def go(
     with journal.journal(out, head, resume=resume) as kept:
         done = {row["key"] for row in kept.rows}
         left = [task for task in tasks if task.key not in done]
-        if before is not None:
-            before(left)
         if told is not None:
             told(None, len(left))
         for answer in _answers(left, workers, dask):

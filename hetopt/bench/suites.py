@@ -11,7 +11,6 @@
     script = "hexiscale"                  # beside the file, run with these words
     sections = ["table_2", "settings"]    # a row each, which `--resume` does not repeat
     words = ["{section}", "--time-limit", "{limit}"]
-    minutes = 2                           # of a section, told before the run
 
 A script of pages writes into the folder that HETOPT_RESULTS names: DIR/pages. Its
 `main(words)` may return figures: papers' numbers, and ours beside them.
@@ -34,7 +33,7 @@ from ..text.complaints import validated
 from ..text.documents import Document
 from ..text.parsing import read_text
 from .expanding import limits_of, pages, solves
-from .records import Pages, Suite, Task
+from .records import Suite, Task
 
 __all__ = ["Task", "known", "tasks"]
 
@@ -121,8 +120,6 @@ def _relimited(suite: Suite, time_limit_s: float) -> Suite:
         spare = limits["wall_limit_s"] - limits["time_limit_s"]
         wall = max(time_limit_s + spare, 2 * time_limit_s + 30)
         new = {"time_limit_s": time_limit_s, "wall_limit_s": wall}
-        if isinstance(group, Pages) and any("{limit}" in word for word in group.words):
-            new["minutes"] = group.minutes * time_limit_s / limits["time_limit_s"]
         return group.model_copy(update=new)
 
     return suite.model_copy(

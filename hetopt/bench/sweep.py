@@ -37,18 +37,6 @@ def here(tasks: Sequence[Task], workers: int) -> Iterator[process.Answer]:
         pool.shutdown()
 
 
-def hours(tasks: Sequence[Task], workers: int) -> float:
-    """Return how long the pages among the tasks take, by what the suite says of them.
-
-    That is no less than the sections of any one page, which follow each other.
-    """
-    pages: dict[str | None, float] = {}
-    for task in tasks:
-        pages[task.script] = pages.get(task.script, 0.0) + (task.minutes or 0.0)
-    longest = max(pages.values(), default=0.0)
-    return max(longest, sum(pages.values()) / workers) / 60
-
-
 def _next(left: Sequence[Task], busy: Collection[Task]) -> Task | None:
     """Return the first task whose page nobody writes now, None where there is none."""
     scripts = {task.script for task in busy if task.kind == "page"}

@@ -4,11 +4,11 @@ A setting is seen on the instance alone. What is not in `SETTINGS` is in the tab
 costs that all methods read (`READ_BY_ALL`): every method carries it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..schema import Instance
+from ..schema import Instance, Node
 
 #: Layers whose runs tables of stages can list; of more layers there are too many.
 MOST_TABLED = 512
@@ -59,34 +59,23 @@ def _choice(words: str, field: str) -> Setting:
     return Setting(words, f"workload.alternatives.{field}", found)
 
 
-def _times(words: str, source: str) -> Setting:
-    """Return the setting that layers are timed by such a source."""
+def _value(words: str, field: str, value: str) -> Setting:
+    """Return the setting that a field of costs has such a value."""
 
     def found(instance: Instance) -> object:
-        return source if instance.workload.costs.compute.layer_times == source else None
+        own = instance.workload.costs.value(field)
+        return own if own == value else None
 
-    return Setting(words, f"{_COSTS}.layer_times", found)
-
-
-def _gathers(instance: Instance) -> object:
-    workload = instance.workload
-    often = workload.costs.updates.gathers == "micro_batch" and 3 in workload.zeros
-    return workload.costs.updates.gathers if often else None
+    return Setting(words, f"{_COSTS}.{field}", found)
 
 
-def _samples_beside_zero(instance: Instance) -> object:
-    sizes = list(instance.workload.micro_batch_sizes)
-    return sizes if max(instance.workload.zeros) and max(sizes) > 1 else None
+def _first(values: Iterable[object]) -> object:
+    return next((value for value in values if value is not None), None)
 
 
 def _sizes(instance: Instance) -> object:
     sizes = list(instance.workload.micro_batch_sizes)
     return sizes if max(sizes) > 1 else None
-
-
-def _lora(instance: Instance) -> object:
-    lora = instance.workload.costs.updates.lora
-    return None if lora is None else f"rank {lora.rank}"
 
 
 def _offload(instance: Instance) -> object:
@@ -96,16 +85,14 @@ def _offload(instance: Instance) -> object:
     return "optimiser" if offload.optimiser else f"activations {offload.activations}"
 
 
-def _host_memory(instance: Instance) -> object:
-    if instance.workload.costs.memory.offload is None or instance.cluster is None:
-        return None
-    rooms = (node.host_gib for node in instance.cluster.nodes)
-    return next((room for room in rooms if room is not None), None)
+def _profiled(words: str, field: str) -> Setting:
+    """Return the setting that some row of a profile has a field."""
 
+    def found(instance: Instance) -> object:
+        rows = instance.workload.costs.compute.profile
+        return "measured" if any(getattr(row, field) for row in rows) else None
 
-def _profiled_update(instance: Instance) -> object:
-    rows = instance.workload.costs.compute.profile
-    return "measured" if any(row.update_us for row in rows) else None
+    return Setting(words, f"{_COSTS}.profile.{field}", found)
 
 
 def _calibrated_update(instance: Instance) -> object:
@@ -114,33 +101,19 @@ def _calibrated_update(instance: Instance) -> object:
 
 
 def _timed_update(instance: Instance) -> object:
-    if (
-        instance.workload.costs.compute.calibration is not None
-        or instance.cluster is None
-    ):
+    calibrated = instance.workload.costs.compute.calibration is not None
+    if calibrated or instance.cluster is None:
         return None
-    rates = (gpu.memory_gbytes_per_s for gpu in instance.cluster.gpus.values())
-    return next((rate for rate in rates if rate is not None), None)
+    return _first(gpu.memory_gbytes_per_s for gpu in instance.cluster.gpus.values())
 
 
-def _adapters(instance: Instance) -> object:
-    nodes = instance.cluster.nodes if instance.cluster else ()
-    return next((x.adapters for x in nodes if x.adapters is not None), None)
+def _nodes(instance: Instance) -> Iterable[Node]:
+    return instance.cluster.nodes if instance.cluster else ()
 
 
 def _pairs(instance: Instance) -> object:
     pairs = instance.cluster.inter.pairs if instance.cluster else ()
     return f"{len(pairs)} pairs" if pairs else None
-
-
-def _weights(instance: Instance) -> object:
-    rows = instance.workload.costs.compute.profile
-    return "measured" if any(row.layer_mib for row in rows) else None
-
-
-def _calibrated_memory(instance: Instance) -> object:
-    value = instance.workload.costs.memory.activations
-    return value if value == "calibrated" else None
 
 
 def _unequal_layers(instance: Instance) -> object:
@@ -157,24 +130,16 @@ def _unequal_layers(instance: Instance) -> object:
     return None
 
 
-def _many_layers(instance: Instance) -> object:
-    count = instance.model.layers
-    return count if count > MOST_TABLED else None
-
-
-def _runs_on(instance: Instance) -> object:
-    name = instance.workload.runs_on
-    return None if name == "any" else name
-
-
 #: By name, in the order of the page: plans, states, passes, links, times, and the rest.
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
-        "runs_on": Setting("rules of a program", "workload.runs_on", _runs_on),
+        "runs_on": Setting(
+            "rules of a program",
+            "workload.runs_on",
+            lambda x: None if x.workload.runs_on == "any" else x.workload.runs_on,
+        ),
         "micro_batch_sizes": Setting(
-            "micro-batches of several sequences",
-            "workload.micro_batch_sizes",
-            _sizes,
+            "micro-batches of several sequences", "workload.micro_batch_sizes", _sizes
         ),
         "context_parallel": _every("context parallelism", "context_parallel", 1),
         "expert_parallel": _every("expert parallelism", "expert_parallel", 1),
@@ -192,20 +157,32 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "zero_and_samples": Setting(
             "ZeRO with micro-batches of several sequences",
             "workload.micro_batch_sizes",
-            _samples_beside_zero,
+            lambda x: _sizes(x) if max(x.workload.zeros) else None,
         ),
         "zero_groups": _every("groups of ZeRO (HSDP)", "zero_groups", 1),
         "gathers": Setting(
             "weights gathered for every micro-batch (FSDP)",
             f"{_COSTS}.gathers",
-            _gathers,
+            lambda x: (
+                "micro_batch"
+                if x.workload.costs.updates.gathers == "micro_batch"
+                and 3 in x.workload.zeros
+                else None
+            ),
         ),
-        "lora": Setting("adapters (LoRA)", f"{_COSTS}.lora", _lora),
+        "lora": Setting(
+            "adapters (LoRA)",
+            f"{_COSTS}.lora",
+            lambda x: (lora := x.workload.costs.updates.lora) and f"rank {lora.rank}",
+        ),
         "offload": Setting("offloading", f"{_COSTS}.offload", _offload),
         "host_memory": Setting(
             "host memory for offloading",
             "cluster.nodes.host_gib",
-            _host_memory,
+            lambda x: (
+                x.workload.costs.memory.offload
+                and _first(node.host_gib for node in _nodes(x))
+            ),
         ),
         "flat_gradients": _cost("flat copies of gradients", "flat_gradients", False),
         "recompute": _cost("recomputation other than full", "recompute", "full"),
@@ -227,18 +204,18 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             "transfers of whole activations by every GPU", "hop_parts", "shared"
         ),
         "adapters": Setting(
-            "network ports of nodes", "cluster.nodes.adapters", _adapters
+            "network ports of nodes",
+            "cluster.nodes.adapters",
+            lambda x: _first(node.adapters for node in _nodes(x)),
         ),
         "pairs": Setting(
             "links of their own between nodes", "cluster.inter.pairs", _pairs
         ),
-        "profile": _times("a measured profile", "profile"),
-        "calibrated": _times("calibrated times", "calibrated"),
-        "weighed": Setting(
-            "measured memory of layers", f"{_COSTS}.profile.layer_mib", _weights
-        ),
-        "calibrated_memory": Setting(
-            "calibrated activations", f"{_COSTS}.activations", _calibrated_memory
+        "profile": _value("a measured profile", "layer_times", "profile"),
+        "calibrated": _value("calibrated times", "layer_times", "calibrated"),
+        "weighed": _profiled("measured memory of layers", "layer_mib"),
+        "calibrated_memory": _value(
+            "calibrated activations", "activations", "calibrated"
         ),
         "timed_update": Setting(
             "an optimiser timed by the rate of memory",
@@ -250,16 +227,16 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             f"{_COSTS}.calibration.constants.update",
             _calibrated_update,
         ),
-        "profiled_update": Setting(
-            "measured updates", f"{_COSTS}.profile.update_us", _profiled_update
-        ),
+        "profiled_update": _profiled("measured updates", "update_us"),
         "iteration_overhead": _cost(
             "overhead of an iteration", "iteration_overhead_us", 0
         ),
         "head": _cost("embedding and head", "head", "omit"),
         "unequal_layers": Setting("unequal layers", "model.layers", _unequal_layers),
         "many_layers": Setting(
-            f"more than {MOST_TABLED} layers", "model.layers", _many_layers
+            f"more than {MOST_TABLED} layers",
+            "model.layers",
+            lambda x: x.model.layers if x.model.layers > MOST_TABLED else None,
         ),
     }
 )

@@ -1,19 +1,16 @@
 """The command `bench`, registered by `hetopt.cli`."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from ..bench.records import Task
     from ..bench.running import Chosen
 from ..errors import Unsupported
-from ..text.numbers import counted
 from . import output
 from .options import flag
 from .output import OURS, stopped, written
@@ -118,7 +115,7 @@ def bench(
                 resume=resume,
             )
         header, rows = journal.read(folder)
-        made = bench_summary.report(folder, header, rows)
+        made = bench_summary.report(header, rows)
         judged = gate.verdicts(rows)
 
         def write(place: Path) -> None:
@@ -176,21 +173,7 @@ def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
     from .terminal import console
 
     with Bar(console(stderr=True), chosen.suite) as bar:
-        before = partial(_tell_hours, workers=how["workers"])
-        running.go(chosen, out, told=bar.told, before=before, **how)
-
-
-def _tell_hours(tasks: Sequence["Task"], workers: int) -> None:
-    """Say how long the sections of pages that are left take, where there are any."""
-    from ..bench import sweep
-
-    pages = [task for task in tasks if task.kind == "page"]
-    if pages:
-        hours = sweep.hours(pages, workers)
-        took = f"{hours:.1f} hours" if hours >= 1 else f"{max(60 * hours, 1):.0f} min"
-        count = counted(len(pages), "section")
-        cores = "one idle core" if workers == 1 else f"{workers} idle cores"
-        output.tell(f"{count} of pages to make: about {took} on {cores}")
+        running.go(chosen, out, told=bar.told, **how)
 
 
 def _keep_best(folder: Path) -> None:

@@ -4,7 +4,7 @@ What was not solved is counted by how it ended, in every format.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -12,18 +12,13 @@ from rich.console import RenderableType
 from ..bench import statistics
 from ..bench.journal import Row
 from ..bench.statistics import Entry
-from ..errors import HetoptError
-from ..files import load_plan
-from ..result import Method, Result, Status, Stop
 from ..text.documents import Document
 from ..text.writing import write_text
-from . import bench_tables, curves, figures, pipelines, words, writers
+from . import bench_tables, curves, figures, words, writers
 from .bench_summary import Report
 from .sheet import Figure, Section, Sheet
 
 NAME = "report"
-MOST_GPUS = 320  # of a plan that is drawn: boxes get too narrow to read
-MOST_PLANS = 40  # drawn on a page: it would take too long to load
 INTRODUCTION = (
     "Gaps are relative to the strongest bound proved for the same data, by a row of "
     "this page or in the library's best known; rows without a bound are counted, but "
@@ -115,9 +110,8 @@ def latex(report: Report) -> str:
 
 
 def page(report: Report) -> str:
-    """Counts, tables that sort, charts, and plans side by side."""
-    sheet = _sheet(report)
-    return writers.page(replace(sheet, sections=(*sheet.sections, *_plans(report))))
+    """Counts, tables that sort, and charts."""
+    return writers.page(_sheet(report))
 
 
 def terminal(report: Report) -> Iterator[RenderableType]:
@@ -211,71 +205,3 @@ def _charts(found: list[Entry]) -> Iterator[Figure | None]:
 
 def _curves(problem: str, found: list[Entry]) -> curves.Curves:
     return curves.Curves(problem, [entry.run for entry in found])
-
-
-# --- plans -----------------------------------------------------------------------
-
-Drawable = tuple[str, str, Result]  # instance, method, the plan judged anew
-
-
-def _results(report: Report) -> tuple[list[Drawable], str]:
-    """Training plans of instances that have several, and what is not drawn."""
-    rows = [
-        entry
-        for entry in report.entries
-        if entry.row.get("problem") == "training_plan" and entry.row.get("plan_file")
-    ]
-    by_instance: dict[str, list[Entry]] = {}
-    for entry in rows:
-        by_instance.setdefault(entry.row["instance"], []).append(entry)
-    found: list[Drawable] = []
-    missing = 0
-    for instance, mine in by_instance.items():
-        if len(mine) < 2:
-            continue
-        for entry in mine:
-            small = (entry.row.get("size") or 0) <= MOST_GPUS
-            result = None
-            if small and len(found) < MOST_PLANS:
-                result = _draw_plans(report.folder / entry.row["plan_file"], entry)
-            if result is None:
-                missing += 1
-            else:
-                found.append((instance, entry.method, result))
-    return found, f"{missing} plans are not drawn." if missing else ""
-
-
-def _draw_plans(file: Path, entry: Entry) -> Result | None:
-    """The plan of a document, judged anew; None where it cannot be read any more."""
-    try:
-        problem, data, plan = load_plan(file)
-    except HetoptError:
-        return None
-    return Result(
-        problem,
-        data,
-        Method(entry.method, "given"),
-        Status.FEASIBLE,
-        Stop.FINISHED,
-        plan=plan,
-    )
-
-
-def _plans(report: Report) -> Iterator[Section]:
-    """Plans side by side, those of the first instance open."""
-    results, left_out = _results(report)
-    if not results:
-        return
-    palette = pipelines.colours(
-        gpu for _, _, result in results for gpu in result.data.planned_cluster.gpus
-    )
-    notes = (pipelines.NOTE, left_out) if left_out else (pipelines.NOTE,)
-    yield Section("Plans side by side", notes)
-    last = None
-    for instance, method, result in results:
-        if instance != last:
-            yield Section(instance, level=3)
-        last = instance
-        note = f"{words.amount(result.objective, 'us')} per iteration"
-        folded = instance != results[0][0]
-        yield pipelines.section(result, palette, method, note, folded=folded)

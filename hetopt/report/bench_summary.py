@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 from ..bench import statistics
 from ..bench.journal import Row
@@ -15,7 +14,6 @@ from . import words
 class Report:
     """Header and rows of a run, and what they say."""
 
-    folder: Path
     header: Row
     rows: list[Row]
     entries: list[Entry]
@@ -59,10 +57,10 @@ class Report:
         return ", ".join(parts)
 
 
-def report(folder: Path, header: Row, rows: list[Row]) -> Report:
+def report(header: Row, rows: list[Row]) -> Report:
     """Return what the rows of a folder say."""
     found = statistics.entries(rows, _best_known(rows))
-    return Report(folder, header, rows, found, statistics.summaries(found))
+    return Report(header, rows, found, statistics.summaries(found))
 
 
 def _best_known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | None]]:

@@ -17,10 +17,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from hetopt import performance_profiles
-from hetopt.bench import child, statistics, suites
+from hetopt.bench import statistics
 from hetopt.report import bench as reports
 from hetopt.report import bench_summary, figures
-from hetopt.text import writing
 
 HEADER = {
     "suite": HOSTILE,
@@ -60,7 +59,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def made(found: list[dict[str, Any]] | None = None) -> bench_summary.Report:
-    return bench_summary.report(Path("nowhere"), HEADER, found or rows())
+    return bench_summary.report(HEADER, found or rows())
 
 
 # --- numbers -----------------------------------------------------------------------
@@ -343,25 +342,6 @@ def test_any_points_are_drawn_inside_with_marks_that_read(
         ticks = axis.get_ticklocs()
         assert 0 < sum(low <= tick <= high for tick in ticks) <= 14
         assert all(map(math.isfinite, ticks))
-
-
-def test_plans_of_an_instance_are_drawn_side_by_side(tmp_path: Path) -> None:
-    found = []
-    (tmp_path / "plans").mkdir()
-    for number, method in enumerate(("exact", "megatron")):
-        task = suites.Task(
-            kind="solve", instance="tiny/one-gpu", method=method, wall_limit_s=60
-        )
-        answer = child.answered(task)
-        answer["row"]["plan_file"] = f"plans/{number}.json"
-        writing.write_json(tmp_path / answer["row"]["plan_file"], answer["document"])
-        found.append(answer["row"])
-    page = Page(reports.page(bench_summary.report(tmp_path, HEADER, found)))
-    assert page.pictures[-2:] == ["exact", "megatron"]
-    (tmp_path / "plans" / "1.json").write_text("{}")
-    page = Page(reports.page(bench_summary.report(tmp_path, HEADER, found)))
-    assert page.pictures[-1:] == ["exact"]
-    assert "1 plans are not drawn" in page.words
 
 
 @pytest.mark.slow

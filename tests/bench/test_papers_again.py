@@ -14,7 +14,7 @@ import run
 from places import ROOT
 from typer.testing import CliRunner
 
-from hetopt.bench import journal, running, suites, sweep
+from hetopt.bench import journal, running, suites
 from hetopt.cli import app
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -49,12 +49,10 @@ script = "my_page"
 sections = ["one", "two"]
 words = ["{section}", "--limit", "{limit}"]
 time_limit_s = 20
-minutes = 90
 [[mine.pages]]
 script = "my_page"
 sections = ["broken"]
 words = ["{section}"]
-minutes = 2
 """
 
 
@@ -107,14 +105,7 @@ def test_a_section_that_is_there_is_not_made_again(suite: Path, tmp_path: Path) 
     assert [row["figures"][0]["figure"] for row in first[:2]] == ["one", "two"]
     rows = (out / journal.ROWS).read_text().splitlines()
     (out / journal.ROWS).write_text("\n".join([rows[0], rows[2]]) + "\n")
-    told: list[list[str]] = []
-    running.go(
-        running.Chosen("mine", suite),
-        out,
-        resume=True,
-        before=lambda tasks: told.append([task.key for task in tasks]),
-    )
-    assert told == [["my_page one --limit 20", "my_page broken"]]
+    running.go(running.Chosen("mine", suite), out, resume=True)
     made = (out / "pages" / "page.md").read_text().splitlines()
     assert sorted(made) == [
         *("broken", "broken"),
@@ -122,16 +113,9 @@ def test_a_section_that_is_there_is_not_made_again(suite: Path, tmp_path: Path) 
     ]
 
 
-def test_the_command_tells_the_hours_before_it_begins(
-    suite: Path, tmp_path: Path
-) -> None:
-    out = ["--suites", str(suite), "--out", str(tmp_path / "out")]
-    said = CliRunner().invoke(app, ["bench", "mine", "--only", "my_page t", *out])
-    assert said.exit_code == 0, said.output
-    assert "1 section of pages to make: about 1.5 hours" in said.stderr
-    shorter = suites.tasks("mine", suite, 2)
-    assert [task.minutes for task in shorter] == [9, 9, 2]
-    assert shorter[0].words == ("one", "--limit", "2")
+def test_another_limit_is_told_to_the_script(suite: Path) -> None:
+    shorter = suites.tasks("mine", suite, 2, "my_page t")
+    assert [task.words for task in shorter] == [("two", "--limit", "2")]
 
 
 def test_pages_are_made_side_by_side_and_sections_one_after_another(
@@ -145,7 +129,7 @@ def test_pages_are_made_side_by_side_and_sections_one_after_another(
     file.write_text(
         "".join(
             f'[[mine.pages]]\nscript = "{script}"\nsections = {json.dumps(sections)}\n'
-            'words = ["{section}"]\nminutes = 30\nwall_limit_s = 120\n'
+            'words = ["{section}"]\nwall_limit_s = 120\n'
             for script, sections in pages
         )
     )
@@ -155,15 +139,6 @@ def test_pages_are_made_side_by_side_and_sections_one_after_another(
     assert said == [
         f"{word}-{end}" for word in pages[0][1] for end in ("begun", "ended")
     ]
-
-
-def test_hours_are_shared_by_workers_but_no_page_is(suite: Path) -> None:
-    tasks = suites.tasks("mine", suite)
-    assert sweep.hours(tasks, 1) == pytest.approx(182 / 60)
-    assert sweep.hours(tasks, 2) == pytest.approx(182 / 60), "all are of one page"
-    other = [task.model_copy(update={"script": "other"}) for task in tasks]
-    assert sweep.hours([*tasks, *other], 2) == pytest.approx(182 / 60)
-    assert sweep.hours([*tasks, *other], 1) == pytest.approx(364 / 60)
 
 
 def test_a_word_that_no_solve_has_is_refused(suite: Path, tmp_path: Path) -> None:
@@ -215,7 +190,7 @@ def test_pages_of_a_run_take_the_place_of_ours(
 ) -> None:
     made, ours = tmp_path / "made", tmp_path / "results"
     suite, statements = tmp_path / "suites.toml", tmp_path / "formulations.md"
-    page = 'script = "{}"\nwords = ["{{section}}"]\nsections = {}\nminutes = 1\n'
+    page = 'script = "{}"\nwords = ["{{section}}"]\nsections = {}\n'
     suite.write_text(
         '[papers]\ndescription = "All"\nwall_limit_s = 9\n'
         + "[[papers.pages]]\n"
@@ -325,15 +300,3 @@ def test_rows_tell_the_digest_of_the_code(
     measuring.publish("motivation.md", "# A\n\nwords\n", "motivation.jsonl")
     page = (tmp_path / "motivation.md").read_text("utf-8")
     assert ages.older("motivation", page) is None
-
-
-def test_a_run_is_gone_on_with_when_its_minutes_are_told_anew(
-    suite: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    running.go(running.Chosen("mine", suite, only="two"), out)
-    other = tmp_path / "other.toml"
-    other.write_text(SUITE.replace("minutes = 90", "minutes = 45"))
-    (row,) = running.go(running.Chosen("mine", other, only="two"), out, resume=True)
-    assert row["status"] == "made"
-    assert len((out / "pages" / "page.md").read_text().splitlines()) == 1

@@ -76,7 +76,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ),
         "recover": recovery.page(recovered()),
         "replay": replay.page(replayed(folder)),
-        "bench": bench.page(bench_summary.report(folder, suite, [])),
+        "bench": bench.page(bench_summary.report(suite, [])),
         "frontier": front.page(api.tradeoffs("tiny/offers", ["espresso"])),
         "targets": targets.FILES.formats[".html"](
             hetopt.compare_targets("tiny/two-nodes", limits=0.05)

@@ -21,7 +21,16 @@ from . import (
     vectors,
 )
 from .families import Traits
-from .keys import DEPTH, Fields, Reading, need, number, whole
+from .keys import (
+    DEPTH,
+    Fields,
+    Reading,
+    incorrect,
+    need,
+    number,
+    unsupported,
+    whole,
+)
 from .trainers import architecture
 
 __all__ = ["from_config", "published", "remarks"]
@@ -39,24 +48,24 @@ _SILENT: dict[str, Fields] = {
     "gemma": {"head_dim": 256},
     "gemma2": {"head_dim": 256},
 }
+#: Families under other names, and the language models of those that see.
 _ALIASES = {
-    name: f"{name}_text"
-    for name in ("gemma3", "gemma3n", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")
-}
-_ALIASES |= dict.fromkeys(("gemma4_unified", "gemma4_unified_text"), "gemma4_text")
-# Language models of those that see, in the layers of a family without eyes.
-_ALIASES |= {
-    "qwen2_vl": "qwen2",
-    "qwen2_vl_text": "qwen2",
-    "qwen2_5_vl": "qwen2",
-    "qwen2_5_vl_text": "qwen2",
-    "qwen2_5_omni_text": "qwen2",
-    "qwen3_omni_moe_text": "qwen3_moe",
-    "qwen3_vl_text": "qwen3",
-    "qwen3_vl_moe_text": "qwen3_moe",
-    "phi3_v": "phi3",
-    "glm4v_text": "glm4",
-    "glm4v_moe_text": "glm4_moe",
+    name: family
+    for family, names in {
+        "gemma3_text": "gemma3",
+        "gemma3n_text": "gemma3n",
+        "gemma4_text": "gemma4 gemma4_unified gemma4_unified_text",
+        "llama4_text": "llama4",
+        "qwen3_5_text": "qwen3_5",
+        "qwen3_5_moe_text": "qwen3_5_moe",
+        "qwen2": "qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text",
+        "qwen3": "qwen3_vl_text",
+        "qwen3_moe": "qwen3_omni_moe_text qwen3_vl_moe_text",
+        "phi3": "phi3_v",
+        "glm4": "glm4v_text",
+        "glm4_moe": "glm4v_moe_text",
+    }.items()
+    for name in names.split()
 }
 _EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _USED_EXPERTS = (
@@ -201,10 +210,10 @@ def _refuse(config: Reading) -> None:
     hidden = config.get("hidden_size")
     width = config.get("word_embed_proj_dim")
     if width not in (None, hidden):
-        raise InstanceError(
-            f"word_embed_proj_dim: hetopt does not support embeddings of another width "
-            f"than the layers; found {cut(repr(width))}, expected {hidden!r}; give "
-            "layer_parameters of an instance instead"
+        raise unsupported(
+            "word_embed_proj_dim",
+            f"embeddings of another width than the layers; found {cut(repr(width))}, "
+            f"expected {hidden!r}",
         )
     for key in ("is_causal", "causal"):
         if config.get(key) is False:
@@ -230,10 +239,7 @@ def _layers(config: Reading) -> int:
 def _few(key: str, layers: int) -> int:
     """Return a number of layers, before anything is made for each."""
     if not 0 <= layers <= MOST_LAYERS:
-        raise InstanceError(
-            f"{key}: found {cut(str(layers))}, expected at most {MOST_LAYERS} layers; "
-            "correct the configuration"
-        )
+        raise incorrect(key, layers, f"at most {MOST_LAYERS} layers")
     return layers
 
 
@@ -287,10 +293,9 @@ def _attention(config: Reading, family: str, own: Traits) -> Fields:
             shapes.refuse_other_widths(config)
             return {**fields, "head_dim": width, "value_dim": values}
         if values not in (None, width):
-            raise InstanceError(
-                f"v_head_dim: hetopt does not support values of another width than "
-                f"keys; found {config.get('v_head_dim')}, expected {width}; give "
-                "layer_parameters of an instance instead"
+            raise unsupported(
+                "v_head_dim",
+                f"values of another width than keys; found {values}, expected {width}",
             )
         return fields | ({} if width is None else {"head_dim": width})
     config.skip(("head_dim", "qk_head_dim"))
@@ -372,12 +377,8 @@ def _computing_experts(config: Reading, fields: Fields) -> int:
     Others hand a token on as it is (`zero_expert_num`).
     """
     idle = whole(config, "zero_expert_num") or 0
-    if config.get("zero_expert_type", "identity") != "identity":
-        raise InstanceError(
-            f"zero_expert_type: hetopt does not support "
-            f"{cut(repr(config.get('zero_expert_type')))}, expected 'identity'; give "
-            "layer_parameters of an instance instead"
-        )
+    if (kind := config.get("zero_expert_type", "identity")) != "identity":
+        raise unsupported("zero_expert_type", f"{cut(repr(kind))}, expected 'identity'")
     used, experts = fields["active_experts"], fields["experts"]
     return int(-(-used * experts // max(1, experts + idle)))
 
@@ -386,10 +387,7 @@ def _number_of_experts(config: Reading) -> int | None:
     experts = whole(config, *_EXPERTS)
     if experts is not None and experts < 0:
         key = next(x for x in _EXPERTS if x in config)
-        raise InstanceError(
-            f"{key}: found {experts}, expected a number of experts, 0 where there are "
-            "none; correct the configuration"
-        )
+        raise incorrect(key, experts, "a number of experts, 0 where there are none")
     return experts
 
 

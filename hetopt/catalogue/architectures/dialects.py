@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import InstanceError, cut
-from .keys import Fields, Reading, need, whole
+from .keys import Fields, Reading, need, unsupported, whole
 
 
 def _chatglm(config: Fields) -> Fields:
@@ -57,10 +57,9 @@ def _mpt(config: Fields) -> Fields:
     """Return the keys of MPT, whose attention is told by its slopes."""
     attention, reading = _part(config, "attn_config"), Reading(config)
     if attention.get("alibi") is not True or attention.get("qk_ln"):
-        raise InstanceError(
-            "attn_config: hetopt does not support MPT without alibi or with qk_ln; "
-            f"found {cut(repr(config.get('attn_config')))}; give layer_parameters of "
-            "an instance instead"
+        found = cut(repr(config.get("attn_config")))
+        raise unsupported(
+            "attn_config", f"MPT without alibi or with qk_ln; found {found}"
         )
     times = whole(reading, "expansion_ratio") or 4
     return {

@@ -32,105 +32,82 @@ class Traits(NamedTuple):
 
 
 _GPT = Traits(
-    gated=False,
-    tied=True,
-    attention_bias="all",
-    mlp_bias=True,
-    norm_bias=True,
+    gated=False, tied=True, attention_bias="all", mlp_bias=True, norm_bias=True
 )
-_SPLIT = Traits(gated=True, attention_bias="qkv")
-_MPT = Traits(gated=False, tied=True)
 _BIASED = _GPT._replace(positions=None)  # unless its configuration says otherwise
 _GEMMA = Traits(gated=True, tied=True)
 _LATENT = Traits(said_bias="none")  # their flag is false in all that are published
-_GATED = Traits(qk_norm=True, gated_output=True)
+_NORMED = Traits(qk_norm=True)
+_GATED = _NORMED._replace(gated_output=True)
 
-FAMILIES: dict[str, Traits] = {
-    "llama": Traits(),
-    "llama4_text": Traits(),
-    "mistral": Traits(),
-    "ministral": Traits(),
-    "mixtral": Traits(),
-    "qwen2": Traits(attention_bias="qkv"),
-    "qwen2_moe": Traits(said_bias="qkv", bias_unless_said=True),
-    "qwen3": Traits(qk_norm=True),
-    "qwen3_moe": Traits(qk_norm=True),
-    "deepseek": Traits(),
-    "deepseek_v2": _LATENT,
-    "deepseek_v3": _LATENT,
-    "kimi_k2": _LATENT,
-    "gemma": _GEMMA,
-    "gemma2": _GEMMA._replace(norms=4),
-    "gemma3_text": _GEMMA._replace(norms=4, qk_norm=True),
-    "gpt_oss": Traits(gated=True, attention_bias="all"),
-    "nemotron_h": Traits(gated=False, norms=2),
-    "glm": Traits(gated=True, said_bias="qkv", bias_unless_said=True),
-    "glm4": Traits(gated=True, said_bias="qkv", norms=4),
-    "glm4_moe": Traits(said_bias="qkv"),
-    "phi3": Traits(gated=True, said_bias="none"),
-    "phi": _GPT._replace(tied=False, norms=1, head_bias=True),
-    "falcon": Traits(gated=False, tied=True, norm_bias=True, norms=1),
-    "gpt2": _GPT._replace(positions=0),
-    "opt": _GPT._replace(positions=2),
-    "bloom": _GPT._replace(embedding_norm=True),
-    "gpt_neox": _GPT._replace(tied=False, attention_bias="none", bias_unless_said=True),
-    "gptj": _GPT._replace(tied=False, attention_bias="none", norms=1, head_bias=True),
-    "starcoder2": _BIASED,
-    "cohere": Traits(tied=True, norms=1),
-    "cohere2": Traits(tied=True, norms=1),
-    "seed_oss": Traits(said_bias="qkv"),
-    **{"mpt": _MPT, "dbrx": Traits(gated=True), "minicpm": Traits(tied=True)},
-    **{"qwen": _SPLIT, "chatglm": Traits(gated=True, said_bias="qkv")},
-    "gpt_bigcode": _GPT._replace(positions=0),
-    "internlm2": Traits(),
-    "baichuan": Traits(),
-    "phimoe": Traits(norm_bias=True),
-    "arcee": Traits(gated=False),
-    "glm4_moe_lite": _LATENT,
-    "minicpm3": _LATENT._replace(tied=True),
-    **dict.fromkeys(("ernie4_5", "ernie4_5_moe", "smollm3"), Traits(tied=True)),
-    **dict.fromkeys(("granite", "granitemoe", "granitemoeshared"), Traits()),
-    **dict.fromkeys(("granitemoehybrid", "bamba", "cwm", "exaone"), Traits()),
-    **dict.fromkeys(("helium", "internlm3", "ministral3", "solar_open"), Traits()),
-    **dict.fromkeys(
-        ("exaone4", "exaone_moe", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3"),
-        Traits(qk_norm=True),
+_ALIKE: tuple[tuple[Traits, str], ...] = (
+    (
+        Traits(),
+        "llama llama4_text mistral ministral ministral3 mixtral deepseek internlm2 "
+        "internlm3 baichuan granite granitemoe granitemoeshared granitemoehybrid bamba "
+        "cwm exaone helium solar_open minimax minimax_text_01 minimax_m1 falcon_h1 "
+        "jamba mimo_v2_flash nemotron-nas hyperclovax mamba2",
     ),
-    "dots1": Traits(qk_norm=True),
-    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _GATED),
-    **dict.fromkeys(
-        (
-            *("kimi_linear", "bailing_hybrid", "deepseek_v32", "glm_moe_dsa"),
-            *("sarvam_mla", "youtu"),
-        ),
+    (Traits(attention_bias="qkv"), "qwen2"),
+    (Traits(said_bias="qkv", bias_unless_said=True), "qwen2_moe"),
+    (Traits(gated=True, attention_bias="qkv"), "qwen"),
+    (
+        _NORMED,
+        "qwen3 qwen3_moe exaone4 exaone_moe hunyuan hunyuan_v1_dense hunyuan_v1_moe "
+        "hy_v3 dots1 mellum flint",
+    ),
+    (
+        _NORMED._replace(qk_wide=True),
+        "flex_olmo olmo_hybrid olmo2 olmo3 olmoe minimax_m2",
+    ),
+    (_NORMED._replace(norms=4), "kolibri1"),
+    (_NORMED._replace(gated=False), "apertus"),
+    (_GATED, "qwen3_next qwen3_5_text qwen3_5_moe_text"),
+    (_GATED._replace(norms=4), "afmoe"),
+    (
         _LATENT,
+        "deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 kimi_linear glm4_moe_lite "
+        "glm_moe_dsa bailing_hybrid longcat_flash sarvam_mla youtu",
     ),
-    "longcat_flash": _LATENT,
-    **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), Traits()),
-    **dict.fromkeys(("falcon_h1", "jamba", "mimo_v2_flash", "nemotron-nas"), Traits()),
-    **dict.fromkeys(
-        ("lfm2", "lfm2_moe", "openelm"), Traits(gated=True, tied=True, qk_norm=True)
+    (_LATENT._replace(tied=True), "minicpm3"),
+    (_GEMMA, "gemma"),
+    (_GEMMA._replace(norms=4), "gemma2"),
+    (
+        _GEMMA._replace(norms=4, qk_norm=True),
+        "gemma3_text gemma3n_text gemma4_text lfm3",
     ),
-    **dict.fromkeys(
-        ("gemma3n_text", "gemma4_text"), _GEMMA._replace(norms=4, qk_norm=True)
+    (_GEMMA._replace(qk_norm=True), "lfm2 lfm2_moe openelm"),
+    (Traits(gated=True, attention_bias="all"), "gpt_oss"),
+    (Traits(gated=False), "nemotron_h arcee"),
+    (Traits(gated=False, tied=True), "mpt"),
+    (Traits(gated=True), "dbrx"),
+    (Traits(gated=True, said_bias="none"), "phi3"),
+    (Traits(gated=True, said_bias="qkv", bias_unless_said=True), "glm"),
+    (Traits(gated=True, said_bias="qkv", norms=4), "glm4"),
+    (Traits(gated=True, said_bias="qkv"), "chatglm"),
+    (Traits(said_bias="qkv"), "glm4_moe seed_oss"),
+    (Traits(norm_bias=True), "phimoe"),
+    (Traits(tied=True, norms=1), "cohere cohere2"),
+    (Traits(tied=True), "minicpm ernie4_5 ernie4_5_moe smollm3 mamba falcon_mamba"),
+    (Traits(gated=False, tied=True, norm_bias=True, norms=1), "falcon"),
+    (_GPT._replace(positions=0), "gpt2 gpt_bigcode"),
+    (_GPT._replace(positions=2), "opt"),
+    (_GPT._replace(embedding_norm=True), "bloom"),
+    (_GPT._replace(tied=False, norms=1, head_bias=True), "phi"),
+    (
+        _GPT._replace(tied=False, attention_bias="none", bias_unless_said=True),
+        "gpt_neox",
     ),
-    "lfm3": Traits(gated=True, tied=True, qk_norm=True, norms=4),
-    **dict.fromkeys(("hunyuan", "mellum", "flint"), Traits(qk_norm=True)),
-    "afmoe": _GATED._replace(norms=4),
-    "apertus": Traits(gated=False, qk_norm=True),
-    "kolibri1": Traits(qk_norm=True, norms=4),
-    **dict.fromkeys(("mamba", "falcon_mamba"), Traits(tied=True)),
-    **dict.fromkeys(("hyperclovax", "mamba2"), Traits()),
-    "flex_olmo": Traits(qk_norm=True, qk_wide=True),
-    "olmo_hybrid": Traits(qk_norm=True, qk_wide=True),
-    **dict.fromkeys(
-        ("olmo2", "olmo3", "olmoe", "minimax_m2"), Traits(qk_norm=True, qk_wide=True)
+    (
+        _GPT._replace(tied=False, attention_bias="none", norms=1, head_bias=True),
+        "gptj",
     ),
-}
-_TIED = Traits(tied=True)
+    (_BIASED, "starcoder2"),
+)
+FAMILIES = {name: own for own, names in _ALIKE for name in names.split()}
 #: Others whose gate and ties are known, and whose norms and biases are not.
 _OTHERS = {
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta"), _TIED),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta"), Traits(tied=True)),
     "bitnet": Traits(gated=True),
     **dict.fromkeys(("grok", "grok-1"), Traits(gated=True, tied=True, norms=4)),
     "vaultgemma": Traits(gated=True, tied=True),

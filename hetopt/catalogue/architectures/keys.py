@@ -53,6 +53,29 @@ class Reading:
         return {key: x for key, x in self._fields.items() if key not in self._read}
 
 
+def unsupported(key: str, what: str) -> InstanceError:
+    """Return the error for what of a layer hetopt has no words for."""
+    return InstanceError(
+        f"{key}: hetopt does not support {what}; give layer_parameters of an instance "
+        "instead"
+    )
+
+
+def incorrect(key: str, found: object, expected: str) -> InstanceError:
+    """Return the error for a value that no model has."""
+    shown = cut(repr(found))
+    return InstanceError(
+        f"{key}: found {shown}, expected {expected}; correct the configuration"
+    )
+
+
+def check_known(key: str, other: set[object], expected: str) -> None:
+    """Raise `InstanceError` for other words of layers than those that are known."""
+    if other:
+        shown = cut(", ".join(sorted(map(str, other))))
+        raise unsupported(key, f"layers of {shown}; expected {expected}")
+
+
 def whole(config: Reading, *keys: str) -> int | None:
     """Return the value of the first of `keys` that is given, None where none is.
 
@@ -64,10 +87,7 @@ def whole(config: Reading, *keys: str) -> int | None:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InstanceError(
-                f"{key}: found {cut(repr(value))}, expected a whole number; correct "
-                "the configuration"
-            )
+            raise incorrect(key, value, "a whole number")
         unread = config.unread
         config.skip(x for x in keys if unread.get(x) == value)
         return value
@@ -82,11 +102,10 @@ def _of_all_layers(config: Reading, key: str, value: object) -> object:
     if value and len(value) == depth and all(x == value[0] for x in value):
         return value[0]
     shown = ", ".join(map(str, dict.fromkeys(map(str, value))))
-    raise InstanceError(
-        f"{key}: hetopt does not support values that differ by layer; found "
-        f"{shown[:60] or 'an empty list'}, expected one whole number, or a list of "
-        f"{depth or 'as many as layers'} equal ones; give layer_parameters of an "
-        "instance instead"
+    raise unsupported(
+        key,
+        f"values that differ by layer; found {shown[:60] or 'an empty list'}, expected "
+        f"one whole number, or a list of {depth or 'as many as layers'} equal ones",
     )
 
 
@@ -94,10 +113,7 @@ def number(value: Any, key: str) -> float:
     """Return a number of a list or of a key; raise where it is none, or no width."""
     fits = isinstance(value, int | float) and not isinstance(value, bool)
     if not fits or not 0 <= value <= _WIDEST:
-        raise InstanceError(
-            f"{key}: found {cut(repr(value))}, expected a number from 0 to {_WIDEST}; "
-            "correct the configuration"
-        )
+        raise incorrect(key, value, f"a number from 0 to {_WIDEST}")
     return float(value)
 
 
@@ -140,10 +156,7 @@ def places(config: Reading, key: str) -> list[int] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(type(x) is int for x in value):
-        raise InstanceError(
-            f"{key}: found {cut(repr(value))}, expected a list of numbers of layers; "
-            "correct the configuration"
-        )
+        raise incorrect(key, value, "a list of numbers of layers")
     return value
 
 

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from ...errors import InstanceError, cut
 from . import mixers
-from .keys import Reading, listed, places, whole
+from .keys import Reading, check_known, listed, places, whole
 
 Kinds = list[str]
 _T = TypeVar("_T")
@@ -111,7 +111,7 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
     if types is not None:
         return _from_types(types, seen)
     if (linear := listed(config, "attn_type_list", layers)) is not None:
-        _check_known(
+        check_known(
             "attn_type_list", {x for x in linear if x != 1}, "1 (full attention)"
         )
     if seen is None:
@@ -133,7 +133,7 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
 
 def _from_types(types: list[Any], seen: int | None) -> Kinds:
     """Return the kinds that `layer_types` tells of attention of all or of a window."""
-    _check_known(
+    check_known(
         "layer_types", {*types} - {*_FULL, *_WINDOWS}, ", ".join(_FULL + _WINDOWS)
     )
     if seen is None and (windows := sorted({*types} & {*_WINDOWS})):
@@ -145,15 +145,6 @@ def _from_types(types: list[Any], seen: int | None) -> Kinds:
     return ["window" if x in _WINDOWS else "attention" for x in types]
 
 
-def _check_known(key: str, other: set[object], expected: str) -> None:
-    if other:
-        raise InstanceError(
-            f"{key}: hetopt does not support layers of "
-            f"{cut(', '.join(sorted(map(str, other))))}; expected {expected}; give "
-            "layer_parameters of an instance instead"
-        )
-
-
 def blocks(config: Reading, layers: int) -> Kinds:
     """Layers of one part each: `hybrid_override_pattern` or `layers_block_type`."""
     told = config.get("hybrid_override_pattern") or config.get("layers_block_type")
@@ -163,7 +154,7 @@ def blocks(config: Reading, layers: int) -> Kinds:
             f"hybrid_override_pattern: found {cut(repr(told))}, expected a letter for "
             f"each of {layers} layers (M, *, -, E); add it"
         )
-    _check_known("hybrid_override_pattern", {*told} - {*_BLOCKS}, "M, *, - and E")
+    check_known("hybrid_override_pattern", {*told} - {*_BLOCKS}, "M, *, - and E")
     return [_BLOCKS[x] for x in told]
 
 
@@ -175,7 +166,7 @@ def _experts(config: Reading, family: str, layers: int) -> list[bool]:
         offset = 1 if offset is None else offset
         return [x % every == offset for x in range(layers)]
     if (types := listed(config, "mlp_layer_types", layers)) is not None:
-        _check_known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
+        check_known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
         return [x == "sparse" for x in types]
     if (told := places(config, "moe_layers")) is not None:
         return [x in told for x in range(layers)]

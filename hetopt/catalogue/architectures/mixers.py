@@ -8,7 +8,17 @@ Layers are told by `layer_types`, or in the words of a family: every so many lay
 from typing import Any
 
 from ...errors import InstanceError, cut
-from .keys import Fields, Reading, listed, need, places, whole
+from .keys import (
+    Fields,
+    Reading,
+    check_known,
+    incorrect,
+    listed,
+    need,
+    places,
+    unsupported,
+    whole,
+)
 
 _FULL = ("full_attention", "attention")
 #: Families of Mamba-2 mixers and attention, each with an MLP or experts behind it.
@@ -51,12 +61,7 @@ def of_layers(config: Reading, family: str, layers: int) -> list[str]:
     parts = {**dict.fromkeys(_FULL, "attention"), word: part}
     if family == "lfm3":
         parts["sliding_attention"] = "window"
-    if other := {*types} - {*parts}:
-        shown = cut(", ".join(sorted(map(str, other))))
-        raise InstanceError(
-            f"layer_types: hetopt does not support layers of {shown}; expected "
-            f"attention, {word}; give layer_parameters of an instance instead"
-        )
+    check_known("layer_types", {*types} - {*parts}, f"attention, {word}")
     return [parts[x] for x in types]
 
 
@@ -92,10 +97,7 @@ def _types_of(config: Reading, family: str, layers: int) -> list[Any]:
 def _positive(config: Reading, key: str, usual: int) -> int:
     found = whole(config, key)
     if found is not None and found < 1:
-        raise InstanceError(
-            f"{key}: found {found}, expected every how many layers there is attention; "
-            "correct the configuration"
-        )
+        raise incorrect(key, found, "every how many layers there is attention")
     return found or usual
 
 
@@ -192,10 +194,10 @@ def _heads(heads: int, width: int, **more: object) -> Fields:
 def _convolution(config: Reading, family: str, hidden: int) -> Fields:
     for key in ("conv_dim", "conv_dim_out", "block_dim"):
         if config.get(key) not in (None, hidden):
-            raise InstanceError(
-                f"{key}: hetopt does not support convolutions of another width than "
-                f"the layers; found {cut(repr(config.get(key)))}, expected {hidden}; "
-                "give layer_parameters of an instance instead"
+            raise unsupported(
+                key,
+                "convolutions of another width than the layers; found "
+                f"{cut(repr(config.get(key)))}, expected {hidden}",
             )
     return {"width": hidden, "convolution": need(config, "conv_L_cache")}
 
@@ -207,10 +209,8 @@ def indexer(config: Reading) -> Fields | None:
         return None
     kinds = config.get("indexer_types")
     if isinstance(kinds, list) and {*map(str, kinds)} != {"full"}:
-        raise InstanceError(
-            "indexer_types: hetopt does not support layers that share an indexer; "
-            "expected full for each; give layer_parameters of an instance instead"
-        )
+        what = "layers that share an indexer; expected full for each"
+        raise unsupported("indexer_types", what)
     return {
         "heads": need(config, "index_n_heads"),
         "head_dim": need(config, "index_head_dim"),

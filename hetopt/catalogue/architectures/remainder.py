@@ -20,7 +20,7 @@ from typing import Any
 
 from ...errors import InstanceError, cut
 from ...text.parsing import read_tree
-from .keys import Fields
+from .keys import Fields, unsupported
 
 #: Layers that predict further tokens, under names that hetopt does not read.
 _FURTHER = re.compile("(^|_)(mtp|nextn|eagle|medusa)(_|$)")
@@ -34,10 +34,7 @@ def refuse_family(family: str) -> None:
     """Raise `InstanceError` for a family whose layers hetopt has no words for."""
     layers = _words()["unsupported_families"].get(family)
     if layers is not None:
-        raise InstanceError(
-            f"model_type: hetopt does not support {family!r}, which has {layers}; give "
-            "layer_parameters of an instance instead"
-        )
+        raise unsupported("model_type", f"{family!r}, which has {layers}")
 
 
 def unused_keys(fields: Fields, family: str) -> set[str]:

@@ -9,7 +9,7 @@ from collections import Counter
 
 from ...errors import InstanceError, cut
 from . import dialects
-from .keys import Fields, Reading, listed, need, number, whole
+from .keys import Fields, Reading, listed, need, number, unsupported, whole
 
 #: Lists that are read, by the field that they are of.
 LISTED = {
@@ -34,10 +34,8 @@ def rewritten(config: Fields, family: str) -> Fields:
 def _mamba(config: Fields) -> Fields:
     """Return the keys of models of mixers alone; their width stands for heads."""
     if config.get("use_bias") or config.get("use_conv_bias", True) is not True:
-        raise InstanceError(
-            "use_bias, use_conv_bias: hetopt does not support other biases of mixers "
-            "than their convolution's; give layer_parameters of an instance instead"
-        )
+        what = "other biases of mixers than their convolution's"
+        raise unsupported("use_bias, use_conv_bias", what)
     names = {
         **{"mamba_num_heads": "num_heads", "mamba_head_dim": "head_dim"},
         **{"mamba_d_state": "state_size", "mamba_dt_rank": "time_step_rank"},
@@ -53,10 +51,8 @@ def _openelm(config: Fields) -> Fields:
     reading = Reading(config)
     for key in ("ffn_with_glu", "normalize_qk_projections"):
         if config.get(key, True) is not True:
-            raise InstanceError(
-                f"{key}: hetopt does not support {cut(repr(config[key]))} of OpenELM, "
-                "expected true; give layer_parameters of an instance instead"
-            )
+            what = f"{cut(repr(config[key]))} of OpenELM, expected true"
+            raise unsupported(key, what)
     width, step = need(reading, "model_dim"), whole(reading, "ffn_dim_divisor") or 256
     layers = need(reading, "num_transformer_layers")
     key = "ffn_multipliers"
@@ -106,10 +102,8 @@ def _nemotron(config: Fields) -> Fields:
 def _part(block: object, name: str) -> Fields:
     found = block.get(name) if isinstance(block, dict) else None
     if not isinstance(found, dict) or found.get("replace_with_linear"):
-        raise InstanceError(
-            f"block_configs: hetopt does not support {name} {cut(repr(found))}; "
-            "expected a width or no_op; give layer_parameters of an instance instead"
-        )
+        what = f"{name} {cut(repr(found))}; expected a width or no_op"
+        raise unsupported("block_configs", what)
     return found
 
 
@@ -146,10 +140,7 @@ def lacking(kinds: list[str], told: Shapes) -> list[str]:
                 parts.remove(part)
                 shape.pop(field)
         if not parts:
-            raise InstanceError(
-                "layers: hetopt does not support layers that are neither attention nor "
-                "an MLP; give layer_parameters of an instance instead"
-            )
+            raise unsupported("layers", "layers that are neither attention nor an MLP")
         made.append("+".join(parts))
     return made
 
@@ -190,10 +181,10 @@ def refuse_other_widths(config: Reading) -> None:
     """Raise `InstanceError` where windows have heads that other layers have not."""
     for key, usual in _OF_WINDOWS.items():
         if (found := whole(config, key)) not in (None, whole(config, usual)):
-            raise InstanceError(
-                f"{key}: hetopt does not support windows of other heads than full "
-                f"attention's; found {found}, expected {usual}'s "
-                f"{whole(config, usual)}; give layer_parameters of an instance instead"
+            raise unsupported(
+                key,
+                f"windows of other heads than full attention's; found {found}, "
+                f"expected {usual}'s {whole(config, usual)}",
             )
 
 
@@ -209,11 +200,8 @@ def _of_single_layers(config: Reading, told: Shapes) -> None:
         for layer, own in by_number.items()
     )  # fmt: skip
     if not known:
-        raise InstanceError(
-            f"per_layer_config: hetopt does not support {cut(repr(by_number))}; "
-            f"expected {', '.join(_SINGLE)} by numbers of layers; give "
-            "layer_parameters of an instance instead"
-        )
+        what = f"{cut(repr(by_number))}; expected {', '.join(_SINGLE)} by numbers of "
+        raise unsupported("per_layer_config", f"{what}layers")
     for layer, own in by_number.items():
         reading, shape = Reading(own), told[int(layer)]
         for key, field in _SINGLE.items():
