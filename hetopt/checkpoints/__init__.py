@@ -30,7 +30,7 @@ parts, one after the other.
 `apply` carries out a recovery plan. `create` writes a checkpoint of whole tensors.
 """
 
-from .applying import Applied, apply, begun
+from .applying import Applied, apply
 from .creating import (
     create,
     manifest_of,
@@ -49,7 +49,6 @@ __all__ = [
     "Tensor",
     "Unit",
     "apply",
-    "begun",
     "catalogue",
     "complete",
     "create",
