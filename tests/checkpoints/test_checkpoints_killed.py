@@ -12,7 +12,14 @@ from random import Random
 
 import pytest
 from places import ROOT
-from random_recoveries import contents, expected, made, random_recovery
+from random_recoveries import (
+    contents,
+    expected,
+    made,
+    random_content,
+    random_recovery,
+    shards_of,
+)
 
 from hetopt import checkpoints
 from hetopt.checkpoints import Manifest, Tensor, Unit
@@ -60,7 +67,7 @@ class Case:
         self.folder, self.manifest = folder, manifest
         self.old, self.new = folder / "old", folder / "new"
         layers = len(manifest.units)
-        self.content = checkpoints.random_content(layers)
+        self.content = random_content(layers)
         made(self.old, manifest, plan_of("a", layers, 2), self.content)
         self.plan = plan_of("b", layers, 4)
         needs = list(checkpoints.needs(self.plan, manifest))
@@ -82,7 +89,7 @@ class Case:
 
     def check_whole(self) -> None:
         """What the recovery must have left behind, and nothing besides."""
-        shards = checkpoints.shards_of(self.plan, self.manifest)
+        shards = shards_of(self.plan, self.manifest)
         found = contents(self.new)
         assert found == expected(self.manifest, shards, self.content)
         assert checkpoints.read_manifest(self.new) == self.manifest

@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 import small_instances
-from random_recoveries import contents, expected
+from random_recoveries import (
+    contents,
+    create,
+    expected,
+    llama,
+    random_content,
+    shards_of,
+)
 from typer.testing import CliRunner
 
 from hetopt import checkpoints, cli
 from hetopt.checkpoints import Shard
-from hetopt.files import load_instance, load_plan
+from hetopt.files import load_plan
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 
-CONTENT = checkpoints.random_content(6)
+CONTENT = random_content(6)
 NODES = {"a": 4, "b": 2, "c": 2}
 
 
@@ -49,11 +56,10 @@ class Case:
         before = two_stages(tuple(f"a:{rank}" for rank in range(4)), ("b:0", "b:1"))
         tree = {"instance": document(NODES, tied, head), "plan": before.model_dump()}
         (folder / "plan.json").write_text(json.dumps(tree))
-        model = load_instance(folder / "old.json").model
-        self.manifest = checkpoints.manifest_of(model)
+        self.manifest = llama(tied=tied)
         whole = [Shard(unit.name, 0, 1, "cloud") for unit in self.manifest.units]
-        shards = [*checkpoints.shards_of(before, self.manifest), *whole]
-        checkpoints.create(folder / "saved", self.manifest, shards, CONTENT)
+        shards = [*shards_of(before, self.manifest), *whole]
+        create(folder / "saved", self.manifest, shards, CONTENT)
 
     def recover(self, *words: object, code: int = 0) -> Any:
         paths = [self.folder / "plan.json", self.folder / "new.json"]
@@ -63,7 +69,7 @@ class Case:
         return json.loads(told.stdout) if code == 0 else told.output
 
     def check(self, plan: TrainingPlan) -> None:
-        shards = checkpoints.shards_of(plan, self.manifest)
+        shards = shards_of(plan, self.manifest)
         assert contents(self.folder / "out") == expected(self.manifest, shards, CONTENT)
 
 
