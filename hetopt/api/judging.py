@@ -152,11 +152,6 @@ def by_certificate(
             f"{file}: a bound of {name} by {document.get('bound_source')!r} has no "
             "certificate to check: solve again to prove it"
         )
-    if isinstance(certificate, dict) and "cases" in certificate:
-        raise InstanceError(
-            f"{file}: certificate: found cases, as an older version left them, "
-            "expected a tree of boxes: solve again to prove the bound"
-        )
     record = validated(module.Certificate, certificate, str(file), ("certificate",))
     found: list[str] = module.recheck(data, record, bound)
     return found

@@ -1,13 +1,10 @@
 """The front door after a preemption: a new plan, and where its states come from.
 
 The old plan is a plan file or result document, or a plan and its instance. A recovery's
-document can be carried out on a checkpoint's folder. The new folder keeps it in its
-`recovery.json`, with the digest of what was asked for; the same request later goes on
-with that recovery: planning anew, in limited time, could end with another plan.
+document can be carried out on a checkpoint's folder, which keeps it in its
+`recovery.json`.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +31,6 @@ from ..solving.heuristic import Heuristic
 from ..text.complaints import validated
 from ..text.documents import Document, Fields
 from ..text.marks import marked
-from ..text.parsing import read_text
 from .calling import (
     AnyInstance,
     AnyLimits,
@@ -242,30 +238,6 @@ def _solve(method: str, data: Any, limits: Limits, report: Report) -> Result:
 # --- on checkpoints --------------------------------------------------------------
 
 
-def request(
-    old_plan: str, instance: str, new_plan: Path | None, words: Sequence[object]
-) -> str:
-    """The digest of what is asked for: the files' contents, and the other options."""
-    texts = [read_text(Path(path)) for path in (old_plan, new_plan) if path is not None]
-    asked = [texts, load(instance).digest, list(words)]
-    text = json.dumps(asked, sort_keys=True, default=str)
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
-def earlier(out: Path, asked: str) -> dict[str, object] | None:
-    """The document of a recovery that `out` was begun for by the same request.
-
-    Raises `InstanceError` where it was begun by another.
-    """
-    document = checkpoints.begun(out)
-    if document is not None and document.get("request") != asked:
-        raise InstanceError(
-            f"{out}: found the recovery of another request, expected an empty folder "
-            "or the same options as before; name another folder or remove this one"
-        )
-    return document
-
-
 def saved_in(checkpoint: Path, instance: str, storage: Storage) -> list[Saved]:
     """The shards that lie in a checkpoint and that the problem may count on."""
     data = load(instance)
@@ -281,11 +253,11 @@ def _unread(storage: Storage) -> set[str]:
     return {*storage.unsaved, *([] if storage.cloud_gbytes_per_s else [CLOUD])}
 
 
-def to_apply(document: Fields, asked: str, storage: Storage) -> dict[str, object]:
-    """A result document with what it takes to carry it out, now or later."""
+def to_apply(document: Fields, storage: Storage) -> dict[str, object]:
+    """A result document with what it takes to carry it out."""
     alive = {node["name"] for node in document["instance"]["nodes"]}
     places = sorted((alive | {CLOUD}) - _unread(storage))
-    return {**document, "request": asked, "places": places}
+    return {**document, "places": places}
 
 
 def carried_out(

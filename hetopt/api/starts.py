@@ -123,10 +123,7 @@ class Known:
             return None
         tree = self.best_known.certificate
         kind = registry.entry("exact", "training_plan").Certificate
-        try:
-            found: Record = validated(kind, tree, LIBRARY)
-        except InstanceError:  # of another edition
-            return None
+        found: Record = validated(kind, tree, LIBRARY)
         return found
 
 

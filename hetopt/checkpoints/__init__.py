@@ -27,19 +27,12 @@ ones, null for tensors that every rank holds whole. `blocks` are lengths along t
 that are cut each by itself, so that a shard of a fused matrix is the shards of its
 parts, one after the other.
 
-`apply` carries out a recovery plan. `create` writes a checkpoint of whole tensors.
+`apply` carries out a recovery plan.
 """
 
-from .applying import Applied, apply, begun
-from .creating import (
-    create,
-    manifest_of,
-    needs,
-    random_content,
-    shards_of,
-)
+from .applying import Applied, apply
 from .layout import Manifest, Shard, Tensor, Unit, catalogue, read_manifest
-from .serving import complete, saved_rows
+from .serving import complete, needs, saved_rows
 from .sources import incomplete, verified_catalogue
 
 __all__ = [
@@ -49,16 +42,11 @@ __all__ = [
     "Tensor",
     "Unit",
     "apply",
-    "begun",
     "catalogue",
     "complete",
-    "create",
     "incomplete",
-    "manifest_of",
     "needs",
-    "random_content",
     "read_manifest",
     "saved_rows",
-    "shards_of",
     "verified_catalogue",
 ]

@@ -1,56 +1,47 @@
 """A recovery plan, carried out: shards are cut, joined and written for the new ranks.
 
-The old checkpoint is only read, and verified before anything is written. In the new
-folder `recovery.json` comes first and says which recovery it is; each shard is written
-under another name, forced to disk and renamed; `manifest.json` comes last, so a folder
-with a manifest is complete. A run that was killed is taken up again: complete shards
-carry the recovery's digest in their header and are kept.
+The old checkpoint is only read, and verified before anything is written. The new folder
+appears whole or not at all: its shards are forced to disk in a draft beside it, which
+takes its name at the end. What is left of a run that was killed is such a draft.
 """
 
-import fcntl
-import hashlib
-import json
-import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InstanceError, InternalError
 from ..plans import Recovery
-from ..text.complaints import shown
-from ..text.parsing import read_tree
 from ..text.writing import write_json
 from .copying import Saved
 from .layout import MANIFEST, Manifest, Portion, Shard, read_manifest
 from .moves import Move, moves
 from .sources import Source, difference, verify
 from .tensor_files import read_header
-from .writing import DRAFT, shard_size, sync, write_shard
+from .writing import shard_size, sync, write_shard
 
-JOURNAL = "recovery.json"
+DOCUMENT = "recovery.json"
 Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A recovery did this: shards written now, kept from before, and bytes written."""
+    """A recovery did this: shards and bytes written."""
 
     folder: Path
     written: int
-    kept: int
     bytes_written: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One recovery: where to, what is read, and the digest that tells it from others"""
+    """One recovery: where to, and what is read."""
 
     out: Path
     manifest: Manifest
     sources: dict[Shard, Source]
-    digest: str
 
 
 def apply(
@@ -63,10 +54,9 @@ def apply(
     """Write to `out` the shards that the new ranks need, each beside its node's others.
 
     `report` is called with the bytes done and all bytes; `document` is written into
-    `recovery.json` as it is, for `begun` to read. Does nothing where `out` holds
-    the finished recovery, goes on where it holds a part of it. Raises `InstanceError`
-    where the plan does not fit the checkpoint, a saved shard is missing or damaged,
-    `out` holds anything else, or the disk has no room: before anything is written.
+    `recovery.json` as it is. Raises `InstanceError` where the plan does not fit the
+    checkpoint, a saved shard is missing or damaged, `out` holds anything, or the disk
+    has no room: before anything is written.
     """
     folder, out = Path(checkpoint), Path(out)
     manifest = read_manifest(folder)
@@ -75,69 +65,55 @@ def apply(
     _check_cuts(manifest, {one.shard for one in made} | saved)
     sources = verify(folder, manifest, saved)
     _check_apart(folder, out)
-    job = _Job(out, manifest, sources, _digest(recovery, manifest, sources))
+    place = out.resolve()
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(6)}.tmp")
     try:
-        return _carried_out(job, made, report, document or {})
+        draft.mkdir(parents=True)
+        written = _carried_out(_Job(draft, manifest, sources), made, report)
+        if document is not None:
+            write_json(draft / DOCUMENT, document)
+        sync(draft)
+        draft.replace(place)
+        sync(place.parent)
     except OSError as error:
         raise InstanceError(
             f"{error.filename or out}: {error.strerror}; make room or name another "
-            "folder, then run again: what is complete is kept"
+            "folder"
         ) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return Applied(out, len(made), written)
 
 
-def begun(out: str | Path) -> dict[str, object] | None:
-    """Return the `recovery.json` of a recovery that a folder holds in part."""
-    path = Path(out) / JOURNAL
-    return read_tree(path) if path.is_file() else None
-
-
-def _carried_out(
-    job: _Job, made: list[Move], report: Report | None, document: Mapping[str, object]
-) -> Applied:
-    _check_out(job)
-    job.out.mkdir(parents=True, exist_ok=True)
-    with _alone(job.out):
-        # Again: another run may have come and gone before the folder was ours.
-        fresh = _check_out(job)
-        _sweep(job.out, made)
-        kept = {one.shard for one in made if _complete(job, one.shard)}
-        todo = [one for one in made if one.shard not in kept]
-        sizes = {
-            one.shard: shard_size(job.manifest.unit(one.shard.unit), one.shard.degree)
-            for one in made
-        }
-        total, done = sum(sizes.values()), sum(sizes[shard] for shard in kept)
-        _check_room(job.out, total - done)
-        if fresh:
-            write_json(job.out / JOURNAL, {**document, "recovery": job.digest})
-        for one in todo:
-            for count in _write(job, one):
-                done += count
-                if report is not None:
-                    report(done, total)
-        if todo or not (job.out / MANIFEST).is_file():
-            _finish(job, made)
-    written = sum(sizes[one.shard] for one in todo)
-    return Applied(job.out, len(todo), len(kept), written)
+def _carried_out(job: _Job, made: list[Move], report: Report | None) -> int:
+    """Write all shards, then the manifest; the bytes that were written."""
+    units = ((job.manifest.unit(one.shard.unit), one.shard.degree) for one in made)
+    total, done = sum(shard_size(*unit) for unit in units), 0
+    _check_room(job.out, total)
+    for one in made:
+        for count in _write(job, one):
+            done += count
+            if report is not None:
+                report(done, total)
+    for folder in {(job.out / one.shard.path).parent for one in made}:
+        sync(folder)
+    write_json(job.out / MANIFEST, job.manifest.model_dump(mode="json"))
+    return done
 
 
 # --- before anything is written --------------------------------------------------
 
 
-def _digest(
-    recovery: Recovery, manifest: Manifest, sources: dict[Shard, Source]
-) -> str:
-    """Return the digest of a plan and its sources: a later save is another recovery."""
-    stamps = [[shard.path, *sources[shard].stamp] for shard in sorted(sources)]
-    text = json.dumps([recovery.digest, manifest.digest, stamps])
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
 def _check_apart(folder: Path, out: Path) -> None:
+    """Raise `InstanceError` where the new folder is taken, or in the old one."""
     if out.resolve().is_relative_to(folder.resolve()):
         raise InstanceError(
             f"{out}: found the checkpoint that is read, or a folder in it, expected "
             "another place: the old checkpoint stays as it is; name another folder"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InstanceError(
+            f"{out}: found it in use, expected an empty folder or none; name another"
         )
 
 
@@ -149,32 +125,6 @@ def _check_cuts(manifest: Manifest, shards: set[Shard]) -> None:
                 tensor.shard_shape(shard.degree)
             except InstanceError as error:
                 raise InstanceError(f"{shard.path}: {error}") from None
-
-
-def _check_out(job: _Job) -> bool:
-    """Check that the folder is new, empty or of this recovery; True if new.
-
-    Drafts of ours that a killed run left behind do not count.
-    """
-    out = job.out
-    if out.exists() and not out.is_dir():
-        raise InstanceError(f"{out}: found a file, expected a folder; name another")
-    if not out.exists() or all(DRAFT.fullmatch(path.name) for path in out.iterdir()):
-        return True
-    journal, said = out / JOURNAL, begun(out)
-    if said is None:
-        raise InstanceError(
-            f"{out}: found a folder with files and no {JOURNAL}, expected an empty one "
-            "or a recovery to go on with; name another folder"
-        )
-    found = said.get("recovery")
-    if found != job.digest:
-        raise InstanceError(
-            f"{journal}: found the recovery {shown(found)}, expected {job.digest}: the "
-            "folder was made by another plan or from another state of the checkpoint; "
-            "name another folder or remove this one"
-        )
-    return False
 
 
 def _check_room(out: Path, needed: int) -> None:
@@ -189,51 +139,9 @@ def _check_room(out: Path, needed: int) -> None:
 # --- writing ---------------------------------------------------------------------
 
 
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Hold the folder, so that two runs do not sweep each other's drafts away."""
-    number = os.open(out, os.O_RDONLY)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise InstanceError(
-            f"{out}: found another run at work on it, expected none; wait for it"
-        ) from None
-    finally:
-        os.close(number)
-
-
-def _sweep(out: Path, made: list[Move]) -> None:
-    """Remove the drafts that a killed run left behind."""
-    for folder in {out, *((out / one.shard.path).parent for one in made)}:
-        if not folder.resolve().is_relative_to(out.resolve()):
-            raise InstanceError(
-                f"{folder}: found a link that leads out of {out}, expected a folder in "
-                "it; name another folder"
-            )
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if DRAFT.fullmatch(path.name):
-                path.unlink()
-
-
-def _complete(job: _Job, shard: Shard) -> bool:
-    """Return whether this recovery has written the shard, whole."""
-    path = job.out / shard.path
-    if not path.is_file():
-        return False
-    try:
-        file = read_header(path)
-    except InstanceError:  # damaged since: it is written again
-        return False
-    same = file.metadata.get("recovery") == job.digest
-    return same and not difference(file, job.manifest.unit(shard.unit), shard.degree)
-
-
 def _write(job: _Job, move: Move) -> Iterator[int]:
-    """Write a shard under its name once it is whole; yields bytes as they are done."""
+    """Write a shard; yields bytes as they are done."""
     shard = move.shard
-    metadata = {"format": job.manifest.format, "recovery": job.digest}
     with ExitStack() as stack:
         files = {
             source: job.sources[source].open(stack)
@@ -247,15 +155,7 @@ def _write(job: _Job, move: Move) -> Iterator[int]:
             ]
 
         unit, path = job.manifest.unit(shard.unit), job.out / shard.path
+        metadata = {"format": job.manifest.format}
         yield from write_shard(path, unit, shard.degree, metadata, pieces)
-
-
-def _finish(job: _Job, made: list[Move]) -> None:
-    """The manifest, after every shard and its name are safely on the disk."""
-    for folder in {(job.out / one.shard.path).parent for one in made}:
-        sync(folder)
-    for one in made:
-        if not _complete(job, one.shard):
-            raise InternalError(f"{job.out / one.shard.path}: written, and not whole")
-    write_json(job.out / MANIFEST, job.manifest.model_dump(mode="json"))
-    sync(job.out)
+    if why := difference(read_header(path), unit, shard.degree):
+        raise InternalError(f"{path}: written, and {why}")

@@ -6,7 +6,7 @@ come by the paper's order (AutoHet, section IV): local, then a peer, then the cl
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
@@ -16,7 +16,6 @@ from ..errors import InstanceError
 from ..plans import Recovery, TrainingPlan, Transfer
 from ..problems.recovery import Saved
 from ..schema import ModelSpec
-from .creating import needs
 from .layout import CLOUD, MANIFEST, Manifest, Shard, catalogue, read_manifest
 
 OnNode = Literal["memory", "disk"]
@@ -121,3 +120,28 @@ def _ends(rank: int, degree: int) -> tuple[Fraction, Fraction]:
 def _holds(shard: Shard, at: Fraction) -> bool:
     first, last = _ends(shard.rank, shard.degree)
     return first <= at < last
+
+
+def needs(
+    plan: TrainingPlan, manifest: Manifest
+) -> Iterator[tuple[str, str, int, int]]:
+    """GPU, unit, rank and degree of every shard that a training plan needs.
+
+    The first stage of a pipeline has the embedding too, the last one the head; where
+    that has no matrix of its own, the embedding as well.
+    """
+    there = {unit.name for unit in manifest.units}
+    last = ("head", "embedding") if manifest.tied else ("head",)
+    for pipeline in plan.pipelines:
+        held = pipeline.held(plan.interleave or 1)
+        for position, (stage, runs) in enumerate(
+            zip(pipeline.stages, held, strict=True)
+        ):
+            units = [str(layer) for run in runs for layer in run]
+            units += ["embedding"] if position == 0 else []
+            units += last if position == len(pipeline.stages) - 1 else []
+            for replica in stage.replicas:
+                for rank, gpu in enumerate(replica.gpus):
+                    for unit in dict.fromkeys(units):
+                        if unit in there:
+                            yield gpu, unit, rank, replica.degree

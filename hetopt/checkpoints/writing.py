@@ -1,8 +1,6 @@
-"""A shard's file: written under another name, forced to disk, then renamed."""
+"""A shard's file, written and forced to disk."""
 
 import os
-import re
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -11,15 +9,13 @@ from .copying import Saved, portion
 from .layout import Portion, Unit
 from .tensor_files import ITEM_BYTES, header_bytes
 
-# Names of files that are not whole yet, ours and those of `writing.write_text`.
-DRAFT = re.compile(r"\..{1,100}\.[0-9a-f]{12}\.tmp")
 Pieces = Callable[[str], Sequence[tuple[Portion, Saved]]]
 
 
 def write_shard(
     path: Path, unit: Unit, degree: int, metadata: Mapping[str, str], pieces: Pieces
 ) -> Iterator[int]:
-    """Write a shard of a unit, whole or not at all; yields bytes as they are done.
+    """Write a shard of a unit; yields bytes as they are done.
 
     `pieces` says of a tensor's name where its parts are, in the order of the parts.
     """
@@ -27,19 +23,14 @@ def write_shard(
     shapes = {n: (t.dtype, t.shard_shape(degree)) for n, t in tensors.items()}
     header, order = header_bytes(shapes, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with draft.open("xb") as file:
-            file.write(header)
-            for name in order:
-                for view in portion(tensors[name], pieces(name)):
-                    file.write(view)
-                    yield len(view)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        file.write(header)
+        for name in order:
+            for view in portion(tensors[name], pieces(name)):
+                file.write(view)
+                yield len(view)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def shard_size(unit: Unit, degree: int) -> int:

@@ -106,7 +106,6 @@ def document(done: "Applied") -> Document:
     return {
         "out": str(done.folder),
         "written": done.written,
-        "kept": done.kept,
         "bytes_written": done.bytes_written,
     }
 

@@ -101,8 +101,8 @@ def recover(
     a local search propose plans; the time to move counts against them.
 
     With --apply, shards are taken from where they lie in a checkpoint's folder (`hetopt
-    checkpoint`), cut, joined and written for the new ranks; if killed, the same command
-    continues. `hetopt replay` follows a job along a whole trace of such changes.
+    checkpoint`), cut, joined and written for the new ranks. `hetopt replay` follows a
+    job along a whole trace of such changes.
 
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
@@ -113,16 +113,8 @@ def recover(
     output.check_writable(out if apply is None else None)
     output.check_writable(plan_out, "--plan-out")
     places = storage(option)
-    asked = ""
-    if apply is not None:
-        if out is None:
-            raise Unsupported("--apply: expected --out DIR with it; name a folder")
-        words = (lost, planner, exact, planning, horizon, iterations, method, option)
-        more = (old_instance, time_limit, gap, threads, seed)
-        asked = recovering.request(old_plan, instance, new_plan, [*words, *more])
-        if (document := recovering.earlier(out, asked)) is not None:
-            failed = _write(document["new_plan"], plan_out)
-            _move(document, apply, out, failed, as_json=as_json)
+    if apply is not None and out is None:
+        raise Unsupported("--apply: expected --out DIR with it; name a folder")
     if planner is not None and new_plan is not None:
         raise Unsupported("--planner and --new-plan exclude each other: give one")
     with output.watch("us", time_limit) as watch:
@@ -151,7 +143,7 @@ def recover(
         _deliver(found, None if apply else out, failed, as_json=as_json)
     if not as_json:
         output.show(recovery.terminal(found))
-    document = recovering.to_apply(found.to_json(), asked, places)
+    document = recovering.to_apply(found.to_json(), places)
     _move(document, apply, out, failed, as_json=as_json)
 
 
@@ -265,7 +257,7 @@ def _move(
             output.print_json({**document, "applied": None})
         raise error from None
     if not as_json:
-        output.tell(f"{done.written} shards written to {out}, {done.kept} kept")
+        output.tell(f"{done.written} shards written to {out}")
     moved = {**document, "applied": checkpoints.document(done)}
     output.give(moved, (), failed, as_json=as_json)
     raise typer.Exit(output.PLAN)

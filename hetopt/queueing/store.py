@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import time
 from typing import Any, Self
@@ -26,7 +26,6 @@ from .jobs import TrainingJob
 #: Seconds to wait for another process of the queue that places jobs.
 PATIENCE_S = 600.0
 DATABASE, LOCK = "queue.sqlite", "placing.sqlite"
-_EDITION = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS jobs (
@@ -83,12 +82,9 @@ class Attempt:
 
     @classmethod
     def of(cls, record: Fields) -> Self:
-        """Return the attempt of a record, without fields that are not known here."""
-        known = {one.name for one in fields(cls)}
-        found = {name: value for name, value in record.items() if name in known}
-        for name in ("degrees", "devices"):
-            found[name] = tuple(found[name])
-        return cls(**found)
+        """Return the attempt of a record."""
+        lists = {name: tuple(record[name]) for name in ("degrees", "devices")}
+        return cls(**{**record, **lists})
 
 
 @dataclass(frozen=True)
@@ -148,15 +144,8 @@ class Store:
     def _begun(self) -> Self:
         with self._connection() as base:
             base.executescript(_TABLES)
-        edition = self.setting("edition")
-        if edition is None:
-            self.set("edition", _EDITION)
+        if self.setting("name") is None:
             self.set("name", secrets.token_hex(4))
-        elif edition > _EDITION:
-            raise InstanceError(
-                f"{self.folder}: found a queue of edition {edition}, expected at most "
-                f"{_EDITION}: it was made by a newer hetopt; use that one"
-            )
         return self
 
     @contextmanager

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from random_recoveries import create, llama, random_content
 from typer.testing import CliRunner
 
-from hetopt import checkpoints, cli
+from hetopt import cli
 from hetopt.checkpoints import Manifest, Shard
-from hetopt.schema import ModelSpec
 
 
 def run(*words: object, code: int = 0) -> Any:
@@ -21,11 +21,10 @@ def run(*words: object, code: int = 0) -> Any:
 @pytest.fixture
 def whole(tmp_path: Path) -> Manifest:
     """Whole units in the cloud."""
-    shape = {"name": "small", "layers": 4, "hidden": 16, "heads": 4, "vocabulary": 32}
-    manifest = checkpoints.manifest_of(ModelSpec.model_validate(shape))
+    manifest = llama()
     shards = [Shard(unit.name, 0, 1, "cloud") for unit in manifest.units]
-    content = checkpoints.random_content(4)
-    checkpoints.create(tmp_path / "whole", manifest, shards, content)
+    content = random_content(4)
+    create(tmp_path / "whole", manifest, shards, content)
     return manifest
 
 

@@ -166,12 +166,6 @@ def test_what_is_of_another_instance_proves_nothing(
     assert message in missing
 
 
-def test_a_certificate_of_an_older_version_says_what_to_do() -> None:
-    old = {"time_us": 1.0, "most_sync_us": 1.0, "cases": [{"prices": [0.0]}]}
-    with pytest.raises(InstanceError, match=r"older version left them.*solve again"):
-        proved(eight_gpus(3), old, 2)
-
-
 def nested(depth: int) -> dict[str, Any]:
     box: dict[str, Any] = {"prices": [0]}
     for _ in range(depth):

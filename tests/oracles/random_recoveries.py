@@ -4,21 +4,26 @@ What a shard must hold is cut here from typed whole arrays with `numpy.split`, a
 are read by the `safetensors` library: the code under test has part in neither.
 """
 
+import json
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from itertools import pairwise
 from math import lcm
 from pathlib import Path
 from random import Random
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 from safetensors import deserialize
 
 from hetopt import checkpoints
 from hetopt.checkpoints import Manifest, Shard, Tensor, Unit
-from hetopt.checkpoints.creating import Content
+from hetopt.checkpoints.layout import MANIFEST, folder_of
 from hetopt.plans import Pipeline, Recovery, Replica, Stage, TrainingPlan, Transfer
 
+Content = Callable[[Unit, Tensor], bytes]
 BYTES = {"BF16": 2, "F16": 2, "F32": 4, "U8": 1, "F64": 8}
 Needs = list[tuple[str, str, int, int]]
 Expected = dict[str, dict[str, bytes]]
@@ -116,8 +121,83 @@ def made(
     folder: Path, manifest: Manifest, plan: TrainingPlan, content: Content
 ) -> tuple[Shard, ...]:
     """A checkpoint as the nodes of a plan save it; its shards."""
-    checkpoints.create(folder, manifest, checkpoints.shards_of(plan, manifest), content)
+    create(folder, manifest, shards_of(plan, manifest), content)
     return checkpoints.catalogue(folder)
+
+
+def create(
+    folder: Path, manifest: Manifest, shards: Iterable[Shard], content: Content
+) -> None:
+    """Write a checkpoint with these shards of whole tensors."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for shard in shards:
+        (tensors,) = expected(manifest, [shard], content).values()
+        header: dict[str, Any] = {"__metadata__": {"format": manifest.format}}
+        at = 0
+        for tensor in manifest.unit(shard.unit).tensors:
+            end = at + len(tensors[tensor.name])
+            header[tensor.name] = {
+                "dtype": tensor.dtype,
+                "shape": tensor.shard_shape(shard.degree),
+                "data_offsets": (at, end),
+            }
+            at = end
+        words = json.dumps(header, separators=(",", ":")).encode()
+        path = folder / shard.path
+        path.parent.mkdir(exist_ok=True)
+        data = b"".join(tensors[name] for name in list(header)[1:])
+        path.write_bytes(len(words).to_bytes(8, "little") + words + data)
+    (folder / MANIFEST).write_text(manifest.model_dump_json())
+
+
+def shards_of(plan: TrainingPlan, manifest: Manifest) -> list[Shard]:
+    """The shards that the nodes of a plan save, sorted."""
+    return sorted(
+        {
+            Shard(unit, rank, degree, folder_of(gpu.rpartition(":")[0]))
+            for gpu, unit, rank, degree in checkpoints.needs(plan, manifest)
+        }
+    )
+
+
+def random_content(seed: int) -> Content:
+    """The bytes of every tensor, the same for the same seed and names."""
+
+    def content(unit: Unit, tensor: Tensor) -> bytes:
+        words = (seed, crc32(unit.name.encode()), crc32(tensor.name.encode()))
+        return np.random.default_rng(words).bytes(tensor.size)
+
+    return content
+
+
+def llama(kv: int = 16, dtype: Any = "BF16", *, tied: bool = False) -> Manifest:
+    """Four layers of width 32: weights and a moment; a tied head is its norm alone."""
+    h, mlp, words = 32, 48, 64
+    rows: dict[str, tuple[tuple[int, ...], int | None, tuple[int, ...] | None]] = {
+        "attention.norm": ((h,), None, None),
+        "attention.qkv": ((h + 2 * kv, h), 0, (h, kv, kv)),
+        "attention.out": ((h, h), 1, None),
+        "mlp.up": ((2 * mlp, h), 0, (mlp, mlp)),
+        "mlp.down": ((h, mlp), 1, None),
+    }
+    table = {"weight": ((words, h), 0, None)}
+    norm = {"norm": ((h,), None, None)}
+    units = {"embedding": table, **dict.fromkeys("0123", rows)}
+    units["head"] = norm if tied else norm | table
+    return Manifest(
+        model="small",
+        units=tuple(
+            Unit(
+                name=unit,
+                tensors=tuple(
+                    Tensor(name=n + end, dtype=of, shape=shape, axis=axis, blocks=cut)
+                    for n, (shape, axis, cut) in each.items()
+                    for end, of in (("", dtype), (".exp_avg", "F32"))
+                ),
+            )
+            for unit, each in units.items()
+        ),
+    )
 
 
 def contents(folder: Path) -> Expected:

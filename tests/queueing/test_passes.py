@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -478,18 +477,6 @@ def test_an_engine_that_is_not_there_is_told(
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(passing.EngineFailed, match="scontrol: not found here; run"):
         made.submit([job()])
-
-
-def test_attempts_of_a_later_edition_are_read_as_far_as_they_are_known(
-    slurm: StubSlurm, queue: Opened, job: Made
-) -> None:
-    made = queue()
-    made.submit([job()])
-    made.advance()
-    (entry,) = made.store.entries()
-    assert entry.live is not None
-    record = {**entry.live.__dict__, "colour": "red"}
-    assert type(entry.live).of(json.loads(json.dumps(record))) == replace(entry.live)
 
 
 def test_gpus_without_a_type_that_others_hold_are_taken(

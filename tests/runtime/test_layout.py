@@ -15,7 +15,7 @@ from hypothesis.strategies import data, integers, lists
 from inputs import examples, seeds
 from runnable import runnable
 
-from hetopt.checkpoints.creating import needs
+from hetopt.checkpoints import needs
 from hetopt.plans import virtual_stages
 from hetopt.runtime.jobs import Job
 from hetopt.runtime.layout import Layout

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hetopt.checkpoints.creating import manifest_of
-from hetopt.errors import InstanceError, Unsupported
+from hetopt.errors import Unsupported
 from hetopt.measuring.profiling.layer import shard
 from hetopt.problems.training_plan.shapes import of_layers
 from hetopt.schema import LayerShape, ModelSpec, lora_fault
@@ -113,7 +112,7 @@ def test_products_of_linear_attention_are_counted(
         {"layer_kinds": ["linear+dense"], "linear": {**DELTA, "decay": "head"}},
     ],
 )
-def test_layers_unlike_llamas_are_neither_profiled_nor_saved_nor_adapted(
+def test_layers_unlike_llamas_are_neither_profiled_nor_adapted(
     more: dict[str, Any],
 ) -> None:
     other = spec(**more)
@@ -121,8 +120,6 @@ def test_layers_unlike_llamas_are_neither_profiled_nor_saved_nor_adapted(
     assert lora_fault(other) is not None
     with pytest.raises(Unsupported, match="not profiled"):
         shard(other, 1)
-    with pytest.raises(InstanceError, match="write the manifest yourself"):
-        manifest_of(other)
     asked = of_layers(other, 4096)
     assert asked
     for target in ("executor", "megatron", "megatron_bridge", "flagscale"):
