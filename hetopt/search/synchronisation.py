@@ -61,18 +61,6 @@ class Sums(NamedTuple):
     sent: dict[int, int]
 
 
-class PlainLinks(NamedTuple):
-    """Links as latencies in seconds and seconds a byte, to the precision of floats.
-
-    `inside` is by node, `across` by pair of nodes where they are `paired`, or one.
-    """
-
-    ring: bool
-    paired: bool
-    inside: list[tuple[float, float]]
-    across: list[tuple[float, float]]
-
-
 class SyncTimes:
     """Synchronisation time of a layer from its signature, and what links need."""
 
@@ -132,7 +120,6 @@ class SyncTimes:
             across = [self._table.exactly(k) for k in range(self._table.classes)]
         elif self._count > 1:
             across = [table.link(cluster.nodes[0].name, cluster.nodes[1].name)]
-        self._links_across = across
         inside = {id(link): link for link in self._within_links}.values()
         links = {*across, *inside}
         self._alpha = lcm(*(latency.denominator for latency, _ in links))
@@ -152,51 +139,6 @@ class SyncTimes:
             [each[k] if k >= 0 else (0, 0) for k in self._table.row(i).tolist()]
             for i in range(self._count)
         ]
-
-    def plain(self, most_nodes: int) -> "PlainLinks | None":
-        """Return the links as floats where times follow from these and parameters.
-
-        None where groups, parts of contexts or adapters count as well, and where links
-        differ between more than so many nodes.
-        """
-        if self._grouped or self._context > 1 or self._shared:
-            return None
-        inside = [(float(a), float(1 / r) if r else 0.0) for a, r in self._within_links]
-        across = [(0.0, 0.0)]
-        if not self._uniform:
-            if self._count > most_nodes:
-                return None
-            links = [self._table.exactly(k) for k in range(self._table.classes)]
-            each = [(float(a), float(1 / r) if r else 0.0) for a, r in links]
-            rows = (self._table.row(i).tolist() for i in range(self._count))
-            across = [each[k] if k >= 0 else (0.0, 0.0) for row in rows for k in row]
-        elif self._count > 1:
-            latency, rate = self._links_across[0]
-            across = [(float(latency), float(1 / rate))]
-        return PlainLinks(self._ring, not self._uniform, inside, across)
-
-    @property
-    def end_parameters(self) -> int | None:
-        """Parameters of the embedding and of the head each; None: they send nothing."""
-        return self._end_parameters
-
-    @property
-    def passes(self) -> tuple[int, int]:
-        """How often a layer's gradients go round, and bytes of each parameter."""
-        return self._passes, self._each
-
-    @property
-    def digit_bytes(self) -> int:
-        """Bytes of each digit of a signature."""
-        return self._bits // 8
-
-    def layer_kinds(self) -> list[tuple[int, int]]:
-        """Return parameters of each layer, and those of experts that are divided."""
-        return list(zip(self._parameters, self._routed, strict=True))
-
-    def layer_us(self, parameters: int, routed: int, signature: int) -> int:
-        """Return the time of a layer of `layer_kinds`."""
-        return self._layer(parameters, routed, signature)
 
     def end_us(self, signature: int) -> int:
         """Return the time of the embedding or of the head."""
