@@ -89,7 +89,6 @@ def bench(
     from ..bench import gate, journal
     from ..bench.running import Chosen, failed
     from ..report import bench as reports
-    from ..report import bench_summary
     from ..text.writing import write_text
 
     if report is not None:
@@ -108,7 +107,7 @@ def bench(
                 resume=resume,
             )
         header, rows = journal.read(folder)
-        made = bench_summary.report(header, rows)
+        made = reports.report(header, rows)
         judged = gate.verdicts(rows)
 
         def write(place: Path) -> None:

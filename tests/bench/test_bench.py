@@ -16,7 +16,7 @@ from waiting import PATIENCE_S, awaited
 from hetopt import cli, files, registry
 from hetopt.bench import child, journal, machine, process, running, suites
 from hetopt.errors import InstanceError, UnknownName
-from hetopt.report import bench_summary
+from hetopt.report import bench as reports
 
 HETOPT = [sys.executable, "-c", "from hetopt.cli import main; main()"]
 
@@ -396,7 +396,7 @@ def test_ctrl_c_while_the_report_is_written_says_where_the_rows_are(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(running, "go", lambda *_, **__: None)
-    monkeypatch.setattr(bench_summary, "report", interrupt)
+    monkeypatch.setattr(reports, "report", interrupt)
     monkeypatch.setattr(journal, "read", lambda _: ({}, []))
     words = ["bench", *(["smoke"] if how == "--out" else []), how, str(tmp_path)]
     shown = CliRunner().invoke(cli.app, words)

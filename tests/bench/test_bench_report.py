@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hetopt import performance_profiles
 from hetopt.bench import statistics
 from hetopt.report import bench as reports
-from hetopt.report import bench_summary, bench_tables, figures
+from hetopt.report import bench_tables, figures
 
 HEADER = {
     "suite": HOSTILE,
@@ -58,8 +58,8 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-def made(found: list[dict[str, Any]] | None = None) -> bench_summary.Report:
-    return bench_summary.report(HEADER, found or rows())
+def made(found: list[dict[str, Any]] | None = None) -> reports.Report:
+    return reports.report(HEADER, found or rows())
 
 
 # --- numbers -----------------------------------------------------------------------
