@@ -75,7 +75,7 @@ def _inner(node: Schema, suffix: str = "") -> Iterator[tuple[str, str]]:
     """Yield how a field holds records, as `[]`, and of which kind."""
     if reference := node.get("$ref"):
         yield suffix, reference.rpartition("/")[2]
-    for branch in (*node.get("anyOf", ()), *node.get("allOf", ())):
+    for branch in node.get("anyOf", ()):
         yield from _inner(branch, suffix)
     for word, mark in (("items", _LISTED), ("additionalProperties", _NAMED)):
         if isinstance(node.get(word), dict):

@@ -244,8 +244,6 @@ def _branches(node: Document) -> list[Document]:
 
 
 def _follow(schema: Document, node: Document) -> Document:
-    if len(parts := node.get("allOf", ())) == 1:  # how older pydantic adds a default
-        return _follow(schema, parts[0])
     if reference := node.get("$ref"):
         return dict(schema["$defs"][reference.rpartition("/")[2]])
     return node
