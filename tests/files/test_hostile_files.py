@@ -22,6 +22,7 @@ from hetopt.errors import HetoptError, InstanceError
 from hetopt.problems import training_plan as judge
 from hetopt.queueing.jobs import TrainingJob
 from hetopt.recovery.replay import traces as spot
+from hetopt.runtime.released import weight_files
 from hetopt.scheduling import traces
 from hetopt.schema import Instance, table_record
 from hetopt.search import symmetric
@@ -144,9 +145,9 @@ def test_a_models_index_with_such_a_name_is_refused(text: str, tmp_path: Path) -
     folder.mkdir()
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"wte.weight": text}}))
-    found = refused("checkpoint", folder, "--out", tmp_path / "whole")
-    assert found["file"] == str(index)
-    assert not (tmp_path / "whole").exists()
+    with pytest.raises(InstanceError) as refusal:
+        weight_files(folder)
+    assert str(refusal.value.file) == str(index)
 
 
 def test_long_keys_are_cut_wherever_they_stand(tmp_path: Path) -> None:
@@ -186,7 +187,6 @@ INPUTS = [
     ["explain", f"{LONG}.json"],
     ["recover", f"{LONG}.json", SMALL],
     ["checkpoint", LONG],
-    ["checkpoint", LONG, "--out", "whole"],
     ["bench", "smoke", "--suites", f"{LONG}.toml", "--out", "run"],
     ["bench", "--report", LONG],
     ["profile", LONG, "--sequence-length", "8", "--out", "rows.json"],
