@@ -9,7 +9,6 @@ from model_configs import LLAMA_3_8B
 from hetopt.catalogue import model as model_fields
 from hetopt.catalogue import models
 from hetopt.catalogue.architectures import from_config
-from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.schema import ModelSpec
 
@@ -66,55 +65,6 @@ def test_a_preset_and_the_same_models_configuration_agree(name: str) -> None:
     assert preset.parameters == pytest.approx(read.parameters, rel=0.002)
     assert preset.active_parameters == pytest.approx(read.active_parameters, rel=0.002)
     assert preset.total_parameters == pytest.approx(read.total_parameters, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"hidden_size": None},
-            "missing key, expected one of hidden_size, n_embd, n_embed, d_model; is "
-            "this the config.json of a language model?",
-        ),
-        (
-            {"num_hidden_layers": "32"},
-            "num_hidden_layers: found '32', expected a whole number; correct the "
-            "configuration",
-        ),
-        (
-            {"num_experts": 8},
-            "missing key, expected one of num_experts_per_tok, num_experts_per_token, "
-            "experts_per_token, moe_topk, moe_top_k, moe_k, top_k_experts; is this the "
-            "config.json of a language model?",
-        ),
-        (
-            {"sliding_window": 512, "layer_types": ["linear_attention"] * 32},
-            "layer_types: hetopt does not support layers of linear_attention; expected "
-            "full_attention, attention, indexed_attention, sliding_attention, "
-            "chunked_attention; give layer_parameters of an instance instead",
-        ),
-        (
-            {"model_type": "nemotron_h"},
-            "hybrid_override_pattern: found None, expected a letter for each of 32 "
-            "layers (M, *, -, E); add it",
-        ),
-        (
-            {"no_rope_layers": [1, 0], "model_type": "llama4_text"},
-            "no_rope_layers: found 2 entries, expected a list of 32, one a layer; "
-            "correct the configuration",
-        ),
-        (
-            {"num_key_value_heads": 7},
-            "config: kv_heads 7 does not divide heads 32: correct one of them",
-        ),
-    ],
-)
-def test_a_configuration_that_is_incomplete_says_what_is_missing(
-    change: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InstanceError) as caught:
-        from_config({**UNTIED, **change}, "model")
-    assert str(caught.value) == message
 
 
 def test_an_instance_takes_its_model_from_a_configuration_beside_it(

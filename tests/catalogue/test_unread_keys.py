@@ -341,6 +341,42 @@ def test_what_stands_around_the_language_model_is_no_layer_of_it() -> None:
     ("change", "message"),
     [
         (
+            {"hidden_size": None},
+            "missing key, expected one of hidden_size, n_embd, n_embed, d_model; is "
+            "this the config.json of a language model?",
+        ),
+        (
+            {"num_hidden_layers": "32"},
+            "num_hidden_layers: found '32', expected a whole number; correct the "
+            "configuration",
+        ),
+        (
+            {"num_experts": 8},
+            "missing key, expected one of num_experts_per_tok, num_experts_per_token, "
+            "experts_per_token, moe_topk, moe_top_k, moe_k, top_k_experts; is this the "
+            "config.json of a language model?",
+        ),
+        (
+            {"sliding_window": 512, "layer_types": ["linear_attention"] * 32},
+            "layer_types: hetopt does not support layers of linear_attention; expected "
+            "full_attention, attention, indexed_attention, sliding_attention, "
+            "chunked_attention; give layer_parameters of an instance instead",
+        ),
+        (
+            {"model_type": "nemotron_h"},
+            "hybrid_override_pattern: found None, expected a letter for each of 32 "
+            "layers (M, *, -, E); add it",
+        ),
+        (
+            {"no_rope_layers": [1, 0], "model_type": "llama4_text"},
+            "no_rope_layers: found 2 entries, expected a list of 32, one a layer; "
+            "correct the configuration",
+        ),
+        (
+            {"num_key_value_heads": 7},
+            "config: kv_heads 7 does not divide heads 32: correct one of them",
+        ),
+        (
             {"layer_types": ["full_attention", "sliding_attention"] * 16},
             "layer_types: found sliding_attention without the tokens that a window "
             "sees; add sliding_window",
@@ -383,7 +419,7 @@ def test_what_stands_around_the_language_model_is_no_layer_of_it() -> None:
         ),
     ],
 )
-def test_a_message_says_what_is_not_supported_and_what_is(
+def test_a_message_says_what_is_missing_wrong_or_not_supported(
     change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InstanceError) as caught:
