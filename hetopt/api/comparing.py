@@ -26,7 +26,6 @@ from .calling import (
     AnyProblem,
     Options,
     Progress,
-    Report,
     refuse_unknown,
     worked,
 )
@@ -246,20 +245,9 @@ def ask(
     The portfolio alone starts from what is given.
     """
     if name == PORTFOLIO:
-        return portfolio.search(data, limits, given, Told(progress.report))
+        return portfolio.search(data, limits, given, progress.report)
     found = portfolio.ask(name, data, limits, several=True, problem=problem)
     return portfolio.with_bound(found)
-
-
-class Told(portfolio.Silence):
-    """A search's hearing that passes on incumbents and bounds alone."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-
-    def knows(self, incumbent: int | None, bound: int | None) -> None:
-        """Pass on what is known."""
-        self._report(incumbent, bound)
 
 
 def _compare_policies(

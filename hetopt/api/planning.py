@@ -31,7 +31,6 @@ from .calling import (
 from .comparing import (
     PORTFOLIO,
     Chosen,
-    Told,
     ask,
     conditions,
     problem_of,
@@ -93,20 +92,20 @@ def plan(
         support.require(data)
         name = None if planner is None else named(planner)
         _refuse(name, options, start, exact=exact, improve=improve)
-        beforehand, told = NOTHING, Told(heard.report)
+        beforehand = NOTHING
         if name is None:
             beforehand = known_of(instance, data, start, library=known)
         given = beforehand.results(data)
         if improve:
             found = portfolio.improve(
-                *(data, left, given, told), planner=name, options=options
+                *(data, left, given, heard.report), planner=name, options=options
             )
         elif name is not None:
             found = portfolio.with_bound(portfolio.ask(name, data, left, options))
         elif exact:
             found = _exactly(data, given, heard, left)
         else:
-            found = portfolio.search(data, left, given, told)
+            found = portfolio.search(data, left, given, heard.report)
         left = whole.after(monotonic() - began)
         if name is not None:  # then the planner's own reason is the answer
             return done(with_remedies(found, left), asked)

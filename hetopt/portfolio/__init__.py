@@ -10,10 +10,6 @@ ones (`soon`). Every share stands in `shares.Portfolio`.
 
 from .asking import Options, as_interrupted, ask, exactly, options_of, with_bound
 from .searching import (
-    Closing,
-    Hearing,
-    Silence,
-    explore,
     first,
     improve,
     least,
@@ -26,15 +22,11 @@ from .walks import improve_result, is_small
 
 __all__ = [
     "PORTFOLIO",
-    "Closing",
-    "Hearing",
     "Options",
     "Portfolio",
-    "Silence",
     "as_interrupted",
     "ask",
     "exactly",
-    "explore",
     "first",
     "improve",
     "improve_result",

@@ -1,9 +1,8 @@
 """The search for a training plan: planners in turn, then the exact method."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from .. import registry
 from ..bounds import impossible
@@ -17,8 +16,8 @@ from ..result import Method, Result, Status, Stop, TracePoint
 from ..schema import Instance
 from ..search import racing
 from ..search.attempts import tried
-from ..search.quick import fastest
 from ..solving.heuristic import Heuristic
+from ..solving.run import Report
 from .absence import with_refutation
 from .asking import Options, as_interrupted, ask, exactly, with_bound
 from .shares import PORTFOLIO
@@ -30,50 +29,21 @@ from .walks import (
     lines_up,
 )
 
-#: What begins beside the planners.
-LOCAL_SEARCH, EXACT_METHOD = "local search", "exact method"
 
-
-class Hearing(Protocol):
-    """Hears how far the work is; objectives and bounds are in us."""
-
-    def began(self, what: str) -> None:
-        """A planner, `local search` or `exact method` begins."""
-
-    def knows(self, incumbent: int | None, bound: int | None) -> None:
-        """The best plan so far, and what is proved; never worse than before."""
-
-    def tried(self, planner: str, found: Result) -> None:
-        """A planner is through."""
-
-
-class Silence:
-    """Nobody hears."""
-
-    def began(self, what: str) -> None:
-        """Hear of what begins."""
-
-    def knows(self, incumbent: int | None, bound: int | None) -> None:
-        """Hear what is known."""
-
-    def tried(self, planner: str, found: Result) -> None:
-        """Hear of a planner's result."""
-
-
-SILENCE = Silence()
+def silence(incumbent: Objective | None, bound: Objective | None) -> None:
+    """Tell nobody what is known."""
 
 
 class Closing:
-    """A hearing that tells another one what is better than before, and nothing else.
+    """Reports incumbents and bounds that are better than before, and nothing else.
 
-    `trace` has all that was told, with the seconds since this hearing began.
+    `trace` has all that was reported, with the seconds since this one began.
     """
 
-    def __init__(self, hearing: Hearing) -> None:
-        self.began, self.tried = hearing.began, hearing.tried
+    def __init__(self, report: Report) -> None:
         self.trace: list[TracePoint] = []
         self._start = wall()
-        self._tell = hearing.knows
+        self._tell = report
         self._incumbent: int | None = None
         self._bound: int | None = None
 
@@ -104,7 +74,7 @@ def search(
     data: Instance,
     limits: Limits,
     given: Sequence[Result] = (),
-    hearing: Hearing = SILENCE,
+    report: Report = silence,
 ) -> Result:
     """Return the best plan by all planners, then by the exact method.
 
@@ -114,7 +84,7 @@ def search(
     portfolio's, and so is its trace: planners' plans count from when they were there,
     what is given from the beginning.
     """
-    began, made, known = wall(), list[Result](), Closing(hearing)
+    began, made, known = wall(), list[Result](), Closing(report)
     try:
         found = _search(data, limits, given, known, made)
     except KeyboardInterrupt:  # wherever it came, what was made is kept
@@ -163,7 +133,6 @@ def _search(
         try:
             found = _exactly(data, best, left, known, enumerates=enumerates)
         except Unsupported:
-            known.began(LOCAL_SEARCH)
             found = with_bound(improve_result(best, left, known.knows))
         else:
             found = _with_reasons(found, best)
@@ -176,7 +145,7 @@ def improve(
     data: Instance,
     limits: Limits,
     given: Sequence[Result] = (),
-    hearing: Hearing = SILENCE,
+    report: Report = silence,
     *,
     planner: str | None = None,
     options: Options | None = None,
@@ -186,7 +155,7 @@ def improve(
     One planner has as long as it wants, but for the last quarter of the time. What is
     given counts where all are asked.
     """
-    start, known = monotonic(), Closing(hearing)
+    start, known = monotonic(), Closing(report)
     if planner is None:
         found = _by_planners(data, limits, 1.0, given, known, [])
     else:
@@ -196,51 +165,6 @@ def improve(
         return with_bound(improve_result(found, left, known.knows))
     except KeyboardInterrupt:  # before the search, which keeps what it has
         return with_bound(as_interrupted(found))
-
-
-def explore(
-    data: Instance,
-    limits: Limits,
-    known: Iterable[TrainingPlan] = (),
-    began: Callable[[], None] = lambda: None,
-) -> tuple[Result, list[TrainingPlan]]:
-    """Return the best result, and the plans of all planners and those `known`.
-
-    The exact method goes on from the best of them. Where Ctrl-C ends the work, from the
-    call of `began` on, the result says so (`Stop.INTERRUPTED`) and has what was made by
-    then.
-    """
-    start, results, plans = monotonic(), list[Result](), [*known]
-    try:
-        began()
-        for result in in_turn(data, limits.part(PORTFOLIO.explore_share)):
-            results.append(result)
-            plans += _plans(result)
-            if result.stop is Stop.INTERRUPTED:
-                return _interrupted(data, results), plans
-        left = limits.after(monotonic() - start)
-        best = fastest(data, iter(plans))
-        try:
-            found = exactly("training_plan", data, left, best)
-        except Unsupported:
-            found = with_bound(least(results))
-    except KeyboardInterrupt:
-        return _interrupted(data, results), plans
-    return found, [*plans, *_plans(found)]
-
-
-def _plans(result: Result) -> list[TrainingPlan]:
-    return [result.plan] if isinstance(result.plan, TrainingPlan) else []
-
-
-def _interrupted(data: Instance, results: list[Result]) -> Result:
-    """Return the best result by then, as one that Ctrl-C ended."""
-    nothing = Result(
-        *("training_plan", data, Method("portfolio", "heuristic")),
-        *(Status.UNDECIDED, Stop.INTERRUPTED),
-    )
-    found = least(results) if results else nothing
-    return with_bound(as_interrupted(found))
 
 
 def soon(data: Instance, limits: Limits) -> list[TrainingPlan]:
@@ -274,27 +198,26 @@ def _by_planners(
     limits: Limits,
     part: float,
     given: Sequence[Result],
-    hearing: Closing,
+    known: Closing,
     made: list[Result],
 ) -> Result:
     """Return the best of all planners' results; each is put into `made`."""
     start, ended, looked, names = monotonic(), False, False, None
     try:
         race = limits.part(part * PORTFOLIO.race_share)
-        if (result := _raced(data, race, hearing)) is not None:
+        if (result := _raced(data, race, known)) is not None:
             made.append(result)
-            hearing.takes(result)
+            known.takes(result)
             if result.stop is Stop.INTERRUPTED:
                 raise KeyboardInterrupt
             if result.plan is not None:  # of planners only those of other packages
                 package = partial(registry.package_of, "planners")
                 names = [*filter(package, order(data))]
         left = limits.after(monotonic() - start)
-        for result in in_turn(data, left, part, given, hearing.began, names):
+        for result in in_turn(data, left, part, given, names=names):
             made.append(result)
             ended = result.stop is Stop.INTERRUPTED
-            hearing.takes(result)
-            hearing.tried(result.method.name, result)
+            known.takes(result)
             if result.plan is None and not looked:
                 looked = True
                 if impossible.reason(data):
@@ -309,7 +232,7 @@ def _by_planners(
     return as_interrupted(best) if ended else best
 
 
-def _raced(data: Instance, limits: Limits, hearing: Closing) -> Result | None:
+def _raced(data: Instance, limits: Limits, known: Closing) -> Result | None:
     """Return the best of a race of settings; None where there is none to choose."""
     if (
         limits.time_s is None
@@ -319,11 +242,10 @@ def _raced(data: Instance, limits: Limits, hearing: Closing) -> Result | None:
         or impossible.reason(data)
     ):
         return None
-    hearing.began("settings")
     until = monotonic() + limits.time_s
     run = Heuristic("training_plan", data, "settings", limits)
     race = partial(
-        racing.raced, data, deadline=until, seed=limits.seed, report=hearing.incumbent
+        racing.raced, data, deadline=until, seed=limits.seed, report=known.incumbent
     )
     try:
         run.ask(race, tried)
@@ -351,7 +273,7 @@ def _exactly(
     data: Instance,
     best: Result,
     limits: Limits,
-    hearing: Closing,
+    known: Closing,
     *,
     enumerates: bool,
 ) -> Result:
@@ -364,15 +286,10 @@ def _exactly(
     if enumerates and limits.time_s is not None:
         walk = min(limits.time_s * PORTFOLIO.last_walk_share, PORTFOLIO.last_walk_s)
         share = limits.after(walk)
-    hearing.began(EXACT_METHOD)
-    found = exactly("training_plan", data, share, best.plan, hearing.knows)
+    found = exactly("training_plan", data, share, best.plan, known.knows)
     if not enumerates or found.stop is not Stop.TIME:
         return found
-    try:
-        hearing.began(LOCAL_SEARCH)
-    except KeyboardInterrupt:
-        return as_interrupted(found)
-    return and_improved(found, limits.after(monotonic() - start), hearing.knows)
+    return and_improved(found, limits.after(monotonic() - start), known.knows)
 
 
 def _with_reasons(found: Result, best: Result) -> Result:

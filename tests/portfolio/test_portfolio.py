@@ -55,20 +55,6 @@ def test_a_planner_is_at_most_seven_frames_below_the_call_that_asks_it(
     assert len(seen[0]) + 1 <= MOST_FRAMES, seen[0]
 
 
-class Heard(portfolio.Silence):
-    """Keeps the names of the planners that were through, and what was known by then."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.known: list[tuple[int | None, int | None]] = []
-
-    def knows(self, incumbent: int | None, bound: int | None) -> None:
-        self.known.append((incumbent, bound))
-
-    def tried(self, planner: str, found: Result) -> None:
-        self.names.append(planner)
-
-
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float | None]]:
     """Planners and their times, in the order in which they were asked."""
@@ -142,16 +128,12 @@ def test_every_planner_that_the_record_names_is_there() -> None:
         st.tuples(st.none() | st.integers(1, 100), st.none() | st.integers(0, 100))
     )
 )
-def test_what_a_hearing_is_told_never_becomes_worse(
+def test_what_is_reported_never_becomes_worse(
     states: list[tuple[int | None, int | None]],
 ) -> None:
     told: list[tuple[Any, Any]] = []
 
-    class Told(portfolio.Silence):
-        def knows(self, incumbent: Any, bound: Any) -> None:
-            told.append((incumbent, bound))
-
-    closing = searching.Closing(Told())
+    closing = searching.Closing(lambda *known: told.append(known))
     for incumbent, bound in states:
         closing.knows(incumbent, bound)
     plans = [one for one, _ in told if one is not None]
@@ -210,9 +192,10 @@ def test_what_was_found_is_kept_wherever_the_interruption_comes(
 
 
 def test_plans_count_from_the_moment_when_they_are_there() -> None:
-    data, heard = hetopt.load(TINY), Heard()
-    found = portfolio.search(data, Limits(5), hearing=heard)
-    assert [(one.incumbent, one.bound) for one in found.trace] == heard.known
+    data, heard = hetopt.load(TINY), list[tuple[Any, Any]]()
+    report = lambda *known: heard.append(known)  # noqa: E731
+    found = portfolio.search(data, Limits(5), report=report)
+    assert [(one.incumbent, one.bound) for one in found.trace] == heard
     first = next(one for one in found.trace if one.incumbent is not None)
     assert first.seconds < found.seconds["planners"]
     assert found.trace[-1].seconds <= sum(found.seconds.values())
@@ -273,11 +256,12 @@ def test_settings_are_raced_before_planners_where_a_plan_chooses_them(
         searching.registry, "package_of", lambda _, name: name == "whale" or None
     )
     made = [portfolio.ask("megatron", data, Limits(1))]
-    heard = Heard()
-    result = portfolio.search(data, Limits(1), hearing=heard)
+    asked.clear()
+    result = portfolio.search(data, Limits(1))
     assert result.objective == time_of(data, plan)
-    assert (heard.names == ["whale"]) == found
-    assert heard.names
+    names = [name for name, _ in asked]
+    assert (names == ["whale"]) == found
+    assert names
 
 
 def test_a_proof_that_there_is_no_plan_has_only_what_the_limits_leave(
