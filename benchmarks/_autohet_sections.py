@@ -8,9 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from hetopt import Limits, Status
-from hetopt.bench import best
 from hetopt.exact import training_plan as exact
-from hetopt.files import load_instance
+from hetopt.files import best, load_instance
 from hetopt.planners import autohet, megatron, whale
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hetopt.bench import best, journal, statistics
+from hetopt.bench import journal, statistics
 from hetopt.bench.statistics import Entry
+from hetopt.files import best
 from hetopt.report import words
 from hetopt.result import known_gap
 from hetopt.text import writing

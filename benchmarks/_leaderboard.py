@@ -19,8 +19,8 @@ from typing import Any
 from _measuring import RESULTS
 
 from hetopt import files
-from hetopt.bench import best
 from hetopt.bench.child import SIZES
+from hetopt.files import best
 from hetopt.report import words
 from hetopt.result import Proof, known_gap
 from hetopt.text import markdown

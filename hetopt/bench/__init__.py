@@ -5,7 +5,7 @@ child      the process of one task: solves it and writes one row
 process    starts that process, and ends it at its wall and memory limits
 journal    the rows on disk: flushed row by row, repaired and resumed
 machine    the first line of a result file: machine, versions, commit, limits
-sweep      all tasks, on local processes or on a Dask cluster
+running    all tasks, on local processes or on a Dask cluster
 statistics gaps, profiles and exponents of rows
 gate       the rows of a gate beside the best that is known
 best       the best that is known of the library's instances

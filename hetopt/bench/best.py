@@ -14,23 +14,12 @@ from typing import Any
 
 from .. import files, problems, registry
 from ..errors import BoundContradicted, InstanceError
-from ..files.best import Best, Finder, Step, known, names, number, place
+from ..files.best import Best, Finder, Step, known, number, place
 from ..text import writing
 from ..text.documents import Document
 from ..text.parsing import read_tree
 from . import journal
 from .journal import Row
-
-__all__ = [
-    "MOST_CERTIFICATE",
-    "Best",
-    "Finder",
-    "Step",
-    "known",
-    "names",
-    "place",
-    "update",
-]
 
 MOST_CERTIFICATE = 100_000  # characters: a larger one is left out
 

@@ -1,12 +1,21 @@
-"""A suite from its tasks to the rows in a folder."""
+"""A suite from its tasks to the rows in a folder.
 
+Every task is a process, here or on a Dask cluster; answers come as they are ready, in
+any order. Sections of one page are made one after another, as they write one file and
+may read what stands there.
+"""
+
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import InstanceError
-from . import journal, machine, suites, sweep
+from ..solving import dask as cluster
+from . import journal, machine, process, suites
 from .journal import Row
 from .process import Answer
 from .records import Task
@@ -77,5 +86,60 @@ def _answers(tasks: Sequence[Task], workers: int, dask: str | None) -> Iterator[
     if not tasks:
         return iter(())
     if dask is not None:
-        return sweep.on_dask(tasks, dask)
-    return sweep.here(tasks, workers)
+        return _on_dask(tasks, dask)
+    return _here(tasks, workers)
+
+
+def _here(tasks: Sequence[Task], workers: int) -> Iterator[Answer]:
+    """Yield the answers of `workers` processes at a time on this machine.
+
+    A thread of ours waits for each process, and all end with the iterator.
+    """
+    stop = threading.Event()
+    left, busy = list(tasks), dict[Future[Answer], Task]()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        while left or busy:
+            while len(busy) < workers and (task := _next(left, busy.values())):
+                left.remove(task)
+                busy[pool.submit(process.run, task, stop)] = task
+            for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                del busy[future]
+                yield future.result()
+    finally:
+        stop.set()
+        pool.shutdown()
+
+
+def _next(left: Sequence[Task], busy: Collection[Task]) -> Task | None:
+    """Return the first task whose page nobody writes now, None where there is none."""
+    scripts = {task.script for task in busy if task.kind == "page"}
+    return next((x for x in left if x.kind != "page" or x.script not in scripts), None)
+
+
+def _on_dask(tasks: Sequence[Task], address: str) -> Iterator[Answer]:
+    """Answers of a Dask cluster, where the scheduler of that address runs it.
+
+    A task whose worker dies is done again elsewhere; where that happens too often for
+    the scheduler (`distributed.scheduler.allowed-failures`), it is a row that crashed.
+    Raises what `dask.connected` raises.
+    """
+    with cluster.connected(address) as client:
+        futures = {
+            client.submit(
+                process.run, task, key=f"hetopt-{n}-{task.key}", pure=False
+            ): task
+            for n, task in enumerate(tasks)
+        }
+        for future in import_module("distributed").as_completed(futures):
+            yield _answer(future, futures[future])
+
+
+def _answer(future: Any, task: Task) -> Answer:
+    """Return what a future brings: an answer, or a row of a task that was lost."""
+    if future.status == "finished":
+        found: Answer = future.result()
+        return found
+    reason = f"on the Dask cluster: {future.exception()}"
+    row = {**task.asked(), "status": "crashed", "reasons": [reason], "seconds": {}}
+    return {"row": row}

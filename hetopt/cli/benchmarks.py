@@ -27,10 +27,6 @@ def bench(
         str | None,
         typer.Argument(help="One of `hetopt list suites`.", show_default=False),
     ] = None,
-    named: Annotated[
-        str | None,
-        typer.Option("--suite", metavar="SUITE", help="The suite, as an option."),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder for rows, plans and report."),
@@ -93,12 +89,8 @@ def bench(
     from ..bench import gate, journal
     from ..bench.running import Chosen, failed
     from ..report import bench as reports
-    from ..report import bench_summary
     from ..text.writing import write_text
 
-    if suite is not None and named is not None:
-        raise Unsupported("the suite is named twice: give SUITE or --suite")
-    suite = suite or named
     if report is not None:
         if suite is not None or out is not None:
             raise Unsupported("--report only reads: give it without a suite and --out")
@@ -115,7 +107,7 @@ def bench(
                 resume=resume,
             )
         header, rows = journal.read(folder)
-        made = bench_summary.report(header, rows)
+        made = reports.report(header, rows)
         judged = gate.verdicts(rows)
 
         def write(place: Path) -> None:

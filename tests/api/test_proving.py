@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import api, files
-from hetopt.bench import best
 from hetopt.bounds import again
 from hetopt.cli import app
 from hetopt.errors import Unsupported
+from hetopt.files import best
 from hetopt.result import CROSSING, Bound, Method, Proof, Result, Status, Stop
 from hetopt.solving.certificates import BoxCertificate
 

@@ -46,8 +46,6 @@ def test_a_solve_that_is_ended_is_told_by_the_exit_code(tmp_path: Path) -> None:
     ("words", "message"),
     [
         ((), "found neither a suite nor --report"),
-        (("--suite", "smoke"), "--out is missing"),
-        (("smoke", "--suite", "smoke", "--out", "x"), "named twice"),
         (("smoke",), "--out is missing"),
         (("smokey", "--out", "x"), "unknown suite 'smokey'"),
         (("smoke", "--report", "x"), "--report only reads"),

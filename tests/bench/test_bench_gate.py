@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt.bench import best, gate, suites
+from hetopt.bench import gate, suites
 from hetopt.bench.records import Allowed
 from hetopt.cli import app
+from hetopt.files import best
 
 NAME = "hexiscale/setting-3-llama-30b"  # its bound is below its plan
 ALLOWED = {"plan": 0.01, "bound": 0.02}

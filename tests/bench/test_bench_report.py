@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hetopt import performance_profiles
 from hetopt.bench import statistics
 from hetopt.report import bench as reports
-from hetopt.report import bench_summary, figures
+from hetopt.report import bench_tables, figures
 
 HEADER = {
     "suite": HOSTILE,
@@ -58,8 +58,8 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-def made(found: list[dict[str, Any]] | None = None) -> bench_summary.Report:
-    return bench_summary.report(HEADER, found or rows())
+def made(found: list[dict[str, Any]] | None = None) -> reports.Report:
+    return reports.report(HEADER, found or rows())
 
 
 # --- numbers -----------------------------------------------------------------------
@@ -206,6 +206,23 @@ def test_a_solve_that_failed_is_with_the_problem_of_its_instance() -> None:
     assert summary[HOSTILE].unsolved == {"timeout": 1, "crashed": 1}
     assert summary["quick"].median_gap == pytest.approx(0.375)
     assert summary["quick"].worst_gap == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "marks"),
+    [
+        (["undecided"] * 2, []),
+        (["undecided", "timeout"], ["bad"]),
+        (["crashed"], ["bad"]),
+    ],
+)
+def test_only_what_failed_is_marked(statuses: list[str], marks: list[str]) -> None:
+    """That a planner found no plan in time is no failure."""
+    found = [row(f"i{n}", "m", status) for n, status in enumerate(statuses)]
+    found.append(row("i9", "m", "infeasible"))
+    summaries = statistics.summaries(statistics.entries(found))
+    cells = [cell for line in bench_tables.summary(summaries).rows for cell in line]
+    assert [cell.mark for cell in cells if cell.mark] == marks
 
 
 def test_several_seeds_of_a_method_are_told_by_best_mean_and_worst() -> None:

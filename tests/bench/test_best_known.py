@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from hetopt import files, problems
-from hetopt.bench import best, child, journal, suites
+from hetopt.bench import child, journal, suites
+from hetopt.bench.best import update
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import BoundContradicted, InstanceError
+from hetopt.files import best
 
 NAME = "tiny/two-nodes"
 
@@ -74,25 +76,25 @@ def test_only_what_is_better_replaces_what_is_known(
     library: Path, tmp_path: Path
 ) -> None:
     quick, proof = run(tmp_path / "quick", "megatron"), run(tmp_path / "proof", "exact")
-    (told,) = best.update(quick)
+    (told,) = update(quick)
     assert told.endswith("the first known")
     first = best.known(NAME)
     assert first is not None
     assert first.found_by.method == "megatron"
     assert first.found_by.date == "2026-01-02"
-    assert len([*best.update(proof)]) == 1
+    assert len([*update(proof)]) == 1
     second = best.known(NAME)
     assert second is not None
     assert second.objective == second.bound < first.objective
     assert second.bound_by is not None
     assert second.bound_by.method == "exact"
     text = (library / "two-nodes.best.json").read_text()
-    assert [*best.update(quick)] == []
+    assert [*update(quick)] == []
     known = [(step.objective, step.bound) for step in second.history]
     assert known == [(first.objective, None), (None, first.bound)]
     made = {(step.method, step.date) for step in second.history}
     assert made == {("megatron", "2026-01-02")}
-    assert [*best.update(proof)] == []
+    assert [*update(proof)] == []
     assert (library / "two-nodes.best.json").read_text() == text
 
 
@@ -102,16 +104,16 @@ def test_a_bound_as_strong_replaces_one_that_had_no_certificate(
     bare = run(tmp_path / "bare", "exact")
     shown = run(tmp_path / "shown", "exact", {"by": 1})
     other = run(tmp_path / "other", "exact", {"by": 2})
-    assert len([*best.update(bare)]) == 1
-    (told,) = best.update(shown)
+    assert len([*update(bare)]) == 1
+    (told,) = update(shown)
     assert told.endswith("now with a certificate")
     for later in (bare, other):
-        assert [*best.update(later)] == []
+        assert [*update(later)] == []
     kept = best.known(NAME)
     assert kept is not None
     assert kept.certificate == {"by": 1}
     weaker = run(tmp_path / "weaker", "exact", {"by": 3}, bound=kept.bound - 1)
-    assert [*best.update(weaker)] == []
+    assert [*update(weaker)] == []
 
 
 def test_a_plan_that_is_not_what_its_row_says_is_refused(
@@ -119,7 +121,7 @@ def test_a_plan_that_is_not_what_its_row_says_is_refused(
 ) -> None:
     folder = run(tmp_path / "run", "megatron", objective=1, bound=None)
     with pytest.raises(InstanceError, match="expected 1 and none"):
-        [*best.update(folder)]
+        [*update(folder)]
     assert [path.name for path in library.iterdir()] == ["two-nodes.yaml"]
 
 
@@ -128,20 +130,20 @@ def test_a_bound_that_contradicts_a_plan_is_refused(
 ) -> None:
     folder = run(tmp_path / "run", "megatron", bound=10**9)
     with pytest.raises(BoundContradicted, match="contradicts the plan"):
-        [*best.update(folder)]
+        [*update(folder)]
 
 
 def test_a_best_of_other_data_is_not_the_best_of_this(
     library: Path, tmp_path: Path
 ) -> None:
     folder = run(tmp_path / "run", "exact")
-    [*best.update(folder)]
+    [*update(folder)]
     file = library / "two-nodes.best.json"
     document = json.loads(file.read_text())
     file.write_text(json.dumps(document | {"digest": "sha256:0"}))
     best.known.cache_clear()
     assert best.known(NAME) is None
-    (told,) = best.update(folder)
+    (told,) = update(folder)
     assert told.endswith("the first known")
 
 

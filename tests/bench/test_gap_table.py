@@ -8,7 +8,8 @@ import pytest
 from places import ROOT
 
 from hetopt import files
-from hetopt.bench import best, journal
+from hetopt.bench import journal
+from hetopt.files import best
 from hetopt.problems import training_plan
 
 RESULTS = ROOT / "benchmarks" / "results" / "gaps"

@@ -10,7 +10,8 @@ import run
 from places import ROOT
 
 import hetopt
-from hetopt.bench import best, journal, suites
+from hetopt.bench import journal, suites
+from hetopt.files import best
 
 RESULTS = ROOT / "benchmarks" / "results"
 INSTANCE = "hexiscale/setting-1-llama2-7b"

@@ -10,9 +10,9 @@ from tiny_choices import random_tiny
 
 import hetopt
 from hetopt import files
-from hetopt.bench import best
 from hetopt.bounds import again
 from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.files import best
 from hetopt.scheduling import bounds as queues
 from hetopt.schema import Instance
 

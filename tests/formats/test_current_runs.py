@@ -237,7 +237,7 @@ def test_a_run_is_the_same_in_whichever_form_it_is_kept(
         ("$ARGS", "found '$ARGS', which may contain further"),
         (
             "\nif [ -f x ]; then\n  torchrun a.py --num-layers 4\nfi",
-            "line 3: found a run under a condition that is not read",
+            "line 3: found a run in a function, or under a condition that is not",
         ),
         (
             "--num-layers 4\ntorchrun b.py --num-layers 8",

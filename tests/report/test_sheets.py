@@ -19,7 +19,6 @@ from hetopt.files import load_instance, load_plan
 from hetopt.recovery.replanning import Horizon
 from hetopt.report import (
     bench,
-    bench_summary,
     explanation,
     front,
     gaps,
@@ -76,7 +75,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ),
         "recover": recovery.page(recovered()),
         "replay": replay.page(replayed(folder)),
-        "bench": bench.page(bench_summary.report(suite, [])),
+        "bench": bench.page(bench.report(suite, [])),
         "frontier": front.page(api.tradeoffs("tiny/offers", ["espresso"])),
         "targets": targets.FILES.formats[".html"](
             hetopt.compare_targets("tiny/two-nodes", limits=0.05)

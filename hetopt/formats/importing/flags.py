@@ -113,8 +113,8 @@ def read(
             )
         if runs and not call.is_sure:
             raise InstanceError(
-                f"{place}: line {call.line}: found a run under a condition that is not "
-                f"read, expected one that surely starts; {REMEDY}"
+                f"{place}: line {call.line}: found a run in a function, or under a "
+                f"condition that is not read, expected one that surely starts; {REMEDY}"
             )
     chosen = runs or calls
     program = " ".join(word for call in chosen for word in call.program)
