@@ -23,7 +23,6 @@ from .asking import Options, as_interrupted, ask, exactly, with_bound
 from .shares import PORTFOLIO
 from .turns import in_turn, order
 from .walks import (
-    and_improved,
     improve_result,
     is_small,
     lines_up,
@@ -131,7 +130,7 @@ def _search(
                 return best
             left = limits.after(monotonic() - began)
         try:
-            found = _exactly(data, best, left, known, enumerates=enumerates)
+            found = exactly("training_plan", data, left, best.plan, known.knows)
         except Unsupported:
             found = with_bound(improve_result(best, left, known.knows))
         else:
@@ -267,29 +266,6 @@ def least(results: Sequence[Result]) -> Result:
         return replace(best, failed=failed)
     reasons = tuple(why for result in results for why in result.reasons)
     return replace(results[0], reasons=reasons, failed=failed)
-
-
-def _exactly(
-    data: Instance,
-    best: Result,
-    limits: Limits,
-    known: Closing,
-    *,
-    enumerates: bool,
-) -> Result:
-    """Return what the exact method finds from the best plan so far.
-
-    Where it `enumerates`, looks at every plan, and is not through in time, local search
-    has the rest: on larger clusters the method searches by itself.
-    """
-    start, share = monotonic(), limits
-    if enumerates and limits.time_s is not None:
-        walk = min(limits.time_s * PORTFOLIO.last_walk_share, PORTFOLIO.last_walk_s)
-        share = limits.after(walk)
-    found = exactly("training_plan", data, share, best.plan, known.knows)
-    if not enumerates or found.stop is not Stop.TIME:
-        return found
-    return and_improved(found, limits.after(monotonic() - start), known.knows)
 
 
 def _with_reasons(found: Result, best: Result) -> Result:

@@ -60,10 +60,6 @@ class Portfolio:
     #: layers that differ, whose best single pipelines it alone finds.
     before_search: float = 0.3
     whole_up_to_s: float = 12.0
-    #: Of what is left, and seconds: what a method that looks at every plan leaves to a
-    #: last walk, which it has where time ended the method.
-    last_walk_share: float = 0.5
-    last_walk_s: float = 15.0
 
     # --- other questions ---
     #: Of the time at most, for one planner whose plan is improved.

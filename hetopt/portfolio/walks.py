@@ -90,14 +90,6 @@ def is_small(instance: Instance) -> bool:
     return instance.workload.target.free and enumeration.is_small(instance)
 
 
-def and_improved(found: Result, limits: Limits, report: Report) -> Result:
-    """An exact method's result that time ended, with what a walk finds from there."""
-    if found.stop is not Stop.TIME:
-        return found
-    walked = improve_result(found, limits, report, bound=found.bound)
-    return replace(walked, method=found.method)
-
-
 def lines_up(instance: Instance) -> bool:
     """Tell whether the exact method seeks single pipelines of layers that differ."""
     from ..exact import training_plan
