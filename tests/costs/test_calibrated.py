@@ -6,22 +6,18 @@ import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
 from calibrated_floats import FloatTimes
 from flat import flat
-from float_judge import FloatJudge
 from hypothesis import given
 from inputs import drawn, examples
 from random_calibrations import calibrated
-from random_pipelines import random_instance, random_pipes
-from random_plans import random_plan
+from random_pipelines import random_instance
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
 from hetopt.exact import training_plan as exact_training_plan
 from hetopt.modelling import Limits
-from hetopt.problems import training_plan
 from hetopt.result import Status
 from hetopt.schema import Instance
-from hetopt.search.fast_cost import FastCost
 
 
 def usual(random: Random) -> Instance:
@@ -73,32 +69,6 @@ def test_more_samples_take_longer_and_each_of_them_less(instance: Instance) -> N
                     assert one <= other
                     # Rounded up, times are up to 1 us longer.
                     assert (other - 1) / (b + 1) <= one / b
-
-
-@examples(15)
-@given(drawn(lambda random: (random, usual(random))))
-def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -> None:
-    random, instance = drawn
-    cost, floats = FastCost(instance), FloatJudge(instance)
-    for _ in range(3):
-        pipes = random_pipes(random, instance)
-        plan = cost.plan(pipes)
-        judged = training_plan.evaluate(instance, plan)
-        assert cost.iteration_us(pipes) == judged.objective
-        theirs = 1e6 * floats.iteration(plan)
-        assert abs(judged.objective - theirs) <= 1e-9 * theirs + floats.roundings(plan)
-
-
-@examples(15)
-@given(drawn(lambda random: (random, usual(random))))
-def test_no_plan_beats_the_bound(drawn: tuple[Random, Instance]) -> None:
-    random, instance = drawn
-    bound = training_plan_bound(instance).value
-    for _ in range(4):
-        plan = random_plan(instance, random)
-        if plan is not None:
-            judged = training_plan.evaluate(instance, plan)
-            assert not judged.valid or bound <= judged.objective
 
 
 @examples(6)

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from random_pipelines import random_instance, random_pipes
 
 from hetopt import capability
-from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import memory
 from hetopt.costs.saved import saved
 from hetopt.exact import training_plan as exact
@@ -203,20 +202,6 @@ def test_plans_are_judged_as_the_plain_float_formulas_say(seed: int) -> None:
 
 
 # --- bounds and proofs -------------------------------------------------------------
-
-
-@examples(15)
-@given(seed=seeds())
-def test_no_plan_is_below_the_bound_under_settings_that_came_later(seed: int) -> None:
-    random = Random(f"bound {seed}")
-    instance = random_instance(random, later=True)
-    bound = training_plan_bound(instance)
-    for _ in range(6):
-        plan = FastCost(instance).plan(random_pipes(random, instance))
-        found = training_plan.evaluate(instance, plan)
-        if found.valid:
-            assert found.objective is not None
-            assert bound.value <= found.objective
 
 
 @pytest.mark.parametrize("seed", range(4))

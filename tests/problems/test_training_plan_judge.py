@@ -8,10 +8,9 @@ from typing import Any
 import drawing
 import pytest
 from changed_records import changed
-from float_judge import FloatJudge
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import drawn, examples, plans_of
+from inputs import drawn, examples
 from places import INSTANCES, TESTS
 from random_plans import any_plan, random_plan
 from renaming import plan_under, renamed, with_an_idle_gpu
@@ -22,7 +21,7 @@ from hetopt.formats.exporting.launching import ranks
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan.shapes import normal, place
-from hetopt.schema import CostSettings, Instance
+from hetopt.schema import Instance
 from hetopt.search import choices
 from hetopt.search.fast_cost import FastCost
 
@@ -39,75 +38,7 @@ def judged(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
     return found.parts
 
 
-def roundings(instance: Instance, plan: TrainingPlan) -> float:
-    """Microseconds that rounding up once a term can add to an iteration."""
-    costs, layers = instance.workload.costs, instance.model.layers
-    waves = max(p.micro_batches + len(p.stages) for p in plan.pipelines)
-    slots = waves * (layers + 2) + layers + 2
-    return 2 + costs.pipeline_factor * slots + costs.sync_factor * (2 * layers + 2)
-
-
 # --- the objective, by a second method ----------------------------------------
-
-
-@examples(30)
-@given(st.data(), families, seeds)
-def test_iteration_time_is_that_of_the_plain_float_formulas(
-    data: st.DataObject, family: str, seed: int
-) -> None:
-    instance = generate(family, seed=seed)
-    agrees(instance, data.draw(plans_of(instance)))
-
-
-OVERLAP = CostSettings(sync_overlap="backward")
-
-
-@quick
-@given(st.data(), st.sampled_from([None, OVERLAP]), seeds)
-def test_stages_of_several_unequal_replicas_are_timed_by_the_slowest(
-    data: st.DataObject, costs: CostSettings | None, seed: int
-) -> None:
-    instance = generate("unequal", size="small", seed=seed, costs=costs)
-
-    def samples(tree: dict[str, Any]) -> None:
-        tree["workload"] |= {"micro_batch_sizes": [2, 4, 1], "global_batch": 8}
-
-    instance = changed(instance, samples)
-    agrees(instance, data.draw(plans_of(instance)))
-
-
-def agrees(instance: Instance, plan: TrainingPlan) -> None:
-    """The judge and the plain floats find the same iteration time of a plan."""
-    found = judged(instance, plan)["iteration_us"]
-    value = 1e6 * FloatJudge(instance).iteration(plan)
-    slack = 1e-9 * value + 1
-    if instance.workload.costs.sync_overlap == "backward":
-        # Rounding up what hides the synchronisation shortens what is left of it.
-        slack += 2 * (instance.model.layers + 2)
-    assert value - slack <= found <= value + roundings(instance, plan) + slack
-
-
-@quick
-@given(st.data(), families, seeds)
-def test_memory_of_every_gpu_is_that_of_the_plain_float_formula(
-    data: st.DataObject, family: str, seed: int
-) -> None:
-    instance = generate(family, seed=seed)
-    plan, floats = data.draw(plans_of(instance)), FloatJudge(instance)
-    found = judged(instance, plan)["peak_memory_mib"]
-    for pipeline in plan.pipelines:
-        for j, stage in enumerate(pipeline.stages):
-            for replica in stage.replicas:
-                value = floats.memory(
-                    stage.span,
-                    len(replica.gpus),
-                    replica.samples,
-                    pipeline.micro_batches,
-                    len(pipeline.stages),
-                    j,
-                )
-                for gpu in replica.gpus:
-                    assert value / MIB - 1e-6 <= found[gpu] < value / MIB + 6
 
 
 def test_a_profiled_instance_is_timed_by_its_profile() -> None:

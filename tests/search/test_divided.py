@@ -1,17 +1,11 @@
 """Sequences and experts divided among GPUs: judge, searches, bounds, brute force."""
 
-from random import Random
 from typing import Any
 
 import pytest
 from brute_force_grids import best_grid
 from flat import flat
-from float_judge import FloatJudge
-from hypothesis import given
-from inputs import drawn, examples
 from mixtures import mixture
-from random_calibrations import calibrated
-from random_pipelines import random_instance, random_pipes
 
 import hetopt
 from hetopt.bounds.again.grids import refuted
@@ -23,39 +17,6 @@ from hetopt.problems.training_plan import settings
 from hetopt.schema import Instance, Split
 from hetopt.schema.splits import FIELDS
 from hetopt.search import choices
-from hetopt.search.fast_cost import FastCost, Pipe
-
-
-def doubled(instance: Instance) -> Instance:
-    """Every GPU in two, which share its sequences."""
-    tree = flat(instance)
-    for node in tree["cluster"]["nodes"]:
-        node["count"] *= 2
-    costs = {"activations": "calibrated", "context_parallel": 2}
-    tree["workload"]["costs"] |= costs
-    return Instance.model_validate(tree, strict=False)
-
-
-@examples(15)
-@given(drawn(lambda random: (random, calibrated(random, random_instance(random)))))
-def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -> None:
-    random, alone = drawn
-    instance = doubled(alone)
-    cost, floats = FastCost(instance), FloatJudge(instance)
-    for _ in range(2):
-        pipes = [
-            Pipe(n, b, tuple(slot._replace(t=2 * slot.t) for slot in slots))
-            for n, b, slots in random_pipes(random, alone)
-        ]
-        plan = cost.plan(pipes)
-        judged = training_plan.evaluate(instance, plan)
-        assert cost.iteration_us(pipes) == judged.objective
-        fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
-        assert fits == all(broken.rule != "memory" for broken in judged.violations)
-        theirs = 1e6 * floats.iteration(plan)
-        assert abs(judged.objective - theirs) <= 1e-9 * theirs + floats.roundings(plan)
-        if judged.valid:
-            assert training_plan_bound(instance).value <= judged.objective
 
 
 @pytest.mark.parametrize(

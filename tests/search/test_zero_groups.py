@@ -1,18 +1,13 @@
 """States divided in groups of replicas (HSDP): judge, searches, bounds, brute force."""
 
 import json
-from random import Random
 from typing import Any
 
 import pytest
 from brute_force_grids import best_grid
 from flat import flat
-from float_judge import FloatJudge
-from hypothesis import given
-from inputs import drawn, examples
 from mixtures import CALIBRATION, GPU
 from places import TESTS
-from random_pipelines import random_instance, random_pipes
 from small_instances import small
 
 import hetopt
@@ -22,40 +17,6 @@ from hetopt.errors import Unsupported
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.search import islands
-from hetopt.search.fast_cost import FastCost
-
-
-def in_groups(random: Random, instance: Instance) -> Instance:
-    """With a stage of ZeRO, in two groups or three."""
-    tree = flat(instance)
-    costs = tree["workload"]["costs"]
-    costs |= {"zero": random.randint(1, 3), "zero_groups": random.choice([2, 2, 3])}
-    costs |= {"gathers": random.choice(["iteration", "micro_batch"])}
-    costs |= {"interleave": 1}
-    return Instance.model_validate(tree, strict=False)
-
-
-def instance_of(random: Random) -> tuple[Random, Instance]:
-    return random, in_groups(random, random_instance(random, later=True))
-
-
-@examples(15)
-@given(drawn(instance_of))
-def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -> None:
-    random, instance = drawn
-    cost, floats = FastCost(instance), FloatJudge(instance)
-    for _ in range(4):
-        pipes = random_pipes(random, instance)
-        plan = cost.plan(pipes)
-        judged = training_plan.evaluate(instance, plan)
-        assert cost.iteration_us(pipes) == judged.objective
-        fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
-        rules = {broken.rule for broken in judged.violations}
-        assert fits == rules.isdisjoint({"memory", "zero_groups"})
-        theirs = 1e6 * floats.iteration(plan)
-        assert abs(judged.objective - theirs) <= 1e-9 * theirs + floats.roundings(plan)
-        if judged.valid:
-            assert training_plan_bound(instance).value <= judged.objective
 
 
 def four(

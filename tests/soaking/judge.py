@@ -1,4 +1,4 @@
-"""The judge against plain floats, cheap bounds against plans, and plans that break."""
+"""The judge against plain floats and the fast evaluator; cheap bounds; broken plans."""
 
 import json
 from random import Random
@@ -18,6 +18,7 @@ from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.shapes import split_of
 from hetopt.schema import Instance
 from hetopt.schema.splits import FIELDS
+from hetopt.search.fast_cost import FastCost
 from soaking import Contradiction
 
 _PLANS, _TRIES = 2, 5
@@ -58,6 +59,7 @@ def check(data: dict[str, Any]) -> str:
     bound = max(bounds, key=lambda one: one.value)
     for plan in plans:
         judged = judge.evaluate(instance, plan)
+        _fast_agrees(instance, plan, judged)
         _times_agree(instance, plan, judged)
         if judged.valid:
             outcome = "valid"
@@ -69,6 +71,23 @@ def check(data: dict[str, Any]) -> str:
                 )
         _broken_is_rejected(instance, plan, rng)
     return outcome
+
+
+def _fast_agrees(instance: Instance, plan: TrainingPlan, judged: Any) -> None:
+    """The fast evaluator has the judge's time, and says whether all of it fits."""
+    zero = instance.workload.costs.zero if plan.zero is None else plan.zero
+    cost = FastCost(under(instance, zero=zero, split=split_of(instance, plan)))
+    pipes = cost.compact(plan)
+    if pipes is None:  # stages of several replicas
+        return
+    fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
+    rules = {broken.rule for broken in judged.violations}
+    wrong = rules <= {"memory", "interleave", "zero_groups"} and fits != (not rules)
+    if cost.iteration_us(pipes) != judged.objective or wrong:
+        raise Contradiction(
+            f"judged {judged.objective} us, {rules}; {cost.iteration_us(pipes)} us, "
+            f"{fits} by the fast evaluator: {plan.model_dump_json()}"
+        )
 
 
 def _times_agree(instance: Instance, plan: TrainingPlan, judged: Any) -> None:
