@@ -53,7 +53,7 @@ def test_the_best_mix_is_the_best_of_all_corners(
     assert values @ many == pytest.approx(best_corner(values, uses, limits))
 
 
-@pytest.mark.parametrize("name", ["generated:islands/256/0", "generated:equal/256/0"])
+@pytest.mark.parametrize("name", ["generated:islands/96/0", "generated:equal/96/0"])
 def test_plans_of_blends_are_valid(name: str) -> None:
     instance = hetopt.load(name)
     cost = FastCost(instance)
