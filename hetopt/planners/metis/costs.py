@@ -7,14 +7,14 @@ What Metis, AMP, Alpa and Galvatron choose by. It agrees with the judge
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import NamedTuple
 
 from ...costs import memory
 from ...costs.communication import rounds
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
-from ...search.fast_cost import FastCost, Slot, lockstep_us
+from ...search.fast_cost import FastCost, Pipe, Slot, lockstep_us
 
 _KEPT = 400_000  # entries of a cache
 
@@ -70,9 +70,8 @@ class LineCost:
     @property
     def sizes(self) -> list[int]:
         """Micro-batch sizes that divide the global batch."""
-        workload = self.instance.workload
-        sizes = sorted(set(workload.micro_batch_sizes))
-        return [b for b in sizes if workload.global_batch % b == 0]
+        sizes = sorted(set(self.instance.workload.micro_batch_sizes))
+        return [b for b in sizes if self.instance.workload.global_batch % b == 0]
 
     def micro_batches(self, b: int) -> int:
         """Return the micro-batches of `b` sequences in the global batch."""
@@ -99,13 +98,10 @@ class LineCost:
     def _hop_us(self, sender: Row, receiver: Row) -> int:
         """Time of a micro-batch from a stage to the next, by the fastest link."""
         self.cost.check()
-        samples = max(share.samples for share in sender)
-        ends = {(share.node, share.t) for share in receiver}
-        return min(
-            self.cost.hop_us(x, y, t, samples, by)
-            for x, by in {(share.node, share.t) for share in sender}
-            for y, t in ends
-        )
+        b = max(share.samples for share in sender)
+        here, there = ({(s.node, s.t) for s in row} for row in (sender, receiver))
+        pairs = product(here, there)
+        return min(self.cost.hop_us(x, y, t, b, by) for (x, by), (y, t) in pairs)
 
     def sync_us(self, stage: Laid) -> int:
         """Return the time to synchronise a stage's gradients among its replicas."""
@@ -157,6 +153,10 @@ class LineCost:
 
     def iteration_us(self, n: int, line: Sequence[Laid]) -> int:
         """Iteration time of `n` micro-batches; memory is not looked at."""
+        node, t, size = line[0].shares[0]
+        if len(line) == len(line[0].shares) == t == 1:  # calibrated otherwise
+            pipe = Pipe(n, size, (Slot(node, t, 0, self.layers),))
+            return self.cost.iteration_us([pipe])
         costs, runs = self.cost.costs, self.cost.costs.schedule.interleave
         sending, hops, behind = [], [], [0]
         for j, stage in enumerate(line):
@@ -200,8 +200,7 @@ class LineCost:
         if not self._ties or len(line) == 1:
             return 0
         names, table = self.cost.names, self.cost.table
-        both = line[0].shares + line[-1].shares
-        holders = [(names[share.node], share.t) for share in both]
+        holders = [(names[x.node], x.t) for x in line[0].shares + line[-1].shares]
         return table.sync_us(table.model.embedding_parameters, holders)
 
     def _update_us(self, line: Sequence[Laid]) -> int:
@@ -221,13 +220,13 @@ class LineCost:
     def _updated_us(
         self, replicas: int, first: int, last: int, node: int, t: int, used: int
     ) -> int:
-        model, table, name = self.instance.model, self.cost.table, self.cost.names[node]
+        table, name = self.cost.table, self.cost.names[node]
         measured = table.measured_update_us(
             name, t, range(first, last), [replicas] * self.layers
         )
         held = sum(table.trained.layers[first:last]) if measured is None else 0
-        copies = (first == 0) + (last == self.layers)
-        ends = memory.end_copies(model, self.instance.workload, copies)
+        ends = (first == 0) + (last == self.layers)
+        ends = memory.end_copies(self.instance.model, self.instance.workload, ends)
         held += ends * (table.trained.end or 0)
         part = [(Fraction(held, t), replicas)]
         return (measured or 0) + table.update_us(name, part, used)
