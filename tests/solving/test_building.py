@@ -17,7 +17,7 @@ from hetopt.solving import statements
 BACKENDS = registry.names("backends")
 CASES = [
     ("hexiscale/setting-1-llama2-7b", "hexiscale_literal", "scip"),
-    ("tiny/two-nodes", "hexiscale", "cpsat"),
+    ("tiny/two-nodes", "hexiscale_milp", "cpsat"),
     ("tiny/offers", "provisioning", "highs"),
     ("tiny/offers", "provisioning_allocations", "pulp"),
 ]
@@ -80,7 +80,7 @@ def test_ctrl_c_ends_the_building_and_keeps_the_warm_start(monkeypatch):
     monkeypatch.setattr(statements._Run, "_watch", interrupt)
     problem, data = posed("tiny/two-nodes")
     plan = hetopt.plan(data, "megatron").plan
-    found = statements.solve(problem, data, "hexiscale", "cpsat", warm_start=plan)
+    found = statements.solve(problem, data, "hexiscale_milp", "cpsat", warm_start=plan)
     assert found.stop is Stop.INTERRUPTED
     assert found.plan == plan
     assert told["parts"] == 7
@@ -103,7 +103,7 @@ def test_variables_terms_and_rows_are_counted_alike(name, monkeypatch):
 
 def test_time_left_after_the_building_is_the_solvers(monkeypatch):
     often(monkeypatch)
-    found = solve("tiny/two-nodes", "hexiscale", "cpsat", time_s=600)
+    found = solve("tiny/two-nodes", "hexiscale_milp", "cpsat", time_s=600)
     assert found.status is Status.OPTIMAL
 
 
