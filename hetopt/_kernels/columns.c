@@ -1,5 +1,5 @@
-/* Listing of columns: the twins in Python are `completion` and `extensions` of
-`hetopt.exact.enumeration`. Sums of times, each below `BIG`: none overflows. */
+/* Listing of columns: `completion` and `extensions` of `hetopt.exact.enumeration` say
+what tables there are. Sums of times, each below `BIG`: none overflows. */
 
 #include "columns.h"
 

@@ -1,5 +1,5 @@
 /* Pipelines by the GPUs that they use: `hetopt.exact.pipelines.count_kernels` says what
-labels and sides are, and has the twin of `most_taken`. Whole numbers, sum by sum: as in
+labels and sides are. Whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 
 #include "counts.h"

@@ -1,4 +1,4 @@
-/* The twin in Python is `hetopt.search.cuts`: the same results, number by number. */
+/* `hetopt.search.cuts` says how layers are cut. */
 
 #include "cuts.h"
 

@@ -5,7 +5,7 @@
 
 #include "core.h"
 
-#define BIG ((int64_t)1 << 60)  /* "there is none", as in the twins in Python */
+#define BIG ((int64_t)1 << 60)  /* "there is none", as who calls has it */
 #define HALF ((int64_t)1 << 58) /* costs at or above it stand for the same */
 #define MOST ((int64_t)1 << 55) /* what one step costs at the most */
 #define NEVER ((int64_t)1 << 49)

@@ -1,9 +1,9 @@
-/* Shortest paths over stages: the twin in numpy is `hetopt.exact.pipelines.kernels`,
-which says what states and potentials are. The same whole numbers, sum by sum.
+/* Shortest paths over stages: `hetopt.exact.pipelines.kernels` says what states and
+potentials are. Whole numbers, sum by sum.
 
 No sum overflows: each step costs `MOST` or less, a potential is below `HALF` or `BIG`,
-and what a path may earn is bounded by whoever proposes prices. Beyond that sums wrap as
-they do in numpy (setup.py asks for it), so nothing here is undefined. */
+and what a path may earn is bounded by whoever proposes prices. Beyond that sums wrap
+(setup.py asks for it), so nothing here is undefined. */
 
 #include "labels.h"
 

@@ -1,4 +1,4 @@
-/* Single pipelines: the twins in numpy are `hetopt.exact.one_pipeline.loops`. Times and
+/* Single pipelines: `hetopt.exact.one_pipeline.loops` says what tables are. Times and
 prices are below `BIG`, which is far enough from the largest number: no sum overflows. */
 
 #include "single.h"

@@ -1,5 +1,5 @@
-/* Paths through equal layers: the twins in numpy are `hetopt.exact.pipelines.kernels`,
-which says what segments and tables are. The same whole numbers, sum by sum: as in
+/* Paths through equal layers: `hetopt.exact.pipelines.kernels` says what segments and
+tables are. Whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 
 #include "unordered.h"
