@@ -159,7 +159,7 @@ void set_lockstep(timing_t *timing)
     }
 }
 
-int64_t pipeline_us(int lockstep, int64_t n, const timing_t *timing)
+static int64_t pipeline_us(int lockstep, int64_t n, const timing_t *timing)
 {
     int64_t stages = timing->stages;
     if (!lockstep)
@@ -177,7 +177,7 @@ int64_t pipeline_us(int lockstep, int64_t n, const timing_t *timing)
     return sum;
 }
 
-int shared(int64_t batch, int lockstep, const timing_t *const *timings,
+int shared(int64_t batch, int lockstep, const timing_t *timings,
            const int64_t *sizes, int64_t pipes, int64_t *counts, entry_t *heap,
            double *fills)
 {
@@ -188,7 +188,7 @@ int shared(int64_t batch, int lockstep, const timing_t *const *timings,
     if (least_batch > batch)
         return 0;
     for (int64_t i = 0; i < pipes; i++) {
-        const timing_t *timing = timings[i];
+        const timing_t *timing = timings + i;
         double rate = (double)sizes[i] / (double)most(1, timing->slowest);
         fills[i] = (double)(pipeline_us(lockstep, timing->stages, timing) -
                             timing->stages * timing->slowest);
@@ -198,11 +198,11 @@ int shared(int64_t batch, int lockstep, const timing_t *const *timings,
     double level = ((double)batch + filled_in_all) / rates; /* when all end at once */
     int64_t left = batch;
     for (int64_t i = 0; i < pipes; i++) {
-        double us = (double)most(1, timings[i]->slowest);
+        double us = (double)most(1, timings[i].slowest);
         counts[i] = most(1, (int64_t)((level - fills[i]) / us));
         if (lockstep) /* short runs take longer than the line */
             while (counts[i] > 1 &&
-                   (double)pipeline_us(1, counts[i], timings[i]) > level)
+                   (double)pipeline_us(1, counts[i], timings + i) > level)
                 counts[i]--;
         left -= counts[i] * sizes[i];
     }
@@ -216,7 +216,7 @@ int shared(int64_t batch, int lockstep, const timing_t *const *timings,
     /* Give what is left, one micro-batch at a time, to whoever ends soonest. */
     int64_t size = pipes;
     for (int64_t i = 0; i < pipes; i++) {
-        heap[i].key = pipeline_us(lockstep, counts[i] + 1, timings[i]);
+        heap[i].key = pipeline_us(lockstep, counts[i] + 1, timings + i);
         heap[i].number = i;
     }
     heapify(heap, size);
@@ -229,8 +229,8 @@ int shared(int64_t batch, int lockstep, const timing_t *const *timings,
         }
         counts[i]++;
         left -= sizes[i];
-        heap[0].key = lockstep ? pipeline_us(1, counts[i] + 1, timings[i])
-                               : heap[0].key + timings[i]->slowest;
+        heap[0].key = lockstep ? pipeline_us(1, counts[i] + 1, timings + i)
+                               : heap[0].key + timings[i].slowest;
         sift(heap, size, 0);
     }
     return !left;

@@ -24,9 +24,6 @@ typedef struct {
     int64_t number;
 } entry_t;
 
-/* The time of `n` micro-batches through a pipeline. */
-int64_t pipeline_us(int lockstep, int64_t n, const timing_t *timing);
-
 /* Set what filling and draining take from the times of stages. */
 void set_lockstep(timing_t *timing);
 
@@ -38,7 +35,7 @@ void best_counts(const row_t *rows, int64_t stages, int64_t layers, int64_t n,
 /* Micro-batches of each pipeline into `counts`, so that the slowest ends soonest;
    returns 0 where the batch cannot be shared. `heap` has room for `pipes` entries,
    `fills` for as many numbers. */
-int shared(int64_t batch, int lockstep, const timing_t *const *timings,
+int shared(int64_t batch, int lockstep, const timing_t *timings,
            const int64_t *sizes, int64_t pipes, int64_t *counts, entry_t *heap,
            double *fills);
 

@@ -88,13 +88,12 @@ static PyObject *shared_of(int64_t batch, int lockstep, Py_buffer *rows,
 {
     const int64_t *given = rows->buf, *times = taus->buf;
     int64_t end = 0;
-    size_t each = sizeof(timing_t) + sizeof(timing_t *) + 2 * 8 + sizeof(entry_t) + 8;
+    size_t each = sizeof(timing_t) + 2 * 8 + sizeof(entry_t) + 8;
     char *work = malloc((size_t)pipes * each + 1);
     if (!work)
         return PyErr_NoMemory();
     timing_t *timings = (timing_t *)work;
-    const timing_t **each_of = (const timing_t **)(timings + pipes);
-    int64_t *counts = (int64_t *)(each_of + pipes), *sizes = counts + pipes;
+    int64_t *counts = (int64_t *)(timings + pipes), *sizes = counts + pipes;
     entry_t *heap = (entry_t *)(sizes + pipes);
     double *fills = (double *)(heap + pipes);
     PyObject *found = NULL;
@@ -107,7 +106,6 @@ static PyObject *shared_of(int64_t batch, int lockstep, Py_buffer *rows,
         timing->slowest = given[4 * i + 2];
         timing->stages = given[4 * i + 3];
         timing->taus = times + end;
-        each_of[i] = timing;
         right = 0 < sizes[i] && sizes[i] < LARGEST && 0 <= timing->total &&
                 timing->total < largest && 0 <= timing->slowest &&
                 timing->slowest < largest && 0 < timing->stages &&
@@ -122,7 +120,7 @@ static PyObject *shared_of(int64_t batch, int lockstep, Py_buffer *rows,
     }
     if (!right)
         PyErr_SetString(PyExc_OverflowError, "these are no times of pipelines");
-    else if (!shared(batch, lockstep, each_of, sizes, pipes, counts, heap, fills))
+    else if (!shared(batch, lockstep, timings, sizes, pipes, counts, heap, fills))
         found = Py_NewRef(Py_None);
     else
         found = as_list(counts, pipes);
@@ -218,7 +216,7 @@ static PyMethodDef methods[] = {
      "best_cuts(rows, layers, n, fewest, most): where each stage ends, or None.\n\n"
      "Rows are (us beside layers, sums of layer times, ends of runs from each layer on)\n"
      "of each stage, flat: 2 layers + 3 numbers."},
-    /* Kernels of proofs: their twins in Python say what they take. */
+    /* Kernels of proofs: who calls them says what they take. */
     {"least", core_least, METH_VARARGS, NULL},
     {"fronts", core_fronts, METH_VARARGS, NULL},
     {"segment_us", core_segment_us, METH_VARARGS, NULL},
