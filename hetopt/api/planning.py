@@ -61,10 +61,10 @@ def plan(
     In the portfolio planners work in turn, and the exact method goes on from the best
     of their plans; where a plan chooses its settings, a race of these
     (`hetopt.search.racing`) takes the planners' place. `hetopt.portfolio.shares` says
-    how long each has. Where the exact method cannot
-    carry the instance, that plan is returned, with a bound. With `exact` the exact
-    method has all of the time, and finds its plans by itself: `Unsupported` where it
-    cannot carry the instance.
+    how long each has. Where the exact method cannot carry the instance, that plan is
+    improved by local search, and returned with a bound. With `exact` the exact method
+    has all of the time, and finds its plans by itself: `Unsupported` where it cannot
+    carry the instance.
     With `improve` a local search takes the exact method's place, on the plan of that
     one planner, which has at most three quarters of the time, or on the best of all
     planners' plans: the result is never worse than that plan.

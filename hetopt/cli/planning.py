@@ -133,10 +133,9 @@ def plan(
 ) -> None:
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
-    The default is the portfolio: planners in turn, then the exact method,
-    from the best plan so far and of the files beside the instance. `--without`
-    and `--objective usd` use the time limit twice: for all nodes, and for smaller sets
-    of nodes.
+    The default is the portfolio: planners in turn, then the exact method, from the best
+    plan so far and of the files beside the instance. `--without` and `--objective usd`
+    use the time limit twice: for all nodes, and for smaller sets of nodes.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
     `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`;

@@ -22,15 +22,7 @@ from .absence import with_refutation
 from .asking import Options, as_interrupted, ask, exactly, with_bound
 from .shares import PORTFOLIO
 from .turns import in_turn, order
-from .walks import (
-    improve_result,
-    is_small,
-    lines_up,
-)
-
-
-def silence(incumbent: Objective | None, bound: Objective | None) -> None:
-    """Tell nobody what is known."""
+from .walks import improve_result, is_small, lines_up, silence
 
 
 class Closing:

@@ -54,10 +54,10 @@ class Portfolio:
     #: Of the time, what a race of settings has in place of our planners.
     race_share: float = 0.5
 
-    # --- before and behind the exact method ---
-    #: An exact method that searches by itself leaves planners this part of
-    #: their time, and all of it up to so many seconds, which planners need; but for
-    #: layers that differ, whose best single pipelines it alone finds.
+    # --- before the exact method ---
+    #: An exact method that searches by itself leaves planners this part of their time,
+    #: and all of it up to so many seconds, which planners need; but for layers that
+    #: differ, whose best single pipelines it alone finds.
     before_search: float = 0.3
     whole_up_to_s: float = 12.0
 

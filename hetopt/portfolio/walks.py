@@ -11,33 +11,31 @@ from ..bounds.training_plan import training_plan_bound
 from ..clock import monotonic, wall
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..result import Bound, Result, Status, Stop, TracePoint
+from ..result import Result, Status, Stop, TracePoint
 from ..schema import Instance
 from ..search.improving import Search
 from ..solving.run import Report
 
 
-def unheard(incumbent: object, bound: object) -> None:
-    """Progress that nobody hears."""
+def silence(incumbent: object, bound: object) -> None:
+    """Tell nobody what is known."""
 
 
 def improve_result(
     result: Result,
     limits: Limits,
-    report: Report = unheard,
-    bound: Bound | None = None,
+    report: Report = silence,
 ) -> Result:
     """Return the result with the best plan that local search finds within `limits`.
 
     Without a plan there is nothing to improve, and the result is returned. The search
-    ends early where the cheap bound proves the plan optimal or within `limits.gap`; it
-    is derived where `bound` does not give it. The trace goes on where the result's
-    ends.
+    ends early where the cheap bound proves the plan optimal or within `limits.gap`. The
+    trace goes on where the result's ends.
     """
     plan = result.plan
     if not isinstance(plan, TrainingPlan) or result.stop is Stop.INTERRUPTED:
         return result
-    bound = bound or training_plan_bound(result.data)
+    bound = training_plan_bound(result.data)
     value = bound.value
     # No plan is a million bounds away: an infinite gap is met at once, as it should be.
     share = Fraction(min(limits.gap or 0.0, 1e6))
