@@ -173,9 +173,8 @@ class PipelineBound:
         self.whole = whole
         least, most = schedule.counting.early_labels
         self._early_labels = isqrt(least * most)
-        self._credit = (
-            1  # of places: boxes that they may leave open, before they come last
-        )
+        #: Boxes that places may leave open, before they come last.
+        self._credit = 1
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
         #: Takes integer masters of boxes that stand.

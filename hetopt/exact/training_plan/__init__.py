@@ -322,7 +322,7 @@ def _large(task: _Task) -> None:
             _refute(task, shares.bound, alone_us)
         if run.plan is None:
             _start(task, shares.late_planners)
-        if not _search_on(task, first, seeds) and not _choose_again(task):
+        if not _search_on(task, first, seeds):
             break
     run.check()
 
@@ -341,7 +341,7 @@ def _together(task: _Task) -> None:
     while True:
         if run.plan is None or task.deadline(shares.bound) > monotonic():
             _refute(task, shares.bound)
-        if not _search_on(task, first, seeds) and not _choose_again(task):
+        if not _search_on(task, first, seeds):
             break
     run.check()
 
@@ -364,9 +364,9 @@ def _nowhere_at_all(task: _Task) -> bool:
 def _search_on(task: _Task, first: TrainingPlan | None, seeds: Iterator[int]) -> bool:
     """Search with other seeds until a plan is better; whether one is.
 
-    It ends without one after a share of the time limit, or with one seed where there
-    is no limit. The search also begins where the first one began, whose valley may
-    have others beside the one that was found.
+    After a share of the time limit without one, or one seed where there is no limit,
+    settings are chosen anew. The search also begins where the first one began, whose
+    valley may have others beside the one that was found.
     """
     run, until, begun = task.run, task.deadline(1.0), monotonic()
     patience = task.shares.patience * (run.limits.time_s or 0.0)
@@ -376,7 +376,7 @@ def _search_on(task: _Task, first: TrainingPlan | None, seeds: Iterator[int]) ->
             return True
         if run.closed() or monotonic() >= min(until, begun + patience):
             break
-    return False
+    return _choose_again(task)
 
 
 def _list(task: _Task) -> None:
