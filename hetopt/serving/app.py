@@ -57,9 +57,9 @@ class Desktop:
 
     # -- what there is -----------------------------------------------------------
 
-    async def library(self, request: Request) -> Response:
+    async def examples(self, request: Request) -> Response:
         """Return the instances of the library, and a sentence on each."""
-        return JSONResponse(await self._work(building.library))
+        return JSONResponse(await self._work(building.examples))
 
     async def state(self, request: Request) -> Response:
         """Return what a page that is opened anew begins with."""
@@ -196,7 +196,7 @@ def application(desk: Desk, queue: Queue | None = None) -> Starlette:
     ways: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {
         "GET": {
             "/": page,
-            "/api/library": at.library,
+            "/api/library": at.examples,
             "/api/state": at.state,
             "/api/queue": at.queue,
             "/api/queue/{job:int}/plan.json": at.queue_plan,

@@ -43,7 +43,7 @@ class File(Record):
 
 
 @cache
-def library() -> dict[str, str]:
+def examples() -> dict[str, str]:
     """Instances of the library with a cluster, each with a sentence about it."""
     trees = {n: read_tree(files.path_of_known(n)) for n in files.instance_names()}
     return {name: _sentence(tree) for name, tree in trees.items() if "cluster" in tree}

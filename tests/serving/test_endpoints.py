@@ -170,7 +170,7 @@ def test_a_bug_of_ours_is_a_document_too(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken() -> None:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(building, "library", broken)
+    monkeypatch.setattr(building, "examples", broken)
     server = guard.Guard(application(Desk(5)), "t")
     with TestClient(
         server, base_url="http://127.0.0.1/t/", raise_server_exceptions=False
