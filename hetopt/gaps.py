@@ -13,7 +13,7 @@ from typing import Any
 from . import problems, registry
 from .errors import MixedData
 from .performance_profiles import (
-    Run,
+    ScoredRun,
     Spread,
     primal_integral,
     quantile,
@@ -91,9 +91,9 @@ class GapRow:
         return self.result.method.seed
 
     @property
-    def run(self) -> Run:
+    def run(self) -> ScoredRun:
         """What statistics over runs are about."""
-        return Run(
+        return ScoredRun(
             self.instance,
             self.label,
             self.seed,

@@ -22,7 +22,7 @@ _R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
-class Run:
+class ScoredRun:
     """A run is what one method made of one instance, with one seed."""
 
     instance: str
@@ -112,7 +112,7 @@ def spread(objectives: Sequence[Value], *, minimise: bool) -> Spread:
 
 
 def spreads(
-    rows: Iterable[_R], run_of: Callable[[_R], Run]
+    rows: Iterable[_R], run_of: Callable[[_R], ScoredRun]
 ) -> list[tuple[list[_R], Spread]]:
     """Return the rows of each method on each instance, and how their runs spread."""
     series: dict[tuple[str, str], list[_R]] = {}
@@ -171,7 +171,7 @@ def profiles(costs: Costs) -> dict[str, Profile]:
     }
 
 
-def quality(runs: Iterable[Run]) -> dict[str, Profile]:
+def quality(runs: Iterable[ScoredRun]) -> dict[str, Profile]:
     """How near to the best plan of each instance, as a factor of its objective."""
     costs: dict[str, dict[str, float | None]] = {}
     for run in runs:
@@ -179,7 +179,7 @@ def quality(runs: Iterable[Run]) -> dict[str, Profile]:
     return profiles(costs)
 
 
-def _distance(run: Run) -> float | None:
+def _distance(run: ScoredRun) -> float | None:
     """Return the factor, from 1 on; None where either value is absent or 0."""
     if not run.objective or not run.best:
         return None
@@ -187,7 +187,7 @@ def _distance(run: Run) -> float | None:
     return float(factor if run.minimise else 1 / factor)
 
 
-def proof(runs: Iterable[Run]) -> dict[str, Profile]:
+def proof(runs: Iterable[ScoredRun]) -> dict[str, Profile]:
     """Time to a proof, as a factor of the least; what proved nothing failed."""
     costs: dict[str, dict[str, float | None]] = {}
     for run in runs:

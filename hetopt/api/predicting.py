@@ -23,7 +23,7 @@ from ..formats.runs import complete, read
 from ..text.documents import Document
 
 if TYPE_CHECKING:
-    from ..measuring.operators import Fitted
+    from ..measuring.operators import FittedCard
 
 Runs = Place | Sequence[Run]
 
@@ -74,7 +74,7 @@ class Calibrated:
     after: Predicted
     left_out: LeftOut
     moved: Mapping[str, tuple[Constant, Constant]]
-    machine: "Fitted | None" = None  # what measured operators say of the card
+    machine: "FittedCard | None" = None  # what measured operators say of the card
 
     @property
     def disagreement(self) -> str | None:

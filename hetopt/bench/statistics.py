@@ -14,7 +14,7 @@ from .. import performance_profiles
 from ..files.best import number
 from ..performance_profiles import (
     Growth,
-    Run,
+    ScoredRun,
     Spread,
     growth,
     primal_integral,
@@ -45,9 +45,9 @@ class Entry:
         return method_of(self.row)
 
     @property
-    def run(self) -> Run:
+    def run(self) -> ScoredRun:
         """What statistics over runs are about."""
-        return Run(
+        return ScoredRun(
             str(self.row["instance"]),
             self.method,
             self.row["seed"],

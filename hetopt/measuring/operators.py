@@ -84,7 +84,7 @@ class _System(_Open):
     accelerator: _Accelerator
 
 
-class Timing(NamedTuple):
+class Clocked(NamedTuple):
     """Seconds that an operator took, and what constants predict of it."""
 
     kind: str
@@ -92,7 +92,7 @@ class Timing(NamedTuple):
     predict: Callable[[Table], float]
 
 
-class Fitted(NamedTuple):
+class FittedCard(NamedTuple):
     """Constants that a card's operators moved, and how far off they leave each kind.
 
     `errors` has by kind the number of timings and the median of their absolute
@@ -104,7 +104,7 @@ class Fitted(NamedTuple):
     errors: dict[str, tuple[int, float]]
 
 
-def fitted(path: Place, gpu: str | None, known: Mapping[str, Constant]) -> Fitted:
+def fitted(path: Place, gpu: str | None, known: Mapping[str, Constant]) -> FittedCard:
     """Return the constants of a card that fit the operators of a file.
 
     `gpu` is the card, else the file's `sys_name` is; `known` are the constants in
@@ -133,13 +133,13 @@ def fitted(path: Place, gpu: str | None, known: Mapping[str, Constant]) -> Fitte
     for one in seen:
         far[one.kind].append(abs(one.predict(after) / one.seconds - 1))
     errors = {kind: (len(found), median(found)) for kind, found in far.items()}
-    return Fitted(machine.card, moved, errors)
+    return FittedCard(machine.card, moved, errors)
 
 
 class _Terms(NamedTuple):
     """A timing as the fit asks for it, with the constants that stay as they are."""
 
-    timing: Timing
+    timing: Clocked
     known: Mapping[str, float]
 
     def terms(self, c: Table) -> Mapping[str, float]:
@@ -151,7 +151,7 @@ class _Terms(NamedTuple):
 
 
 def _priors(
-    machine: Machine, seen: list[Timing], known: Mapping[str, Constant]
+    machine: Machine, seen: list[Clocked], known: Mapping[str, Constant]
 ) -> dict[str, Constant]:
     """Return the constants in force, with those of the card that no run has told."""
     before = dict(known)
@@ -179,7 +179,7 @@ def _is_of_card(name: str, machine: Machine) -> bool:
     return base.startswith("attention.") and quality == machine.generation
 
 
-def timings(path: Place, gpu: str | None = None) -> tuple[Machine, list[Timing]]:
+def timings(path: Place, gpu: str | None = None) -> tuple[Machine, list[Clocked]]:
     """Return the card, by itself, and the timings of its operators."""
     system = validated(_System, read_tree(Path(path)), str(path))
     card = catalogue.find_gpu(gpu or system.sys_name)
@@ -205,7 +205,7 @@ def timings(path: Place, gpu: str | None = None) -> tuple[Machine, list[Timing]]
     return machine, found
 
 
-def _products(path: Place, system: _System, machine: Machine) -> Iterator[Timing]:
+def _products(path: Place, system: _System, machine: Machine) -> Iterator[Clocked]:
     for name, precision in _PRODUCTS.items():
         if (op := system.accelerator.op.get(name)) is None:
             continue
@@ -223,7 +223,7 @@ def _products(path: Place, system: _System, machine: Machine) -> Iterator[Timing
 
 def _product(
     machine: Machine, precision: str, sizes: tuple[int, int, int], seconds: float
-) -> Iterator[Timing]:
+) -> Iterator[Clocked]:
     """Yield a product that is larger than caches and of widths with usual kernels."""
     m, n, k = sizes
     each = kernels.ELEMENT.get(precision, 2.0)
@@ -234,10 +234,10 @@ def _product(
     def predict(c: Table) -> float:
         return kernels.product_s(c, machine, precision, m, Matrix(n, k))
 
-    yield Timing(f"product {precision}", seconds, predict)
+    yield Clocked(f"product {precision}", seconds, predict)
 
 
-def _attention(path: Place, system: _System, machine: Machine) -> Iterator[Timing]:
+def _attention(path: Place, system: _System, machine: Machine) -> Iterator[Clocked]:
     """Both passes of shapes that have both, of keys as wide as values."""
     once, back = (system.accelerator.op.get(x) for x in ("sdp_fwd", "sdp_bwd"))
     if once is None or back is None:
@@ -260,7 +260,7 @@ def _attention(path: Place, system: _System, machine: Machine) -> Iterator[Timin
         def predict(c: Table, a: Architecture = a, run: Layout = run) -> float:
             return _ATTENTION * kernels.attention_s(c, machine, a, run)
 
-        yield Timing(f"attention {kernel}", seconds, predict)
+        yield Clocked(f"attention {kernel}", seconds, predict)
 
 
 def _words(path: Place, name: str, shape: str, numbers: tuple[str, ...]) -> Fields:

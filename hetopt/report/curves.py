@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..performance_profiles import LEAST_S, Profile, Run, proof, quality
+from ..performance_profiles import LEAST_S, Profile, ScoredRun, proof, quality
 from ..result import known_gap
 from ..text.writing import writable, write_bytes, write_text
 from . import figures, writers
@@ -41,7 +41,7 @@ class Curves:
     """How methods compare over the runs of one problem, and how their gaps closed."""
 
     problem: str
-    runs: Sequence[Run]
+    runs: Sequence[ScoredRun]
 
     @cached_property
     def profiles(self) -> Mapping[str, Mapping[str, Profile]]:
@@ -66,13 +66,13 @@ class Curves:
             yield "gap_over_time", figure
 
 
-def _name(run: Run) -> str:
+def _name(run: ScoredRun) -> str:
     """The run, in a legend."""
     seed = f", seed {run.seed}" if run.seed else ""
     return f"{run.instance}, {run.label}{seed}"
 
 
-def _gaps(run: Run) -> list[tuple[float, float]]:
+def _gaps(run: ScoredRun) -> list[tuple[float, float]]:
     """Return seconds and the gap by then, from when there is one."""
     return [
         (max(float(seconds), LEAST_S), gap)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..api.starts import LIBRARY
 from ..gaps import GapReport, GapRow, plain, referred
-from ..performance_profiles import Run, Spread
+from ..performance_profiles import ScoredRun, Spread
 from ..plans import TrainingPlan
 from ..problems import Objective
 from ..result import Bound, Result, Status, known_gap
@@ -472,7 +472,7 @@ def _mark(row: Row, cells: list[Cell]) -> list[Cell]:
 
 def curves(report: GapReport) -> list[drawn_curves.Curves]:
     """Return how the methods compare over all instances, and how their gaps closed."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[ScoredRun]] = {}
     for row in report.runs:
         found.setdefault(row.result.problem, []).append(row.run)
     return [drawn_curves.Curves(*each) for each in found.items()]
