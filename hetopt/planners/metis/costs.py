@@ -154,7 +154,7 @@ class LineCost:
     def iteration_us(self, n: int, line: Sequence[Laid]) -> int:
         """Iteration time of `n` micro-batches; memory is not looked at."""
         node, t, size = line[0].shares[0]
-        if len(line) == len(line[0].shares) == t == 1:  # calibrated otherwise
+        if len(line) == len(line[0].shares) == t == 1:  # calibrated by itself
             pipe = Pipe(n, size, (Slot(node, t, 0, self.layers),))
             return self.cost.iteration_us([pipe])
         costs, runs = self.cost.costs, self.cost.costs.schedule.interleave
@@ -225,8 +225,8 @@ class LineCost:
             name, t, range(first, last), [replicas] * self.layers
         )
         held = sum(table.trained.layers[first:last]) if measured is None else 0
-        ends = (first == 0) + (last == self.layers)
-        ends = memory.end_copies(self.instance.model, self.instance.workload, ends)
+        copies = (first == 0) + (last == self.layers)
+        ends = memory.end_copies(self.instance.model, self.instance.workload, copies)
         held += ends * (table.trained.end or 0)
         part = [(Fraction(held, t), replicas)]
         return (measured or 0) + table.update_us(name, part, used)
