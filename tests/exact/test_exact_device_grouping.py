@@ -125,19 +125,6 @@ def test_a_certificate_with_prices_that_prove_nothing_is_refused() -> None:
     assert any("groups cost" in complaint for complaint in complaints)
 
 
-def searched(result: Any) -> exact.Certificate:
-    """The certificate with every claim to be shown by search."""
-    claims = [c.model_copy(update={"by": "search"}) for c in result.certificate.claims]
-    return exact.Certificate(claims=tuple(claims))
-
-
-def test_what_prices_refute_a_search_refutes_too() -> None:
-    data = cluster((6, 5, 5), 137_216)
-    result = exact.solve(data)
-    assert result.bound is not None
-    assert exact.recheck(data, searched(result), result.bound.value) == []
-
-
 def test_a_search_that_finds_a_grouping_refuses_the_claim() -> None:
     """The claim says that no 5 groups do better than a tenth of what the best do."""
     data = cluster((6, 5, 5), 137_216, groups=5)

@@ -9,7 +9,7 @@ import pytest
 from brute_force_training import best_training_plan
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import drawn, examples, plans_of, seeds
+from inputs import drawn, examples
 from random_pipelines import random_costs
 from settings import COSTS
 from small_instances import small
@@ -22,7 +22,6 @@ from hetopt.exact import training_plan as method
 from hetopt.exact.enumeration import is_rather_small, is_small, listing, solve
 from hetopt.exact.enumeration.shares import shares
 from hetopt.exact.enumeration.stages import StageTables
-from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.result import Stop
@@ -154,32 +153,6 @@ def test_of_nodes_with_ports_the_listing_is_a_bound_and_claims_no_more(instance)
     assert whole.objective is None or best[0] <= whole.objective
 
 
-def test_among_the_random_instances_some_have_no_plan():
-    tried = [tiny(Random(f"small/{seed}")) for seed in range(25)]
-    found = [best_training_plan(instance) is None for instance in tried]
-    assert 1 <= sum(found) <= 12
-
-
-@examples(4)
-@given(
-    st.sampled_from(["equal", "unequal", "islands", "tight_memory"]),
-    st.data(),
-    seeds(),
-)
-def test_generated_clusters_are_decided_and_no_random_plan_is_better(
-    family, data, seed
-):
-    instance = generate(family, seed=seed)
-    assert is_small(instance)
-    found, _ = solved(instance)
-    assert found.proved
-    for plan in data.draw(st.lists(plans_of(instance), min_size=10, max_size=10)):
-        judged = training_plan.evaluate(instance, plan)
-        if judged.valid:
-            assert found.plan is not None
-            assert judged.objective >= found.bound_us
-
-
 @pytest.mark.parametrize(
     "instance",
     [
@@ -206,14 +179,6 @@ def test_eight_gpus_are_proved_with_as_many_layers_as_real_models_have(instance)
     assert result.objective >= training_plan_bound(instance).value
     planned = islands.plan(instance)
     assert result.objective <= training_plan.evaluate(instance, planned).objective
-
-
-def test_the_order_of_nodes_does_not_change_the_optimum():
-    one, _ = solved(cluster_of("A2 B2 C1 C1", layers=12))
-    other, _ = solved(cluster_of("C1 A2 C1 B2", layers=12))
-    assert one.proved
-    assert other.proved
-    assert one.bound_us == other.bound_us
 
 
 def test_listing_millions_of_stages_can_be_ended():
@@ -296,16 +261,6 @@ def test_a_listing_that_is_out_of_its_time_leaves_what_is_known():
     assert not stopped.proved
     assert stopped.plan == best.plan
     assert stopped.bound_us <= best.bound_us
-
-
-def test_an_optimal_warm_start_is_proved_as_it_is():
-    instance = cluster_of("A2 B2", layers=8, global_batch=16)
-    best, _ = solved(instance)
-    run = Run("training_plan", instance, Limits())
-    with run:
-        again = solve(instance, run, warm_start=best.plan)
-    assert again.proved
-    assert again.plan == best.plan
 
 
 def test_at_the_time_limit_the_bound_holds():
