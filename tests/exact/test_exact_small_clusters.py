@@ -107,12 +107,6 @@ def holds(instance: Instance, several: bool) -> None:
         assert found.bound_us == result.objective == best[0]
 
 
-@examples(6)
-@given(drawn(tiny))
-def test_the_optimum_is_that_of_trying_all_plans(instance):
-    holds(instance, several=False)
-
-
 def several(random: Random) -> Instance:
     """Micro-batches of several samples, which several replicas may share."""
     return tiny(random, random.choice([(1, 2), (2,), (2, 3), (1, 3)]), most=4)
@@ -261,15 +255,6 @@ def test_a_listing_that_is_out_of_its_time_leaves_what_is_known():
     assert not stopped.proved
     assert stopped.plan == best.plan
     assert stopped.bound_us <= best.bound_us
-
-
-def test_at_the_time_limit_the_bound_holds():
-    instance = cluster_of("A2 B2 C2", layers=8)
-    stopped, _ = solved(instance, time_s=0)
-    whole, _ = solved(instance)
-    assert whole.proved
-    assert not stopped.proved
-    assert stopped.bound_us <= whole.bound_us
 
 
 @pytest.mark.parametrize(

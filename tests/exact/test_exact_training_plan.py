@@ -18,7 +18,6 @@ from settings import COSTS
 from small_instances import small
 
 import hetopt
-from hetopt import registry
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError
 from hetopt.exact import training_plan
@@ -125,37 +124,12 @@ def test_too_little_memory_is_said_with_how_much_is_missing() -> None:
     assert "short" in result.reasons[0]
 
 
-def test_without_time_there_is_a_bound_or_nothing_but_never_a_lie() -> None:
-    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
-    result = training_plan.solve(instance, limits=Limits(time_s=0.0))
-    assert result.stop is Stop.TIME
-    assert result.status in (Status.FEASIBLE, Status.UNDECIDED)
-
-
 def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
     instance = hetopt.load("hexiscale/setting-1-llama2-7b")
     plan = islands.plan(instance, seed=0, deadline=None)
     fewer = plan.model_copy(update={"pipelines": plan.pipelines[1:]})
     with pytest.raises(InstanceError, match="global_batch"):
         training_plan.solve(instance, limits=Limits(time_s=10), warm_start=fewer)
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_planners_are_asked_only_where_no_plan_is_given(
-    given: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    instance = hetopt.load("generated:equal/16/0")
-    plan = islands.plan(instance, seed=0, deadline=None) if given else None
-    entry, asked = registry.entry, list[str]()
-
-    def asked_for(kind: str, name: str) -> object:
-        asked.extend([name] if kind == "planners" else [])
-        return entry(kind, name)
-
-    monkeypatch.setattr(registry, "entry", asked_for)
-    training_plan.solve(instance, limits=Limits(time_s=1), warm_start=plan)
-    assert bool(asked) is not given
 
 
 def test_one_pipeline_that_has_room_is_proved_to_be_the_best_plan() -> None:
