@@ -9,11 +9,7 @@ from functools import partial
 from random import Random
 
 import pytest
-from brute_force_training import best_training_plan, random_tiny_instance
-from flat import flat
-from hypothesis import given
-from inputs import drawn, examples
-from refuters import WAYS, by, by_prices, proves, refutation
+from refuters import WAYS, by, by_prices, proves
 from settings import COSTS
 from small_instances import small
 
@@ -190,43 +186,3 @@ def ranges(boxes: list[Box]) -> list[dict[str, int | None]]:
     each = [vars(box) for first in boxes for box in leaves(first)]
     ends = ("_low", "_high", "_us")
     return [{k: x for k, x in box.items() if k.endswith(ends)} for box in each]
-
-
-def shared(random: Random) -> Instance:
-    """A tiny instance with stages of several replicas, or gradients that are hidden."""
-    tree = flat(random_tiny_instance(random, 4))
-    if random.random() < 0.7:
-        tree["workload"]["micro_batch_sizes"] = random.choice([[1, 2], [2], [1, 2, 3]])
-        tree["workload"]["global_batch"] = random.choice([2, 4])
-    else:
-        tree["workload"]["costs"]["sync_overlap"] = "backward"
-    tree["workload"]["costs"]["layer_times"] = "analytic"
-    tree["workload"]["costs"] |= {"profile": [], "calibration": None}
-    if tree["workload"]["costs"]["activations"] == "calibrated":
-        tree["workload"]["costs"]["activations"] = "standard"
-    return Instance.model_validate(tree, strict=False)
-
-
-@examples(10)
-@given(drawn(shared))
-def test_what_is_refuted_of_several_replicas_is_true_and_proved_again(
-    instance: Instance,
-) -> None:
-    is_true_and_proved_again(instance, steps=4)
-
-
-def is_true_and_proved_again(instance: Instance, steps: int) -> None:
-    several = max(instance.workload.micro_batch_sizes) > 1
-    best = best_training_plan(instance, several_replicas=several)
-    if best is None:
-        return
-    for way in WAYS:
-        bound = by(way, instance, 0.2 * best[0], 1.5 * best[0])
-        for share in (0.4, 0.8, 0.95, 1.0):
-            found = refutation(bound, share * best[0], steps)
-            if not found.proved:
-                break
-            assert share < 1.0
-            certificate, proved = found.certificate(), int(share * best[0])
-            if certificate is not None:  # a file may hold it
-                assert training_plan.recheck(instance, certificate, proved) == []
