@@ -19,7 +19,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
 from hetopt.exact import enumeration
 from hetopt.exact import training_plan as method
-from hetopt.exact.enumeration import is_rather_small, is_small, listing, solve
+from hetopt.exact.enumeration import is_rather_small, is_small, solve
 from hetopt.exact.enumeration.shares import shares
 from hetopt.exact.enumeration.stages import StageTables
 from hetopt.modelling import Limits
@@ -193,7 +193,7 @@ def test_columns_of_fewer_replicas_prove_nothing_and_give_valid_plans(instance, 
     """Where all columns are too many; the bound is one all the same."""
     best = best_training_plan(instance, several_replicas=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing, "_MOST_STAGES", most[0])
+        patch.setattr(enumeration, "_MOST_STAGES", most[0])
         patch.setattr(enumeration, "_MOST_COLUMNS", most[1])
         found, result = solved(instance)
         run = Run("training_plan", instance, Limits())
