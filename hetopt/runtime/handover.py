@@ -13,6 +13,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
@@ -37,6 +38,27 @@ _OPTIMISERS = ("optim", "optimizer")
 _FEWEST_NAMES = 5
 Tensors = dict[str, "Tensor"]
 Sizes = Mapping[str, tuple[int, ...]]
+
+
+def summary(folder: str | Path) -> Document:
+    """Return what the latest states of a run's folder are, and what they lack."""
+    state, source = _open_states(folder)
+    from .states import KINDS, Folder
+
+    there = Folder(source)
+    whole = list(parameters(state.decoder))
+    return {
+        "step": state.step,
+        "parameters": sum(prod(one.shape) for one in whole),
+        "files": len(list(source.glob("*.safetensors"))),
+        "bytes": sum(file.stat().st_size for file in source.glob("*.safetensors")),
+        "incomplete": [
+            f"{kind}/{one.name}"
+            for kind in KINDS
+            for one in whole
+            if not there.has(f"{kind}/{one.name}", one.shape[one.axis or 0])
+        ],
+    }
 
 
 def to_huggingface(folder: str | Path, out: str | Path) -> dict[str, object]:
@@ -95,6 +117,8 @@ def from_dcp(
     """
     source = Path(folder)
     sizes = _sizes(source)
+    from .states import Piece, write
+
     shape = of_config(Path(model) if model is not None else source, 1)
     starts = (start for start in _OPTIMISERS if _begins(sizes, f"{start}.state."))
     optimiser = next(starts, None)
@@ -111,7 +135,12 @@ def from_dcp(
             decoder=shape,
         )
         (draft / state.folder).mkdir()
-        _save(found, draft / state.folder)
+        axes = {one.name: one.axis or 0 for one in parameters(shape)}
+        whole = (
+            Piece(name, axes[name.partition("/")[2]], 0, tensor)
+            for name, tensor in found.items()
+        )
+        write(draft / state.folder, "0", whole)
         write_json(draft / LATEST, state.model_dump(mode="json"))
     return {"step": state.step, "tensors": len(found), "model_type": family(shape)}
 
@@ -161,9 +190,12 @@ def _parts_held(
     shape: Decoder, source: Path, kind: str
 ) -> Iterator[tuple[Parameter, "Tensor"]]:
     """Tensors of a kind as states have them."""
-    for run in _batches(shape):
-        names = {f"{kind}/{one.name}": one.shape for one in run}
-        yield from zip(run, _load(source, names).values(), strict=True)
+    from .states import Folder
+
+    there = Folder(source)
+    for one in parameters(shape):
+        name = f"{kind}/{one.name}"
+        yield one, there.read(name, one.axis or 0, 0, one.shape)
 
 
 def _batches(shape: Decoder) -> Iterator[list[Parameter]]:
@@ -294,9 +326,7 @@ def _torch() -> Any:
 
 def _dcp() -> Any:
     _torch()
-    from .checkpoint import dcp
-
-    return dcp
+    return import_module("torch.distributed.checkpoint")
 
 
 def _load(source: Path, shapes: Mapping[str, tuple[int, ...]]) -> Tensors:
