@@ -151,14 +151,19 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
     if optimiser is not None:
         kinds |= {m: f"{optimiser}.state.{{}}.{m}" for m in _MOMENTS}
     its = family(shape)
-    found: Tensors = {}
+    asked: dict[str, str] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for kind, words in kinds.items():
-        for run in _batches(shape):
-            told = [_its(source, sizes, one, its, words) for one in run]
-            held = _load(source, dict(told))
-            for parameter, (name, _) in zip(run, told, strict=True):
-                part = _part(held[name], role(parameter, its))
-                found[f"{kind}/{parameter.name}"] = part
+        for parameter in parameters(shape):
+            name, size = _its(source, sizes, parameter, its, words)
+            asked[f"{kind}/{parameter.name}"] = name
+            shapes[name] = size
+    held = _load(source, shapes)
+    roles = {one.name: role(one, its) for one in parameters(shape)}
+    found = {
+        own: _part(held[name], roles[own.partition("/")[2]])
+        for own, name in asked.items()
+    }
     for parameter in parameters(shape) if optimiser is None else ():
         for moment in _MOMENTS:
             zeros = _torch().zeros(parameter.shape, dtype=_torch().float32)
@@ -196,14 +201,6 @@ def _parts_held(
     for one in parameters(shape):
         name = f"{kind}/{one.name}"
         yield one, there.read(name, one.axis or 0, 0, one.shape)
-
-
-def _batches(shape: Decoder) -> Iterator[list[Parameter]]:
-    """Parameters that are read together: a folder is opened for each reading."""
-    _torch()
-    from .groups import batches
-
-    return batches(parameters(shape), lambda one: prod(one.shape))
 
 
 def _tensor_of_table(shape: Decoder) -> str:
