@@ -138,17 +138,6 @@ def test_one_pipeline_that_has_room_is_proved_to_be_the_best_plan() -> None:
     assert training_plan.recheck(instance, result.certificate, bound) == []
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_plan() -> None:
-    instance = hetopt.load("hexiscale/setting-2-llama2-7b")
-    plan = islands.plan(instance, seed=0, deadline=None)
-    limits = Limits(gap=0.12, seed=3)
-    first = training_plan.solve(instance, limits=limits, warm_start=plan)
-    second = training_plan.solve(instance, limits=limits, warm_start=plan)
-    assert first.plan == second.plan
-    assert first.bound == second.bound
-
-
 def test_processes_side_by_side_refute_what_one_refutes() -> None:
     """Their boxes are those of one process, whatever the order, at the same times."""
     instance = hetopt.load("generated:unequal/16/2")

@@ -15,8 +15,7 @@ from brute_force_training import (
 )
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
-from pipelines_alone import least_alone_us
-from refuters import WAYS, by, refutation
+from refuters import WAYS, by, least_alone_us, refutation
 
 import hetopt
 from hetopt.costs import without_update

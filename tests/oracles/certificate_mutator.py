@@ -18,8 +18,7 @@ import random_data
 import tiny_recoveries
 import yaml
 from brute_force_training import best_training_plan, tiny_instance
-from pipelines_alone import least_alone_us
-from refuters import by_whole, refutation
+from refuters import by_whole, least_alone_us, refutation
 
 from hetopt import problems
 from hetopt.api import judging

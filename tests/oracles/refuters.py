@@ -3,6 +3,8 @@
 from typing import Any
 
 from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.training_plan import alone
+from hetopt.modelling import Limits
 from hetopt.schema import Instance
 
 WAYS = ("prices", "whole")
@@ -40,3 +42,8 @@ def refutation(refuter: Any, time_us: float, steps: int) -> Any:
         if not found.step():
             break
     return found
+
+
+def least_alone_us(instance: Instance, than: int) -> int:
+    """No pipeline alone takes less; 0: unknown. `than` is what some plan takes."""
+    return alone.faster(instance, than, Limits(time_s=5), lambda plan: None)

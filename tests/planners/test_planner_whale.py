@@ -193,17 +193,10 @@ def test_nodes_of_larger_memory_serve_the_earlier_stages() -> None:
     assert types == ["H20"] * 4 + ["A100"]
 
 
-def autohet_settings() -> list[Any]:
-    """Every setting of AutoHet; those of 16 GPUs and more take a second each."""
-    names = [path.stem for path in sorted((INSTANCES / "autohet").glob("*.yaml"))]
-    large = [name for name in names if "8x8" in name or "-24-" in name]
-    return [
-        pytest.param(name, marks=[pytest.mark.slow] if name in large else [])
-        for name in names
-    ]
-
-
-@pytest.mark.parametrize("name", autohet_settings())
+@pytest.mark.parametrize(
+    "name",
+    ["a100-h20-4x4-gpt3-6.7b", "h800-a100-4x4-gpt3-6.7b", "5-a100-3-h800-llama-6.7b"],
+)
 def test_whale_is_never_slower_than_megatron_on_the_settings_of_autohet(
     name: str,
 ) -> None:

@@ -45,6 +45,16 @@ def job(name: str) -> Any:
     return load_problem(f"espresso/{name}")[1]
 
 
+@pytest.mark.parametrize("name", registry.entries_for("planners", "provisioning"))
+def test_without_time_a_planner_says_so_or_gives_a_valid_plan(name: str) -> None:
+    data = asking(job("llama-3b"))
+    try:
+        plan = registry.entry("planners", name).plan(data, seed=0, deadline=0.0)
+    except NoPlan:
+        return
+    assert judge.evaluate(data, plan).valid
+
+
 # --- placers -------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inputs import drawn, examples
 from places import INSTANCES, TESTS
 from random_plans import any_plan, random_plan
-from renaming import with_an_idle_gpu
+from renaming import plan_under, renamed, with_an_idle_gpu
 
 from hetopt.files import load_instance, load_plan
 from hetopt.files.clusters import generate
@@ -371,19 +371,26 @@ def _drawn(rng: Random) -> tuple[Random, Instance]:
     return rng, drawing.read(tree)
 
 
-@examples(20)
+@examples(40)
 @given(drawn(_drawn))
-def test_idle_gpus_and_nodes_change_no_time(case: tuple[Random, Instance]) -> None:
+def test_names_orders_of_nodes_and_idle_gpus_change_no_time(
+    case: tuple[Random, Instance],
+) -> None:
     """Nor does the fast evaluator, which searches ask, see them."""
     rng, instance = case
     tree = instance.model_dump(mode="json", exclude_unset=True)
     more = drawing.read(with_an_idle_gpu(rng, tree))
+    tree, names = renamed(rng, instance)
+    other = drawing.read(tree)
     for plan in (any_plan(instance, rng) for _ in range(4)):
         if plan is None:
             continue
         ours = training_plan.evaluate(instance, plan)
         theirs = training_plan.evaluate(more, plan)
         assert (ours.valid, ours.objective) == (theirs.valid, theirs.objective)
+        theirs = training_plan.evaluate(other, plan_under(plan, names))
+        assert ours.objective == theirs.objective
+        assert len(ours.violations) == len(theirs.violations)
         for data in (instance, more):
             settled, chosen = choices.settled(data, plan)
             pipes = FastCost(settled).compact(chosen)

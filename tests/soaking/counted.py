@@ -5,8 +5,7 @@ from typing import Any
 
 import drawing
 from claims import random_plans, some_plans
-from pipelines_alone import least_alone_us
-from refuters import by_whole, refutation
+from refuters import by_whole, least_alone_us, refutation
 from sites_of_nodes import in_sites
 
 from hetopt.bounds.training_plan import training_plan_bound
