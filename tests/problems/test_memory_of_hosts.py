@@ -172,7 +172,7 @@ def test_proofs_hold_where_hosts_are_full(data: Instance) -> None:
     """Beside all plans: no bound above the best, no refusal of what there is."""
     several = max(data.workload.micro_batch_sizes) > 1
     best = best_training_plan(data, several_replicas=several)
-    found = exact.solve(data, limits=Limits(time_s=5))
+    found = exact.solve(data, limits=Limits(time_s=1))
     if found.plan is not None:
         assert not training_plan.evaluate(data, found.plan).violations
     if best is None:

@@ -30,7 +30,7 @@ def value_of(taus: Sequence[int], n: int) -> int:
     return sum(taus) + (n - 1) * max(taus)
 
 
-@examples(200)
+@examples(100)
 @given(rows_of_stages, st.integers(0, 10**6), st.integers(1, 2000))
 def test_layers_are_cut_as_well_as_can_be(rows: list[_Row], part: int, n: int) -> None:
     most = sum(row.cap for row in rows)
@@ -63,7 +63,7 @@ def stages_of_unlike_layers(draw: st.DrawFn) -> list[cuts.Row]:
     return [row() for _ in range(draw(st.integers(1, 5)))]
 
 
-@examples(200)
+@examples(100)
 @given(
     stages_of_unlike_layers(),
     st.integers(1, 400),

@@ -23,7 +23,6 @@ from hetopt.search import choices
     ("counts", "gib", "offers"),
     [
         ([4], 0.8, {"interleave": [2]}),
-        ([4], 6, {"zero": [1], "recompute": ["none"]}),
         ([2, 2], 0.8, {"zero": [1], "recompute": ["full"]}),
     ],
 )
