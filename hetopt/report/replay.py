@@ -1,6 +1,6 @@
 """A job along a spot trace: a table, and GPUs, throughput and progress as a picture."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -11,14 +11,10 @@ from . import figures, words, writers
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from matplotlib.figure import Figure as Drawing
 
     from ..api.replaying import Replayed
-    from ..recovery.renting import Prices
     from ..recovery.replay import Replay
-    from ..recovery.saving import Compared, Outcome
 
 COLUMNS = (
     *("method", "iterations", "samples/s", "useful", "redone", "cut", "recovering"),
@@ -70,94 +66,6 @@ def terminal(found: "Replayed") -> Iterator[RenderableType]:
             yield Text(f"{replay.method}: {proved} fastest", style="dim")
         for failure in replay.failed:
             yield Text(words.plain(f"a bug: {failure}"))
-
-
-SAVING = (
-    *("policy", "interval", "saves", "iterations", "redone", "lost per loss"),
-    *("to the best", "to the bound"),
-)
-
-
-def saving(found: "Mapping[str, Compared]") -> Iterator[RenderableType]:
-    """Yield when to save, a table for each method, under what no policy exceeds."""
-    for method, one in found.items():
-        mean = None if one.mean_us is None else words.duration(one.mean_us / 1e6)
-        often = f", {mean} of training between them" if mean else ""
-        yield Text(
-            f"{method}: losses: {one.losses}{often}; no policy keeps more than "
-            f"{one.bound:,} iterations"
-        )
-        cells = []
-        for row in one.outcomes:
-            lost, every = one.lost_us(row), row.interval_us
-            cells.append(
-                (
-                    row.policy,
-                    words.NONE if every is None else words.duration(every / 1e6),
-                    f"{row.saves:,}",
-                    f"{row.kept:,}",
-                    f"{row.redone:,}",
-                    words.NONE if lost is None else words.duration(lost / 1e6),
-                    words.share(one.behind(row)),
-                    words.share(one.gap(row)),
-                )
-            )
-        yield writers.terminal(Table.of(SAVING, cells))
-        if one.losses and one.outcomes:
-            yield Text(f"{method}: {verdict(one)}")
-
-
-RENTING = ("renting", "after", "iterations", "USD", "USD per iteration", "to the bound")
-
-
-def renting(found: "Mapping[str, Prices]") -> Iterator[RenderableType]:
-    """Yield whether to rent what is away, a table for each method."""
-    for method, one in found.items():
-        cells = [
-            (
-                row.policy,
-                words.duration(row.after_us / 1e6) if row.after_us else words.NONE,
-                f"{float(row.kept):,.0f}",
-                f"{float(row.usd):,.2f}",
-                _usd(row.each_usd),
-                words.share(None if (gap := one.gap(row)) is None else float(gap)),
-            )
-            for row in one.outcomes
-        ]
-        yield writers.terminal(Table.of(RENTING, cells))
-        if (best := one.best) is not None:
-            yield Text(
-                f"{method}: an iteration costs {_usd(best.each_usd)} USD with "
-                f"{best.policy}; none can cost less than {_usd(one.bound_usd)} USD"
-            )
-
-
-def _usd(value: "Fraction | None") -> str:
-    return words.NONE if value is None else f"{float(value):.4g}"
-
-
-def verdict(found: "Compared") -> str:
-    """Say what an interruption costs, and how far that is from the best policy."""
-    asked, best = found.outcomes[0], found.best
-    cost, least = (
-        words.duration((us or 0) / 1e6)
-        for us in (found.lost_us(asked), found.least_lost_us)
-    )
-    told = f"an interruption costs {cost} of training with {_policy(asked)}"
-    if asked is best:
-        return f"{told}, the best policy here; none can cost less than {least}"
-    lost = words.duration((found.lost_us(best) or 0) / 1e6)
-    return (
-        f"{told}, {words.share(found.behind(asked))} from the best policy "
-        f"({_policy(best)}: {lost}); none can cost less than {least}"
-    )
-
-
-def _policy(one: "Outcome") -> str:
-    """Return a policy with its interval, where the name does not say it."""
-    if one.interval_us is None or one.policy.startswith("every "):
-        return one.policy
-    return f"{one.policy}, every {words.duration(one.interval_us / 1e6)}"
 
 
 def picture(found: "Replayed") -> "Drawing":
