@@ -41,16 +41,6 @@ def stages() -> list[list[tuple[str, str]]]:
     return made
 
 
-def test_the_image_is_built_in_one_stage_and_run_in_another() -> None:
-    build, run = stages()
-    assert build[0][1] == "python:3.12-slim AS build"
-    assert run[0][1] == "python:3.12-slim"
-    # What the build needs, its sources and caches, stays behind.
-    copied = [rest for word, rest in run if word == "COPY"]
-    assert copied == ["--from=build /opt/hetopt /opt/hetopt"]
-    assert all("--no-cache-dir" in rest for _, rest in build if "pip install" in rest)
-
-
 def test_the_image_does_not_run_as_root() -> None:
     _, run = stages()
     words = [word for word, _ in run]
@@ -88,24 +78,6 @@ def test_the_image_is_built_and_run_as_the_installation_page_says() -> None:
 
 
 # --- what is cited, what is filled in ---------------------------------------------
-
-
-def test_the_citation_keeps_its_format() -> None:
-    cited = read(ROOT / "CITATION.cff")
-    required = {"cff-version", "message", "title", "authors"}  # of its schema, 1.2.0
-    assert required <= set(cited)
-    assert cited["cff-version"] == "1.2.0"
-    assert cited["type"] == "software"
-    people = {"name", "given-names", "family-names", "alias"}
-    assert all(people & set(author) for author in cited["authors"])
-    known = {
-        *required,
-        *("abstract", "commit", "contact", "date-released", "doi", "identifiers"),
-        *("keywords", "license", "license-url", "preferred-citation", "references"),
-        *("repository", "repository-artifact", "repository-code", "type", "url"),
-        "version",
-    }
-    assert set(cited) <= known
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
@@ -194,12 +166,6 @@ def loaded(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def test_people_can_report_a_card_a_model_and_a_wrong_prediction() -> None:
-    assert {"card", "model", "measured"} <= {path.stem for path in FORMS}
-    text = (ROOT / ".github" / "ISSUE_TEMPLATE" / "measured.yml").read_text("utf-8")
-    assert "`hetopt report PLAN`" in text
 
 
 def test_hooks_run_what_is_checked() -> None:

@@ -5,8 +5,6 @@ import io
 import json
 import math
 import re
-import shutil
-import subprocess
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ HEADER = {
     "versions": {"ortools": "9"},
     "threads": [1],
 }
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def row(instance: str, method: str, status: str, **more: Any) -> dict[str, Any]:
@@ -312,15 +309,6 @@ def test_a_chart_has_the_points_that_it_is_given_and_steps_between_them() -> Non
     assert (plot.get_xscale(), plot.get_yscale()) == ("log", "log")
 
 
-def test_a_law_is_drawn_through_the_dots_of_its_method() -> None:
-    points = {"m": [(8.0, 1.0), (64.0, 8.0)], "n": [(8.0, 2.0)]}
-    lines = {"m": [(8.0, 1.0), (64.0, 8.0)]}
-    (plot,) = figures.plotted(AXES, points, "dots", lines).axes
-    dots, law, other = plot.lines
-    assert law.get_color() == dots.get_color() != other.get_color()
-    assert (dots.get_linestyle(), law.get_linestyle()) == ("None", "-")
-
-
 def test_of_many_series_twenty_are_drawn_and_the_note_says_so() -> None:
     many = {f"_{n}": [(1.0, 1.0 + n)] for n in range(25)}
     figure = figures.chart("t", "n", AXES, many, style="dots")
@@ -359,29 +347,3 @@ def test_any_points_are_drawn_inside_with_marks_that_read(
         ticks = axis.get_ticklocs()
         assert 0 < sum(low <= tick <= high for tick in ticks) <= 14
         assert all(map(math.isfinite, ticks))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
-def test_a_browser_sorts_the_table(tmp_path: Path) -> None:
-    """Headless: the third heading of the first table is clicked twice."""
-    click = (
-        "<script>const t = document.querySelector('table.sortable');"
-        "const h = t.tHead.rows[0].cells[2].firstElementChild; h.click(); h.click();"
-        "document.title = [...t.tBodies[0].rows].map(r => r.cells[2].dataset.value)"
-        ".join(' ')</script>"
-    )
-    page = tmp_path / "page.html"
-    html = reports.page(made()).replace("</body>", f"{click}</body>")
-    page.write_text(html, encoding="utf-8")
-    assert CHROMIUM is not None
-    told = subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    solved = [str(s.solved) for s in made().summaries]
-    ordered = " ".join(sorted(solved, key=int, reverse=True))
-    assert f"<title>{ordered}</title>" in told.stdout

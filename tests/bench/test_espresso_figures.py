@@ -44,10 +44,3 @@ def test_alike_stages_end_when_the_closed_form_says() -> None:
     line = script.events(stock, ((1, 2), (1, 2), (1, 2)))
     one = 2 * stock.kinds[1].layer_us
     assert line.total_us == (stock.micro_batches + 2) * one
-
-
-def test_more_layers_have_more_time() -> None:
-    once, twice = (script.deeper("llama-3b", times) for times in (1, 2))
-    assert twice.layers == 2 * once.layers
-    assert twice.deadline_s == 2 * once.deadline_s
-    assert twice.offers == once.offers

@@ -47,19 +47,3 @@ def test_rows_of_a_folder_have_marp_by_hand(tmp_path: Path) -> None:
     assert row["marp_gib"] * 2**30 == pytest.approx(20 * weights + shape * (34 + 40))
     assert row["without_scores_gib"] * 2**30 == pytest.approx(20 * weights + shape * 34)
     assert row["measured_gib"] == 1.0
-
-
-def test_accuracy_is_what_is_left_of_the_error() -> None:
-    row = {"measured_gib": 10.0, "marp_gib": 9.0, "ours_gib": None}
-    assert script.accuracy(row, "marp_gib") == pytest.approx(90)
-    assert script.accuracy({**row, "marp_gib": 11.0}, "marp_gib") == pytest.approx(90)
-    assert script.accuracy({**row, "marp_gib": 25.0}, "marp_gib") == pytest.approx(-50)
-    assert script.accuracy(row, "ours_gib") is None
-
-
-def test_every_own_run_is_a_row_of_the_table(tmp_path: Path) -> None:
-    rows = list(script.rows(tmp_path))
-    told = "\n".join(script.table(rows))
-    for model in {row["model"] for row in rows}:
-        assert f"| {model} |" in told
-    assert any(row["model"] == "1024x24" for row in rows)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import _gap_table as table
-import pytest
 from places import ROOT
 
 from hetopt import files
@@ -58,15 +57,6 @@ def test_a_line_has_every_gap_to_the_bound_of_the_library(tmp_path: Path) -> Non
     assert cells[5] == f"{bound / 1e6:.2f} s"
     assert "| timeout | – |" in two
     assert "on 2 cores" in head[0]
-
-
-def test_only_what_is_between_the_marks_is_replaced() -> None:
-    text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
-    new = table.replaced(text, "new")
-    assert new == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
-    assert table.replaced(new, "new") == new
-    with pytest.raises(ValueError, match="expected both"):
-        table.replaced("no marks", "new")
 
 
 def test_the_page_has_its_marks_and_what_was_committed() -> None:

@@ -1,5 +1,6 @@
-"""What HexiScale's page counts as found and proved, and Eq. 4 as printed."""
+"""HexiScale's page: what counts as found and proved, Eq. 4 as printed, FSDP by hand."""
 
+import _hexiscale_breakdown as breakdown
 import _hexiscale_milp as milp
 import _hexiscale_sections as sections
 import pytest
@@ -36,3 +37,23 @@ def test_printed_eq_4_is_the_judges_without_tensor_parallelism() -> None:
         sync_s = training_plan.evaluate(instance, plan).parts["sync_us"] / 1e6
         printed = sections.printed_sync_s(instance, plan, devices=False)
         assert printed == pytest.approx(times * sync_s, abs=times * rounding)
+
+
+@pytest.mark.parametrize("b", [1, 32])
+def test_fsdp_by_hand_gathers_for_every_micro_batch(b: int) -> None:
+    """16 GPUs, 8 a node: to each other node's GPU a 16th of the weights, three times.
+
+    8 of them over 0.7 GB/s, 7 over 32 GB/s.
+    """
+    name = "homogeneous-ethernet-llama2-7b"
+    instance = breakdown.instance_of(name)
+    sharded = breakdown.fsdp_instance(instance, b, "layers' inputs, Eq. 11")
+    judged = training_plan.evaluate(sharded, breakdown.fsdp_plan(sharded, b))
+    assert judged.valid
+    weights = 2 * 32 * 12 * 4096**2
+    gathered_s = 3 * weights / 16 * (8 / 0.7e9 + 7 / 32e9)
+    times = 512 // (16 * b)
+    assert judged.parts["sync_us"] / 1e6 == pytest.approx(times * gathered_s, rel=1e-3)
+    flops = 96 * b * 4096 * 4096**2 * (1 + 4096 / (6 * 4096)) * 32
+    compute_s = times * flops / 312e12
+    assert max(judged.parts["pipeline_us"]) / 1e6 == pytest.approx(compute_s, rel=1e-3)

@@ -61,25 +61,3 @@ def test_a_script_imports_public_names_alone(script: Path) -> None:
     found = private(script.read_text("utf-8"))
     assert [name for name in found if not (allowed and name.startswith(allowed))] == []
     assert found or allowed is None, "it needs no leave any more"
-
-
-@pytest.mark.parametrize(
-    ("code", "names"),
-    [
-        ("import hetopt\nfrom hetopt import api, load", []),
-        ("from hetopt.planners import hexiscale", []),
-        ("from hetopt.formulations.hexiscale_milp import Tables", []),
-        ("import json\nfrom _pages import grid", []),
-        ("from hetopt.api import _x", ["hetopt.api._x"]),
-        (
-            "from hetopt.exact.pipelines import boxes",
-            ["hetopt.exact.pipelines.boxes"],
-        ),
-        (
-            "from hetopt.exact.pipelines.boxes import Division",
-            ["hetopt.exact.pipelines.boxes.Division"],
-        ),
-    ],
-)
-def test_what_is_private_is_found(code: str, names: list[str]) -> None:
-    assert private(code) == names

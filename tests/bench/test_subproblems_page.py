@@ -34,23 +34,6 @@ def test_a_line_has_every_method_and_its_gap_to_the_optimum(
     assert "| exact | 1 | 1 |" in page
 
 
-def test_statements_run_on_some_cases_of_every_problem() -> None:
-    """On seeds and tiny instances, so that a page takes minutes and not hours."""
-    seeds = script.STATED_SEEDS + 2
-    apart = {"layer_partition", "recovery"}  # they plan
-    apart |= {"training_plan"}  # the joint MILP runs on all
-    for problem in set(script.CASES) - apart:
-        cases = list(script.CASES[problem](seeds, ("tiny",)))
-        random = [case for case in cases if case.family.startswith("random")]
-        families = {case.family for case in random}
-        chosen = [case for case in random if script.stated(case)]
-        assert len(random) == seeds * len(families)
-        assert len(chosen) == script.STATED_SEEDS * len(families)
-        assert all(script.stated(case) for case in cases if case not in random)
-    large = script.Case("hexiscale", "hexiscale/setting-3-llama-30b", {})
-    assert not script.stated(large)
-
-
 def test_what_a_method_does_not_take_is_none_of_its_cases() -> None:
     """The exact method of one pipeline knows none in lockstep."""
     case = script.Case("random, unequal", "generated:unequal/tiny/2", {})

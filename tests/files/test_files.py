@@ -10,12 +10,10 @@ import pytest
 import yaml
 from places import INSTANCES
 
-from hetopt import files
 from hetopt.errors import CannotWrite, InstanceError, MixedData, UnknownName
-from hetopt.files import instance_names, load_instance, load_plan, load_problem
+from hetopt.files import load_instance, load_plan, load_problem
 from hetopt.plans import Partition, Provisioning, TrainingPlan
 from hetopt.problems import provisioning
-from hetopt.result import Method, Result, Status, Stop
 from hetopt.text import parsing
 from hetopt.text.writing import write_json, write_text
 
@@ -119,11 +117,6 @@ def test_plain_yaml_values_are_what_they_look_like(text: str, value: Any) -> Non
     found = tree(f"key: {text}")["key"]
     assert found == value
     assert type(found) is type(value)
-
-
-def test_an_alias_stands_for_its_value() -> None:
-    found = tree("a: &link {b: [1, 2]}\nc: *link\n")
-    assert found == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}
 
 
 def test_aliases_that_multiply_are_refused_before_they_are_built() -> None:
@@ -233,22 +226,6 @@ def test_an_instance_that_is_given_stands_in_for_the_files_own(
         "record": load_instance("tiny/one-gpu"),
     }[given]
     assert load_plan(file, instance)[1].name == "tiny/one-gpu"
-
-
-def test_a_result_document_is_a_plan_file(tmp_path: Path) -> None:
-    instance = load_instance("tiny/one-gpu")
-    plan = TrainingPlan.model_validate_json(json.dumps(ONE_GPU))
-    result = Result(
-        "training_plan",
-        instance,
-        Method("by hand", "given"),
-        Status.FEASIBLE,
-        Stop.FINISHED,
-        plan=plan,
-    )
-    file = tmp_path / "result.json"
-    write_json(file, result.to_json())
-    assert load_plan(file) == ("training_plan", instance, plan)
 
 
 def test_a_result_of_another_version_of_its_instance_is_refused(
@@ -370,8 +347,3 @@ def test_a_link_is_written_through_and_a_pipe_is_refused(tmp_path: Path) -> None
     with pytest.raises(CannotWrite, match="found a pipe"):
         write_text(pipe, "through")
     write_text("/dev/null", "away")
-
-
-def test_names_are_sorted_and_files_module_exports_what_it_says() -> None:
-    assert instance_names() == sorted(instance_names())
-    assert all(hasattr(files, name) for name in files.__all__)

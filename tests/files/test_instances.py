@@ -1,9 +1,7 @@
 """The instance library: every file loads, and holds the papers' figures."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from places import INSTANCES
@@ -11,8 +9,8 @@ from places import INSTANCES
 from hetopt import problems
 from hetopt.costs import CostTable
 from hetopt.files import instance_names, load_instance, load_plan, load_problem
-from hetopt.files.clusters import FAMILIES, SIZES, generate
-from hetopt.schema import CostSettings, Instance
+from hetopt.files.clusters import FAMILIES, generate
+from hetopt.schema import CostSettings
 
 
 @pytest.mark.parametrize("name", instance_names())
@@ -128,24 +126,6 @@ def test_the_library_has_instances_without_a_plan_too() -> None:
 
 
 # --- generated instances ---------------------------------------------------------
-
-
-def sizes_of_families() -> Iterator[Any]:
-    """Every family in every size; thousands of links by pair are slow."""
-    for family in FAMILIES:
-        for size in SIZES:
-            marks = [pytest.mark.slow] if (family, size) == ("pairwise", "huge") else []
-            yield pytest.param(family, size, marks=marks)
-
-
-@pytest.mark.parametrize(("family", "size"), list(sizes_of_families()))
-def test_the_same_seed_gives_the_same_instance_and_another_seed_another(
-    family: str, size: str
-) -> None:
-    one = generate(family, size=size, seed=5)
-    assert generate(family, size=size, seed=5).digest == one.digest
-    assert generate(family, size=size, seed=6).digest != one.digest
-    assert Instance.model_validate_json(one.model_dump_json()).digest == one.digest
 
 
 @pytest.mark.parametrize("family", FAMILIES)

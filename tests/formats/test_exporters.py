@@ -23,14 +23,13 @@ from exporter_plans import (
     instance_for,
     pipeline,
 )
-from model_configs import LLAMA_3_8B as CONFIG
 from places import ROOT
 from typer.testing import CliRunner
 
 from hetopt import cli, formats
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_plan
-from hetopt.formats import exporting, flagscale, hostfile
+from hetopt.formats import exporting
 from hetopt.formats.megatron import launch as megatron
 from hetopt.plans import TrainingPlan
 from hetopt.problems.training_plan.shapes import apart, normal
@@ -101,17 +100,6 @@ def on_hosts(plan: TrainingPlan) -> Counter[object]:
 # --- Megatron-LM -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "stages"),
-    [
-        ("Et*6|tt|t*4L", ["Etttttt", "tt", "ttttL"]),
-        ("E,t|(t|)*2,t,L", ["Et", "t", "t", "tL"]),
-    ],
-)
-def test_layouts_are_read_as_megatron_reads_them(text: str, stages: list[str]) -> None:
-    assert reader("megatron").unrolled(text).split("|") == stages
-
-
 def test_uneven_stages_are_told_by_a_layout_and_for_older_releases() -> None:
     text = megatron.export(instance(), UNEVEN)["arguments.txt"]
     assert "--pipeline-model-parallel-layout 'Et*5|t*4|t*3L'" in text
@@ -152,48 +140,7 @@ def test_the_launcher_starts_every_torchrun_with_every_argument(tmp_path: Path) 
         assert words[place + 1] == "Et*5|t*4|t*3L"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "rule"),
-    [
-        ("Et*5|t*4|t*3L", "Et*5|t*7L", "the layout has 2 stages, pp is 3"),
-        ("Et*5|t*4|t*3L", "Et*5|t*4|t*2L", "the layout has 11 layers, not 12"),
-        ("Et*5|t*4|t*3L", "t*5|t*4|t*3L", "begin with E"),
-        ("Et*5|t*4|t*3L", "EEt*5|t*4|t*3L", "not one E"),
-        ("Et*5|t*4|t*3L", "Et*5|x|t*7L", "unknown letters"),
-        ("model-parallel-size 4", "model-parallel-size 5", "tp x pp = 15"),
-        ("--global-batch-size 32", "--global-batch-size 31", "not divisible by 4"),
-        ("--num-attention-heads 8", "--num-attention-heads 6", "divisible by tp 4"),
-    ],
-)
-def test_broken_megatron_files_are_told_by_its_rules(
-    old: str, new: str, rule: str
-) -> None:
-    files = megatron.export(instance(), UNEVEN)
-    broken = {name: text.replace(old, new) for name, text in files.items()}
-    assert broken != files
-    assert any(rule in one for one in reader("megatron").validate(broken))
-
-
 # --- FlagScale -------------------------------------------------------------------
-
-
-def test_flagscale_meshes_follow_degree_replicas_and_type() -> None:
-    files = flagscale.export(instance(), MIXED)
-    hetero = yaml.safe_load(files["train/plan.yaml"])["system"]["hetero"]
-    assert hetero["hetero_process_meshes"] == [4, 1, 1, 2, 2, 1, 1, 1, 4, 1]
-    assert hetero["hetero_device_types"] == ["big", "small"]
-    assert hetero["hetero_pipeline_layer_split"] == [6, 4, 2]
-    assert files["hostfile"].splitlines() == [
-        "a0 slots=8 type=big",
-        "a1 slots=8 type=big",
-        "b0 slots=4 type=small",
-    ]
-
-
-def test_the_hostfile_for_flagscale_is_read_by_our_own_importer() -> None:
-    text = flagscale.export(instance(), MIXED)["hostfile"]
-    found = hostfile.hosts(text, "hostfile")
-    assert [(h.name, h.gpu, h.gpus) for h in found][2] == ("b0", "small", 4)
 
 
 def test_a_type_that_returns_gets_a_name_of_its_own() -> None:
@@ -209,42 +156,6 @@ def test_a_type_that_returns_gets_a_name_of_its_own() -> None:
     assert reader("flagscale").validate(swapped) == [
         "the ranks of a mesh are not of its device type"
     ]
-
-
-def _hetero(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda tree: tree["system"]["hetero"].update({name: value})
-
-
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        (_hetero("hetero_process_meshes", [4, 1, 1, 2]), "no multiple of 5"),
-        (_hetero("hetero_pipeline_layer_split", [6, 4, 3]), "the split has 13 layers"),
-        (_hetero("hetero_pipeline_layer_split", [6, 6]), "do not have 3 stages"),
-        (_hetero("hetero_device_types", ["big"]), "1 device types for 2 meshes"),
-        (_hetero("hetero_current_device_type", "x"), "not among the types"),
-        (
-            _hetero("hetero_process_meshes", [4, 1, 1, 2, 2, 1, 2, 1, 4, 1]),
-            "context-parallel sizes differ",
-        ),
-        (
-            _hetero("hetero_process_meshes", [4, 1, 1, 2, 2, 1, 1, 1, 3, 1]),
-            "not divisible by every dp",
-        ),
-        (
-            lambda tree: tree["model"].pop("untie_embeddings_and_output_weights"),
-            "tied embeddings",
-        ),
-    ],
-)
-def test_broken_flagscale_files_are_told_by_its_rules(
-    change: Callable[[dict[str, Any]], None], rule: str
-) -> None:
-    files = flagscale.export(instance(), MIXED)
-    tree = yaml.safe_load(files["train/plan.yaml"])
-    change(tree)
-    broken = {**files, "train/plan.yaml": yaml.safe_dump(tree)}
-    assert any(rule in one for one in reader("flagscale").validate(broken))
 
 
 # --- hosts that serve neighbouring ranks -------------------------------------------
@@ -275,9 +186,6 @@ def test_deepspeed_is_told_gpus_in_the_order_that_it_puts_them() -> None:
 @pytest.mark.parametrize(
     ("target", "plan", "model", "reason"),
     [
-        ("megatron", MIXED, {}, Feature.MIXED_DEGREES.value),
-        ("megatron", asymmetric(), {}, Feature.DIFFERENT_CUTS.value),
-        ("megatron", asymmetric(), {}, Feature.DIFFERENT_BATCHES.value),
         (
             "megatron",
             EVEN,
@@ -290,17 +198,12 @@ def test_deepspeed_is_told_gpus_in_the_order_that_it_puts_them() -> None:
             {"heads": 8, "kv_heads": 2},
             "does not divide 8 heads and 2",
         ),
-        ("flagscale", asymmetric(), {}, Feature.DIFFERENT_CUTS.value),
         ("flagscale", MIXED, {"tied_embeddings": True}, "embedding and head are tied"),
-        ("flagscale", UNEVEN, {}, Feature.MIXED_TYPES_IN_STAGE.value),
     ],
 )
 def test_what_a_target_cannot_express_is_named(
     target: str, plan: TrainingPlan, model: dict[str, Any], reason: str
 ) -> None:
-    if (target, plan) == ("flagscale", UNEVEN):
-        gpus = ["a0:0", "b0:0", "a0:1", "b0:1"]
-        plan = TrainingPlan(pipelines=(pipeline(gpus, [(6, 1, 2), (6, 1, 2)], 8, 4),))
     with pytest.raises(Unsupported) as caught:
         exporting.export_plan(target, instance(**model), plan)
     assert reason in str(caught.value)
@@ -406,31 +309,3 @@ def test_formats_are_listed_with_their_direction() -> None:
     rows = {(row["name"], row["direction"]) for row in json.loads(told.stdout)}
     assert {("hostfile", "import"), *((name, "export") for name in TARGETS)} <= rows
     assert "export" in CliRunner().invoke(cli.app, ["list", "formats"]).stdout
-
-
-def test_a_config_and_nvidia_smi_lead_to_files_that_launch(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    for host in ("n1", "n2"):
-        rows = (f"{i}, NVIDIA A100-SXM4-80GB, 81920" for i in range(8))
-        (tmp_path / f"{host}.csv").write_text("\n".join(rows))
-    at = tmp_path
-    steps = [
-        f"assemble {at}/config.json {at}/n1.csv {at}/n2.csv --from nvidia_smi "
-        "--global-batch 32 --sequence-length 2048 -o inter_gbytes_per_s=12.5 "
-        f"--out {at}/instance.yaml",
-        f"plan {at}/instance.yaml --planner megatron --out {at}/plan.json",
-        f"export {at}/plan.json --instance {at}/instance.yaml --to megatron "
-        f"--out {at}/megatron",
-        f"plan {at}/instance.yaml --planner megatron --for flagscale "
-        f"--out {at}/other.json",
-        f"export {at}/other.json --instance {at}/instance.yaml --to flagscale "
-        f"--out {at}/flagscale",
-    ]
-    for step in steps:
-        told = CliRunner().invoke(cli.app, shlex.split(step))
-        assert told.exit_code == 0, told.output
-    arguments = (at / "megatron" / "arguments.txt").read_text()
-    assert "--num-query-groups 8" in arguments
-    assert "--swiglu" in arguments
-    assert (at / "megatron" / "launch.sh").is_file()
-    assert (at / "flagscale" / "train" / "plan.yaml").is_file()

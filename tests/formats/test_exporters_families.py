@@ -18,9 +18,7 @@ from model_configs import (
     QWEN_3_MOE,
     made_of,
 )
-from typer.testing import CliRunner
 
-from hetopt.cli import app
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
@@ -65,25 +63,6 @@ def test_norms_of_queries_and_keys_are_told(
     assert told(target, data, whole(data))["qk_layernorm"] is True
     plain = made_of(LLAMA_3_8B, {"precision": "bf16_mixed"})
     assert "qk_layernorm" not in told(target, plain, whole(plain))
-
-
-def test_a_model_with_such_norms_goes_from_its_configuration_to_a_launch(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(QWEN_3_MOE))
-    (tmp_path / "hosts").write_text("a slots=4 type=A100-80GB-SXM4\n")
-    made, plan, run = (str(tmp_path / name) for name in ("i.yaml", "p.json", "run"))
-    words = [
-        *("assemble", str(tmp_path / "config.json"), str(tmp_path / "hosts")),
-        *("--from", "hostfile", "--global-batch", "8", "--sequence-length", "1024"),
-        *("-o", "inter_gbytes_per_s=25", "--out", made),
-    ]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    words = ["plan", made, "--for", "megatron", "--time-limit", "2", "--out", plan]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    words = ["export", plan, "--to", "megatron", "--out", run]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    assert "--qk-layernorm" in (tmp_path / "run" / "arguments.txt").read_text()
 
 
 def kinds_of(random: Random, layers: int) -> list[str]:

@@ -186,27 +186,6 @@ def test_a_skypilot_node_learns_the_plan_and_its_name(
     assert calls == [["train", ["plan.json", "a1"], told]]
 
 
-def test_a_jobset_is_applied_with_its_plan_and_image(
-    started: Callable[..., list[Any]], tmp_path: Path
-) -> None:
-    kubectl = TELLS + (
-        "with open(os.environ['TOLD'] + '.in', 'w') as file:\n"
-        "    file.write('' if sys.argv[1] == 'create' else sys.stdin.read())\n"
-    )
-    command = 'bash launch.sh -n mine; cp "$TOLD.in" applied.yaml'
-    calls = started(
-        "jobset", MIXED, command, {"kubectl": kubectl}, IMAGE="me/train:1", TRAIN="t"
-    )
-    assert calls[-1][1] == ["apply", "-f", "-", "-n", "mine"]
-    assert "--from-file=plan.json" in calls[0][1] + calls[1][1]
-    applied = yaml.safe_load((tmp_path / "a folder" / "applied.yaml").read_text())
-    for job in applied["spec"]["replicatedJobs"]:
-        pod = job["template"]["spec"]["template"]["spec"]
-        container = pod["containers"][0]
-        assert container["image"] == "me/train:1"
-        assert {"name": "TRAIN", "value": "t"} in container["env"]
-
-
 def test_jobsets_of_different_plans_have_different_names() -> None:
     trees = [
         yaml.safe_load(exporting.export_plan("jobset", instance(), plan)["jobset.yaml"])
@@ -518,15 +497,14 @@ def launched(
     return ended, told.read_text().splitlines() if told.exists() else []
 
 
-@pytest.mark.parametrize("target", [*SCHEDULERS, "torchrun"])
 @pytest.mark.parametrize(
-    ("words", "lacks"),
+    ("target", "words", "lacks"),
     [
-        (None, "--steps"),
-        ("", "--steps"),
-        ("--data synthetic", "--steps"),
-        ("--steps 7", "--data"),
-        ("--steps-x 7 --data-x y", "--steps"),
+        *((target, None, "--steps") for target in SCHEDULERS),
+        ("torchrun", "", "--steps"),
+        ("torchrun", "--data synthetic", "--steps"),
+        ("torchrun", "--steps 7", "--data"),
+        ("torchrun", "--steps-x 7 --data-x y", "--steps"),
     ],
 )
 def test_a_launch_without_steps_or_data_is_refused(

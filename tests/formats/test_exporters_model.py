@@ -95,14 +95,6 @@ def test_transformers_5_writes_rope_elsewhere() -> None:
     assert from_config(newer, "m") == from_config(LLAMA_31, "m")
 
 
-def test_flagscale_is_told_the_same() -> None:
-    files = exporting.export_plan("flagscale", made_of(LLAMA_31), EVEN)
-    model = yaml.safe_load(files["train/plan.yaml"])["model"]
-    assert model["normalization"] == "RMSNorm"
-    assert model["rotary_base"] == 500000
-    assert model["disable_bias_linear"] is True
-
-
 def long_of(config: dict[str, Any], length: int) -> Instance:
     tree = made_of(config, {"precision": "bf16_fp32_gradients"}).model_dump(mode="json")
     tree["workload"]["sequence_length"] = length

@@ -1,24 +1,23 @@
 """Plans that others made are read as they stand, and judged: whole, fitting, slow."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
+from exporter_plans import asymmetric, instance_for
 from places import TESTS
 from typer.testing import CliRunner
 
-from hetopt import cli
+from hetopt import cli, formats
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance, load_plan
-from hetopt.formats import importing
-from hetopt.formats.hexiscale import launch as hexiscale
+from hetopt.formats import exporting, importing
 from hetopt.formats.metis import profiles as metis
-from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
+from hetopt.problems.training_plan.shapes import normal
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 from hetopt.text.writing import write_json
@@ -203,53 +202,6 @@ def test_the_released_examples_shape_is_read(tmp_path: Path) -> None:
     assert sum(p.micro_batches for p in turned.pipelines) == 4
 
 
-def grids(instance: Instance) -> Iterator[TrainingPlan]:
-    """Plans of one shape: equal stages, whole nodes."""
-    for seed in range(6):
-        random = Random(f"grid {seed}")
-        cut = random.randint(1, 5)
-        t = random.choice([1, 2])
-        gpus = list(instance.planned_cluster.gpu_ids())
-        stages = []
-        for j, layers in enumerate(((0, cut), (cut, 6))):
-            mine = gpus[4 * j : 4 * j + 4]
-            groups = [tuple(mine[r : r + t]) for r in range(0, 4, t)]
-            replicas = tuple(Replica(gpus=group, samples=2) for group in groups)
-            stages.append(Stage(layers=layers, replicas=replicas))
-        size = 2 * (4 // t)
-        yield TrainingPlan(
-            pipelines=(
-                Pipeline(
-                    micro_batches=32 // size,
-                    micro_batch_size=size,
-                    stages=tuple(stages),
-                ),
-            )
-        )
-
-
-def test_what_our_exporter_writes_is_read_back(
-    instance: Instance, there: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "hetero_configs.json"
-    # HexiScale's exporter names one of its models.
-    model = instance.model.model_copy(update={"hidden": 4096, "heads": 32})
-    llama = instance.model_copy(update={"model": model})
-    for plan in grids(instance):
-        file.write_text(hexiscale.export(llama, plan)[file.name])
-        read = plan_of("hexiscale-plan", file, there, *_batches(plan))
-        wanted = training_plan.evaluate(instance, plan)
-        found = training_plan.evaluate(instance, read)
-        assert found.violations == wanted.violations  # replicas become pipelines
-
-
-def _batches(plan: TrainingPlan) -> list[str]:
-    (pipeline,) = plan.pipelines
-    count = len(pipeline.stages[0].replicas)
-    counts = ",".join([str(pipeline.micro_batches)] * count)
-    return [f"micro_batches={counts}", "micro_batch_size=2"]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -272,6 +224,15 @@ def test_a_fault_of_a_plan_file_is_named(
     write_json(file, json.loads((PLANS / file.name).read_text()) | change)
     with pytest.raises(InstanceError, match=message):
         importing.document("hexiscale-plan", [file], [], there)
+
+
+def test_what_our_exporter_writes_is_read_back(tmp_path: Path) -> None:
+    data, plan = instance_for("hexiscale"), asymmetric()
+    exporting.write(tmp_path, exporting.export_plan("hexiscale", data, plan))
+    told = {"machines": "a0,a1", "micro_batches": "5,3", "micro_batch_size": 4}
+    importer: Any = formats.importer("hexiscale_plan")
+    (claim,) = importer.claims(tmp_path / "hetero_configs.json", data, **told)
+    assert normal(claim.plan) == normal(plan)
 
 
 # --- the command -------------------------------------------------------------------

@@ -194,13 +194,6 @@ def test_the_catalogue_of_dstack_has_a_row_a_kind_of_price(tmp_path: Path) -> No
     assert spot["8xA100@spot"]["usd_per_hour"] == 1.0
 
 
-def test_memory_tells_cards_of_one_name_apart(tmp_path: Path) -> None:
-    header = f"{OWN},vram_gb"
-    path = own(tmp_path, header, "x,A100,8,12,us,40", "y,A100,8,16,us,80")
-    found = {n: (o["memory_gib"], o["usd_per_hour"]) for n, o in offers(path).items()}
-    assert found == {"8xA100": (40, 1.5), "8xA100-80GB": (80, 2.0)}
-
-
 def test_what_of_a_list_is_not_read_is_told(tmp_path: Path) -> None:
     rows = ["x,H100,8,24,us,0.09,16", "y,A10,0.5,1,us,0.09,1", "z,L4,1,,us,0.09,1"]
     rows += ["t,Trainium,16,20,us,0.09,1"]
@@ -326,23 +319,6 @@ def test_a_file_that_is_no_catalogue_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_region_lists_the_known_ones(listed: Path) -> None:
     with pytest.raises(InstanceError, match="region 'mars', expected one of asia, us-"):
         offers(listed, region="mars")
-
-
-def test_the_command_writes_an_instance_that_can_be_provisioned(
-    listed: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "market.yaml"
-    words = ["import", "skypilot", str(listed), "--instance", "espresso/llama-1.3b"]
-    words += ["-o", "quota=16", "--out", str(out)]
-    told = CliRunner().invoke(cli.app, words)
-    assert told.exit_code == 0, told.output
-    made = load_instance(out)
-    assert [offer.gpus_per_instance for offer in made.offers] == [1, 8]
-    told = CliRunner().invoke(cli.app, ["provision", str(out), "--json"])
-    assert told.exit_code == 0, told.output
-    result = json.loads(told.stdout)
-    assert result["status"] == "optimal"
-    assert result["evaluation"]["rented"].get("8xV100", 0) % 8 == 0
 
 
 def test_without_an_instance_the_offers_alone_are_written(

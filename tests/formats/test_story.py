@@ -35,10 +35,6 @@ def hetopt(*words: str | Path, code: int = 0) -> str:
     return told.output
 
 
-def test_the_story_has_four_models() -> None:
-    assert len(MODELS) == 4
-
-
 @pytest.mark.parametrize(
     "model", [pytest.param(model, marks=LONG.get(model, ())) for model in MODELS]
 )

@@ -13,18 +13,6 @@ from hetopt.formats.importing import topology
 from hetopt.formats.importing.topology import Links, links, part, ring
 from hetopt.schema import Cluster
 
-# A DGX-1 with V100, as `nvidia-smi topo -m` shows it: the hybrid cube mesh.
-DGX1 = """\
-        GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    CPU Affinity
-GPU0     X      NV1     NV1     NV2     NV2     SYS     SYS     SYS     0-19,40-59
-GPU1    NV1      X      NV2     NV1     SYS     NV2     SYS     SYS     0-19,40-59
-GPU2    NV1     NV2      X      NV2     SYS     SYS     NV1     SYS     0-19,40-59
-GPU3    NV2     NV1     NV2      X      SYS     SYS     SYS     NV1     0-19,40-59
-GPU4    NV2     SYS     SYS     SYS      X      NV1     NV1     NV2     20-39,60-79
-GPU5    SYS     NV2     SYS     SYS     NV1      X      NV2     NV1     20-39,60-79
-GPU6    SYS     SYS     NV1     SYS     NV1     NV2      X      NV2     20-39,60-79
-GPU7    SYS     SYS     SYS     NV1     NV2     NV1     NV2      X      20-39,60-79
-"""
 CUBE = """\
 \tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
 GPU0\t X \tNV2\tNV1\tSYS\t0-19\t0
@@ -65,13 +53,6 @@ def test_the_ring_is_the_widest_of_all_orders(count: int) -> None:
             table
         )
     assert 0 < found < 60
-
-
-def test_a_dgx_1_is_as_fast_as_its_double_links() -> None:
-    found = links(nvidia_smi.table(DGX1, "dgx.topo"))
-    assert found is not None
-    assert found.name == "NV2"
-    assert "; a pair has SYS" in str(found.told)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ of the test in `--junitxml`.
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -26,11 +25,6 @@ while [ "$1" = -ntt ] || [ "$1" = -- ]; do shift; done
 shift
 exec bash -c "$*"
 """
-# How a tool says that it wants GPUs, itself or by a module that is made for them.
-WANTS_GPUS = re.compile(
-    r"(?i:cuda|nvidia|\bgpus?\b)|\bTE\b|"
-    r"No module named '(?:apex|flash_attn|transformer_engine)"
-)
 # What each part of a run would be started with, in place of the start.
 RECORD = """\
 #!/usr/bin/env bash
@@ -47,23 +41,6 @@ def need(*modules: str) -> None:
             found = None
         if found is None:
             pytest.skip(f"{module} is not installed")
-
-
-def lack_of_gpus(said: str) -> str:
-    """The error of a tool that ended because it wants GPUs; any other is a failure.
-
-    Where it wants a module that needs no GPU the test is skipped.
-    """
-    found = re.findall(
-        r"^(?:\[rank\d\]:)? *([\w.]*(?:Error|Exception): .+)$", said, re.M
-    )
-    own = [error for error in found if "ChildFailed" not in error]
-    assert own, said[-4000:]
-    if WANTS_GPUS.search(own[-1]) is None:
-        if module := re.search(r"No module named '([\w.]+)'", own[-1]):
-            pytest.skip(f"{module[1]} is not installed")
-        raise AssertionError(f"found {own[-1]}, expected a lack of GPUs")
-    return own[-1]
 
 
 def pytest_configure(config: pytest.Config) -> None:

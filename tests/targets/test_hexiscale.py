@@ -3,12 +3,10 @@
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import lack_of_gpus
 from exporter_plans import EVEN, asymmetric, instance_for, two_alike
 
 from hetopt.formats import exporting
@@ -74,18 +72,3 @@ def test_scripts_of_every_machine_are_the_plan(
     counts = " ".join(str(one.micro_batches) for one in pipelines)
     assert f"--chunks {counts} " in line
     note(re.sub(r" +", " ", line)[:160])
-
-
-def test_it_says_what_its_training_lacks_here(
-    checkout: Callable[[str], Path], note: Callable[[object], None]
-) -> None:
-    ended = subprocess.run(
-        [sys.executable, "llama_train.py"],
-        cwd=checkout("FLASHFLEX"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ended.returncode == 0:
-        pytest.skip("it has what it needs here")
-    note(lack_of_gpus(ended.stderr))
