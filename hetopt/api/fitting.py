@@ -2,7 +2,7 @@
 
 Pipelines, tensor parallelism, ZeRO, recomputation and LoRA all count, as they do in
 `plan`: what fits has a plan that the judge accepts, what does not is proved or said not
-to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fit`).
+to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fitting`).
 """
 
 from bisect import bisect_left

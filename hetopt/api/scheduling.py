@@ -1,9 +1,9 @@
-"""The front door of many jobs: `schedule` a queue, and what GPUs a model `fit`s on.
+"""The front door of many jobs: `schedule` a queue.
 
 A queue is a name of the library, a path, or a `job_scheduling.Data`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,9 +16,8 @@ from ..errors import InstanceError, MixedData, UnknownName, cut, escaped, naming
 from ..modelling import Limits
 from ..problems.job_scheduling import Data
 from ..result import Bound, Result, Stop
-from ..scheduling import fitting, metrics, simulator, traces
+from ..scheduling import metrics, simulator, traces
 from ..scheduling.bounds import bound
-from ..scheduling.fitting import Fit, fits, named_gpus
 from ..scheduling.metrics import Metrics
 from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec, Workload
 from ..search.attempts import Attempt, alone, tried
@@ -136,7 +135,7 @@ def queue_of_trace(
     """The queue that a trace poses to the cluster of `on` (`traces.queue`).
 
     Assumptions are those of `on` where it is a queue; where it is an instance, jobs
-    that name models have the costs of its workload. `model`, as in `fit`, `batch` and
+    that name models have the costs of its workload. `model`, `batch` and
     `sequence_length` are those of jobs that name none; `assumed` of the queue lists
     what was filled in. A `sample` has the fields of `traces.Sample`.
     """
@@ -152,37 +151,6 @@ def queue_of_trace(
     choices["fallback"] = traces.Fallback(named, batch, sequence_length)
     name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
     return traces.queue(trace, load_cluster(on), name, **choices)
-
-
-def fit(
-    model: Place | ModelSpec,
-    on: Cluster | Place | Iterable[str],
-    batch: int,
-    sequence: int = 1024,
-) -> list[Fit]:
-    """Return, ranked, what a model needs on a cluster, or on the catalogue's GPUs.
-
-    `model` is a preset, a `config.json`, an instance, or a `ModelSpec`; a text `on`
-    names an instance or queue, a list of texts GPUs.
-    """
-    return fits(_spec_of(model), _cluster_of(on), batch, sequence)
-
-
-def least_gpus(
-    model: Place | ModelSpec, on: Cluster | Place | Iterable[str], sequence: int = 1024
-) -> dict[str, int]:
-    """Return how many GPUs of each type hold the states of training, as in `fit`."""
-    return fitting.least_gpus(_spec_of(model), _cluster_of(on), sequence)
-
-
-def _spec_of(model: Place | ModelSpec) -> ModelSpec:
-    return model if isinstance(model, ModelSpec) else load_model(model)
-
-
-def _cluster_of(on: Cluster | Place | Iterable[str]) -> Cluster:
-    if isinstance(on, Cluster):
-        return on
-    return load_cluster(on) if isinstance(on, str | Path) else named_gpus([*on])
 
 
 def load_model(model: Place) -> ModelSpec:

@@ -12,7 +12,7 @@ from .options import AsJson, flag
 from .quantities import count, duration
 
 if TYPE_CHECKING:
-    from ..queueing.passing import Placement
+    from ..queueing.scheduler import Placement
     from ..queueing.store import Entry
 
 _FOLDER = Path("~/.hetopt/queue")
@@ -94,7 +94,7 @@ def submit(
     """
     from ..queueing import documents
     from ..queueing.jobs import read
-    from ..queueing.passing import Queue
+    from ..queueing.scheduler import Queue
 
     asked = [read(path) for path in jobs]
     place, words = folder.expanduser(), option or []
@@ -139,7 +139,7 @@ def queue(
     Example: `hetopt queue --follow`
     """
     from ..queueing import documents
-    from ..queueing.passing import Queue
+    from ..queueing.scheduler import Queue
     from ..queueing.store import LIVE
 
     found = Queue.opened(folder.expanduser())
@@ -166,7 +166,7 @@ def status(
     Example: `hetopt status 3`
     """
     from ..queueing import documents
-    from ..queueing.passing import Queue
+    from ..queueing.scheduler import Queue
 
     found = Queue.opened(folder.expanduser())
     if job is None:
@@ -188,7 +188,7 @@ def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> N
     Example: `hetopt cancel 3`
     """
     from ..queueing import documents
-    from ..queueing.passing import Queue
+    from ..queueing.scheduler import Queue
 
     found = Queue.opened(folder.expanduser())
     entry = found.cancel(job)
@@ -209,7 +209,7 @@ def logs(
 
     Example: `hetopt logs 3`
     """
-    from ..queueing.passing import Queue
+    from ..queueing.scheduler import Queue
 
     found = Queue.opened(folder.expanduser())
     entry = found.store.entry(job)
@@ -233,7 +233,7 @@ def logs(
 
 
 def _table(entries: "list[Entry]") -> object:
-    from ..queueing.passing import outlook
+    from ..queueing.scheduler import outlook
     from ..report import words
 
     rows, now = [], time.time()

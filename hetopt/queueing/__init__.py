@@ -13,6 +13,6 @@ waits, and ends.
     launching   a plan on the GPUs that were chosen, exported and submitted
     following   what became of it
     advising    what would make a job fit
-    passing     one pass over all of these, and the door for commands and programs
+    scheduler   one pass over all of these, and the door for commands and programs
     documents   a queue as commands print it and the page shows it
 """

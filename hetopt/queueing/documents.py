@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from .passing import Queue, outlook
+from .scheduler import Queue, outlook
 from .store import Entry
 
 

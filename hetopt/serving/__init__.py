@@ -42,7 +42,7 @@ def serve(
                 f"{library} is not installed, which serves the page: "
                 "pip install starlette uvicorn"
             ) from None
-    from ..queueing.passing import Queue
+    from ..queueing.scheduler import Queue
     from .server import served
 
     shown = None if queue is None else Queue.opened(Path(queue).expanduser())

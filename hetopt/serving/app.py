@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from ..errors import HetoptError, InternalError
 from ..formats.exporting.allocation import PLAN
 from ..queueing import documents
-from ..queueing.passing import Queue
+from ..queueing.scheduler import Queue
 from ..schema import Name, Record
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, yaml_text

@@ -9,7 +9,7 @@ import uvicorn
 
 from ..api.calling import Place
 from ..errors import Unsupported
-from ..queueing.passing import Queue
+from ..queueing.scheduler import Queue
 from ..schema import Instance
 from .app import application
 from .building import opened

@@ -18,7 +18,7 @@ from hetopt.costs.job_rates import JobRates, Trained
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.problems import training_plan
 from hetopt.scheduling import catalogue
-from hetopt.scheduling.fitting import LOOKED_AT, least_gpus, named_gpus
+from hetopt.scheduling.fitting import LOOKED_AT, fits, least_gpus, named_gpus
 from hetopt.schema import CostSettings, GpuType, Instance, ModelSpec
 
 SIZES = ("gpt2", "gpt2-medium", "gpt2-xl", "gpt2-7b", "bert-base", "bert-large")
@@ -65,7 +65,8 @@ def test_parameters_are_those_of_the_released_models() -> None:
 
 def test_gpt2_7b_at_batch_2_takes_8_a100_with_t_4_and_d_2() -> None:
     """Frenzy, section V-C: the best of all plans of MARP, and none with fewer GPUs."""
-    rows = [row for row in scheduling.fit("gpt2-7b", ["A100-40G"], 2) if row.marp_fits]
+    found = fits(model("gpt2-7b"), named_gpus(["A100-40G"]), 2, 1024)
+    rows = [row for row in found if row.marp_fits]
     best = rows[0]
     assert (best.gpus, best.tensor_parallel, best.data_parallel) == (8, 4, 2)
     assert min(row.gpus for row in rows) == 8
@@ -311,6 +312,6 @@ def test_bad_words_are_refused_with_a_remedy(words: list[str], message: str) -> 
 
 def test_fit_from_python_refuses_what_it_cannot_use() -> None:
     with pytest.raises(InstanceError, match="batch: found 0, expected at least 1"):
-        scheduling.fit("gpt2", ["RTX4090"], 0)
+        fits(model("gpt2"), named_gpus(["RTX4090"]), 0, 1024)
     with pytest.raises(UnknownName, match="unknown model"):
         scheduling.load_model("no-such-model")

@@ -10,6 +10,7 @@ from hetopt.costs import marp as formula
 from hetopt.errors import NoPlan
 from hetopt.planners import marp
 from hetopt.problems import training_plan
+from hetopt.scheduling import fitting
 from hetopt.schema import CostSettings, Instance, ModelSpec, Workload
 
 CLUSTER = scheduling.load_cluster("frenzy/simulator-30")
@@ -75,7 +76,7 @@ def test_the_plan_is_the_best_of_what_fits_by_the_formula(
     kinds = {data.planned_cluster.node[r.node].gpu for r in plan.replicas()}
     assert kinds == {kind}
     # The rows of `fit` with the whole batch at once are among what was ranked.
-    for row in scheduling.fit(model, CLUSTER, batch):
+    for row in fitting.fits(data.model, CLUSTER, batch, 1024):
         if not row.marp_fits or not row.cost_model_fits:
             continue
         assert (row.gpu, row.data_parallel, row.tensor_parallel) in {

@@ -10,7 +10,7 @@ import pytest
 from stub_slurm import StubSlurm
 
 from hetopt.queueing.jobs import TrainingJob
-from hetopt.queueing.passing import Queue, Settings
+from hetopt.queueing.scheduler import Queue, Settings
 from hetopt.queueing.store import Store
 
 OPTIONS = ("types=a100:A100-80GB-SXM4,l40s:L40S", "inter_gbytes_per_s=3")

@@ -13,7 +13,7 @@ from waiting import awaited
 
 from hetopt.errors import InstanceError
 from hetopt.problems.job_scheduling import Data, micro
-from hetopt.queueing import deciding, following, passing
+from hetopt.queueing import deciding, following, scheduler
 from hetopt.queueing.deciding import decide
 from hetopt.queueing.engines import Launch, local, ray, slurm
 from hetopt.queueing.jobs import TrainingJob, read
@@ -363,6 +363,6 @@ def test_of_a_machine_one_type_goes_to_one_job() -> None:
     parts = [one.model_copy(update={"machine": "m"}) for one in (a, b)]
     cluster = made.model_copy(update={"nodes": (*parts, c)})
     idle = {node.name: node.count for node in cluster.nodes}
-    assert passing._together(cluster, idle) == {b.name: 3, c.name: 4}
-    assert passing._together(cluster, {**idle, b.name: 1}) == {a.name: 2, c.name: 4}
-    assert passing._together(cluster, dict.fromkeys(idle, 0)) == {}
+    assert scheduler._together(cluster, idle) == {b.name: 3, c.name: 4}
+    assert scheduler._together(cluster, {**idle, b.name: 1}) == {a.name: 2, c.name: 4}
+    assert scheduler._together(cluster, dict.fromkeys(idle, 0)) == {}

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.api.judging import posed_training
-from hetopt.queueing import passing
+from hetopt.queueing import scheduler
 from hetopt.queueing.engines import slurm as slurm_engine
 from hetopt.queueing.jobs import TrainingJob
-from hetopt.queueing.passing import Queue, outlook
+from hetopt.queueing.scheduler import Queue, outlook
 from hetopt.queueing.store import LIVE
 from hetopt.runtime.jobs import Settings
 from hetopt.runtime.jobs import job as run_of
@@ -395,10 +395,10 @@ def test_jobs_that_cannot_be_planned_are_refused_before_any_is_taken(
     queue: Opened, job: Made
 ) -> None:
     made = queue()
-    with pytest.raises(passing.Unsupported, match="adapters"):
+    with pytest.raises(scheduler.Unsupported, match="adapters"):
         made.submit([job("a"), job("b", lora_rank=4)])
     assert made.store.entries() == []
-    with pytest.raises(passing.Unsupported, match="adapters"):
+    with pytest.raises(scheduler.Unsupported, match="adapters"):
         made.placements([job("a"), job("b", lora_rank=4)])
 
 
@@ -475,7 +475,7 @@ def test_an_engine_that_is_not_there_is_told(
 ) -> None:
     made = queue()
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(passing.EngineFailed, match="scontrol: not found here; run"):
+    with pytest.raises(scheduler.EngineFailed, match="scontrol: not found here; run"):
         made.submit([job()])
 
 

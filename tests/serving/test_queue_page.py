@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import hetopt.serving
 from hetopt import cli
 from hetopt.queueing.jobs import TrainingJob
-from hetopt.queueing.passing import Queue, Settings
+from hetopt.queueing.scheduler import Queue, Settings
 from hetopt.queueing.store import RUNNING, Attempt, Store
 
 pytest.importorskip("starlette")

@@ -15,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 
 from hetopt.queueing.following import saved_step
-from hetopt.queueing.passing import Queue
+from hetopt.queueing.scheduler import Queue
 from hetopt.queueing.store import DONE, LIVE, Attempt, Entry
 
 STEPS = 50

@@ -13,7 +13,7 @@ from conftest import PROGRAMS, need
 from slurm_cluster import NODES, cluster, lacking
 
 from hetopt.queueing.jobs import read
-from hetopt.queueing.passing import Queue
+from hetopt.queueing.scheduler import Queue
 from hetopt.queueing.store import Entry
 
 pytestmark = pytest.mark.targets

@@ -1,4 +1,4 @@
-"""One pass over a queue: follow what runs, place what waits; the door to all of it.
+"""The scheduler makes passes over a queue: it follows what runs, places what waits.
 
 A pass holds the queue's lock from its first look at the engine to its last submission:
 two passes at once never give GPUs away twice. It needs no memory of the pass before.
@@ -278,31 +278,42 @@ class Queue:
         idle: dict[str, int],
         tell: Tell,
     ) -> None:
-        """Plan a job that no (d, t) of one type holds on all idle GPUs, by any plan.
+        """Start a job that no (d, t) of one type holds by any plan; refuse it without.
 
-        Where there is none on all GPUs that there are either, it is refused.
+        On GPUs that were tried before nothing is tried again.
         """
-        data = site.instance(entry.job)
-        free = _together(found.cluster, idle)
-        asked = sorted(free.items())
+        asked = sorted(_together(found.cluster, idle).items())
         if self.store.setting(f"tried {entry.number}") == [list(x) for x in asked]:
             return
-        seconds = self.settings.planning_s
-        made = launching.plan_job(data, free, seconds) if free else None
-        if isinstance(made, Planned):
-            if used := self._launch(entry, made, NO_DEGREES, tell):
+        place = self._place_wide(site, entry, found.cluster, idle)
+        if place.planned is not None:
+            if used := self._launch(entry, place.planned, NO_DEGREES, tell):
                 _add(idle, {node: -gpus for node, gpus in used.items()})
             return
         self.store.set(f"tried {entry.number}", asked)
+        if not place.refused:
+            self.store.update(entry, why=place.why)
+            return
+        why = _reason(place.why, place.fits)
+        self.store.update(entry, state=REFUSED, why=why, ended=time())
+        tell(f"{entry.job.name} is refused: {why}")
+
+    def _place_wide(
+        self, site: Site, entry: Entry, cluster: Cluster, idle: Mapping[str, int]
+    ) -> Placement:
+        """Return a job's plan on all idle GPUs, or why it waits, or is refused."""
+        data, seconds = site.instance(entry.job), self.settings.planning_s
+        free = _together(cluster, idle)
+        made = launching.plan_job(data, free, seconds) if free else None
+        if isinstance(made, Planned):
+            return Placement(entry, made, self._why(made, NO_DEGREES))
         every = _together(data.planned_cluster, _idle(data.planned_cluster, ()))
         whole = launching.plan_job(data, every, seconds) if every != free else made
         if isinstance(whole, Planned):
-            why = f"it needs more GPUs than are idle: {_gpus(whole.data, whole.nodes)}"
-            self.store.update(entry, why=why)
-            return
-        why = _reason(*self._refusal(site, entry, whole))
-        self.store.update(entry, state=REFUSED, why=why, ended=time())
-        tell(f"{entry.job.name} is refused: {why}")
+            where = _gpus(whole.data, whole.nodes)
+            why = f"it needs more GPUs than are idle: {where}"
+            return Placement(entry, None, why)
+        return Placement(entry, None, *self._refusal(site, entry, whole), refused=True)
 
     def _refusal(
         self, site: Site, entry: Entry, whole: Result | None
@@ -351,22 +362,12 @@ class Queue:
     ) -> Placement:
         if found is None:
             return Placement(entry, None, "waits: all GPUs are others'")
-        data, seconds = site.instance(entry.job), self.settings.planning_s
         forecast = decision.forecasts.get(entry.number)
         if entry in found.wide:
             idle = _idle(found.cluster, found.known)
-            free = _together(found.cluster, idle)
-            every = _together(data.planned_cluster, _idle(data.planned_cluster, ()))
-            made = launching.plan_job(data, free, seconds) if free else None
-            if isinstance(made, Planned):
-                return Placement(entry, made, self._why(made, NO_DEGREES))
-            whole = launching.plan_job(data, every, seconds)
-            if isinstance(whole, Planned):
-                where = _gpus(whole.data, whole.nodes)
-                return Placement(entry, None, f"waits: until {where} are idle")
-            why, fits = self._refusal(site, entry, whole)
-            return Placement(entry, None, why, fits, refused=True)
+            return self._place_wide(site, entry, found.cluster, idle)
         start = next((s for s in decision.starts if s.entry is entry), None)
+        data, seconds = site.instance(entry.job), self.settings.planning_s
         if start is None:
             return Placement(entry, None, "waits: its GPUs are not idle", (), forecast)
         made = launching.plan_job(data, start.nodes, seconds)
