@@ -439,13 +439,13 @@ def _deliver_targets(
     from .. import api
     from ..report import targets
 
-    if out is not None:
-        targets.FILES.check(out)
+    output.check_out(out, pictures=False)
     output.tell_limit(limits.time_s, "for each target", as_json=as_json)
     with output.watch("us", limits.time_s or 0.0) as watch:
         report = api.compare_targets(instances, limits=limits, progress=watch, **how)
-    failed = output.written(out, lambda path: targets.FILES.write(report, path))
-    output.give(report.to_json(), targets.terminal(report), failed, as_json=as_json)
+    output.present(
+        report.to_json(), lambda: targets.sheet(report), out, as_json=as_json
+    )
     # That one trainer runs no plan of an instance is an answer beside the others.
     codes: dict[str, list[int]] = {}
     for row in report.rows:

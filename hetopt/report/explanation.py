@@ -228,7 +228,7 @@ def terminal(found: Explanation) -> Iterator[RenderableType]:
         note = section.notes[0].removesuffix(".")
         yield Text(f"{section.title}: {note[0].lower()}{note[1:]}", style="bold")
         assert section.table is not None
-        yield writers.terminal(section.table)
+        yield writers.grid(section.table)
     for problem in results.problems(found.violations):
         yield Text(words.plain(problem), style="red")
 

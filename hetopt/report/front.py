@@ -53,12 +53,12 @@ def answer(result: Result) -> str:
 def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
     """A row for each best trade of cost against time; then planners at deadlines."""
     front, rows = found.front, _front(found)
-    yield writers.terminal(_table(rows))
+    yield writers.grid(_table(rows))
     is_whole = front.stop is Stop.PROVED
     whole = "the whole front, proved" if is_whole else "the front may have more"
     yield Text(f"{words.counted(len(rows), 'plan')}: {whole}", style="dim")
     if beside := list(_beside(found)):
-        yield writers.terminal(Table.of(_BESIDE, beside, texts=("planner", "to rent")))
+        yield writers.grid(Table.of(_BESIDE, beside, texts=("planner", "to rent")))
 
 
 def _front(found: Tradeoffs) -> list[tuple[str, ...]]:

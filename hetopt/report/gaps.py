@@ -225,7 +225,7 @@ def terminal(report: GapReport) -> Iterator[RenderableType]:
         yield Text(words.plain(part.title), style="bold")
         yield Text(words.plain(part.notes[0]), style="dim")
         assert part.table is not None
-        yield writers.terminal(part.table)
+        yield writers.grid(part.table)
         yield ""
     yield from (Text(note, style="dim") for note in _namesakes(report))
     if len(parts) > 1:
@@ -234,7 +234,7 @@ def terminal(report: GapReport) -> Iterator[RenderableType]:
         assert table is not None
         yield Text("summary", style="bold")
         yield Text(whole.notes[0], style="dim")
-        yield writers.terminal(table)
+        yield writers.grid(table)
 
 
 def _namesakes(report: GapReport) -> Iterator[str]:

@@ -23,7 +23,7 @@ def terminal(found: "Recovered") -> Iterator[RenderableType]:
     change = found.change
     yield writers.facts(_changes(found))
     if found.candidates:
-        yield writers.terminal(_candidates(found))
+        yield writers.grid(_candidates(found))
         yield ""
     if found.new_plan is not None:
         from ..problems import training_plan

@@ -63,7 +63,7 @@ def terminal(found: "Replayed") -> Iterator[RenderableType]:
         ("clusters planned for", str(found.planned)),
     ]
     yield writers.facts(facts)
-    yield writers.terminal(Table.of(COLUMNS, rows(found)))
+    yield writers.grid(Table.of(COLUMNS, rows(found)))
     for replay in found.replays:
         if replay.exact:
             proved = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
@@ -102,7 +102,7 @@ def saving(found: "Mapping[str, Compared]") -> Iterator[RenderableType]:
                     words.share(one.gap(row)),
                 )
             )
-        yield writers.terminal(Table.of(SAVING, cells))
+        yield writers.grid(Table.of(SAVING, cells))
         if one.losses and one.outcomes:
             yield Text(f"{method}: {verdict(one)}")
 
@@ -124,7 +124,7 @@ def renting(found: "Mapping[str, Prices]") -> Iterator[RenderableType]:
             )
             for row in one.outcomes
         ]
-        yield writers.terminal(Table.of(RENTING, cells))
+        yield writers.grid(Table.of(RENTING, cells))
         if (best := one.best) is not None:
             yield Text(
                 f"{method}: an iteration costs {_usd(best.each_usd)} USD with "

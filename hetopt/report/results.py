@@ -77,7 +77,7 @@ def answer(result: Result) -> str:
 def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]:
     """The plan with its times and memory, its totals, and the rules that it breaks."""
     if (rows := table(data, plan, found.parts)) is not None:
-        yield writers.terminal(rows)
+        yield writers.grid(rows)
     if facts := list(totals(found.parts)):
         yield writers.facts(facts)
     if isinstance(plan, TrainingPlan):
@@ -123,7 +123,7 @@ def alternatives(results: Iterable[Result]) -> RenderableType:
             )
         )
     headings = ("machines", "to rent", "USD", "time", "status", "gap")
-    return writers.terminal(Table.of(headings, rows, texts=("to rent", "status")))
+    return writers.grid(Table.of(headings, rows, texts=("to rent", "status")))
 
 
 def named(entries: Iterable[dict[str, str]]) -> RenderableType:

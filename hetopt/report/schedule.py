@@ -156,14 +156,14 @@ def _last_on(data: Data, entry: ScheduledJob) -> str:
 
 def assumed(data: Data) -> Iterator[RenderableType]:
     """Yield what the maker of the queue filled in, for a terminal."""
-    yield writers.terminal(assumed_of(data), narrow=False)
+    yield writers.grid(assumed_of(data), narrow=False)
 
 
 def terminal(report: Report) -> Iterator[RenderableType]:
     """The metrics, and what is to be said beside them."""
-    yield writers.terminal(times_of(report))
+    yield writers.grid(times_of(report))
     yield Text("")
-    yield writers.terminal(use_of(report))
+    yield writers.grid(use_of(report))
     if note := choosers(report):
         yield Text(note, style="dim")
     reasons = (reason for one in report.outcomes for reason in one.result.reasons)

@@ -77,8 +77,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "replay": replay.page(replayed(folder)),
         "bench": bench.page(bench.report(suite, [])),
         "frontier": front.page(api.tradeoffs("tiny/offers", ["espresso"])),
-        "targets": targets.FILES.formats[".html"](
-            hetopt.compare_targets("tiny/two-nodes", limits=0.05)
+        "targets": writers.page(
+            targets.sheet(hetopt.compare_targets("tiny/two-nodes", limits=0.05))
         ),
     }
 
