@@ -519,7 +519,7 @@ def provision(
     from .. import api
     from ..modelling import Limits
 
-    output.check_writable(out)
+    (output.check_out if frontier else output.check_writable)(out)
     output.check_writable(plan_out, "--plan-out")
     if plan_out is not None and (frontier or alternatives is not None):
         raise Unsupported(
@@ -530,10 +530,6 @@ def provision(
             raise Unsupported(
                 "--frontier covers every deadline and budget: give no other option"
             )
-        from ..report import front
-
-        if out is not None:
-            front.FILES.check(out)
         with output.watch("points", time_limit) as watch:
             found = api.tradeoffs(
                 instance,
@@ -732,8 +728,7 @@ def _deliver_front(found: "Tradeoffs", out: Path | None, *, as_json: bool) -> No
     """Write and show a Pareto front, and leave with its exit code."""
     from ..report import front
 
-    failed = output.written(out, lambda path: front.FILES.write(found, path))
-    output.give(found.to_json(), front.terminal(found), failed, as_json=as_json)
+    output.present(found.to_json(), lambda: front.sheet(found), out, as_json=as_json)
     if found.front.points:
         raise typer.Exit(output.PLAN)
     raise typer.Exit(

@@ -9,11 +9,9 @@ from ..errors import HetoptError, Unsupported
 from ..text.numbers import counted
 from . import options, output
 from .options import AsJson, Gap, Threads, flag
-from .output import written
 from .quantities import duration
 
 if TYPE_CHECKING:
-    from ..api.recovering import Recovered
     from ..problems.recovery.storage import Storage
     from ..recovery.replanning import Horizon
 
@@ -109,8 +107,10 @@ def recover(
     from ..api import recovering
     from ..modelling import Limits
     from ..report import recovery
+    from ..text.writing import write_json
 
-    output.check_writable(out if apply is None else None)
+    if apply is None:
+        output.check_out(out)
     output.check_writable(plan_out, "--plan-out")
     places = storage(option)
     if apply is not None and out is None:
@@ -136,13 +136,18 @@ def recover(
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
-    failed = _write(found.plan_file(), plan_out)
+    failed = None
+    if (file := found.plan_file()) is not None:
+        failed = output.written(plan_out, lambda path: write_json(path, file))
     if not as_json:
         _tell_of_loaders(*found.data_ranks)
     if apply is None or out is None or found.result.plan is None:
-        _deliver(found, None if apply else out, failed, as_json=as_json)
+        target = None if apply else out
+        document, made = found.to_json(), lambda: recovery.sheet(found)
+        output.present(document, made, target, failed, as_json=as_json)
+        raise typer.Exit(output.exit_of(found.result.status))
     if not as_json:
-        output.show(recovery.terminal(found))
+        output.present({}, lambda: recovery.sheet(found), None, as_json=False)
     document = recovering.to_apply(found.to_json(), places)
     _move(document, apply, out, failed, as_json=as_json)
 
@@ -213,28 +218,6 @@ def _tell_of_loaders(before: int, after: int | None) -> None:
 
 
 # --- answers ---------------------------------------------------------------------
-
-
-def _deliver(
-    found: "Recovered", out: Path | None, failed: HetoptError | None, *, as_json: bool
-) -> NoReturn:
-    from ..report import recovery
-
-    document = found.to_json()
-    if out is not None and out.suffix.lower() in recovery.FILES.formats:
-        lost = written(out, lambda path: recovery.FILES.write(found, path))
-    else:
-        lost = _write(document, out)
-    output.give(document, recovery.terminal(found), lost, failed, as_json=as_json)
-    raise typer.Exit(output.exit_of(found.result.status))
-
-
-def _write(document: object, path: Path | None) -> HetoptError | None:
-    from ..text.writing import write_json
-
-    if document is None:
-        return None
-    return written(path, lambda path: write_json(path, document))
 
 
 def _move(

@@ -11,7 +11,6 @@ from ..text import units
 from ..text.documents import Document
 from . import options, output
 from .options import AsJson, Threads
-from .output import written
 from .quantities import duration
 from .recovering import replanners, storage, until
 
@@ -149,9 +148,7 @@ def replay(
     from .progress import Steps
     from .terminal import console
 
-    output.check_writable(out)
-    if out is not None:
-        report.FILES.check(out)
+    output.check_out(out)
     when = None if policy is None else _when(policy, stall, write, notice)
     if policy is None and (stall, write, notice) != (None, None, 0.0):
         raise Unsupported("--stall, --write and --notice need --policy: add it")
@@ -177,21 +174,20 @@ def replay(
         )
     if found.interrupted:
         output.complain("interrupted: this is what was replayed so far")
-    failed = written(out, lambda path: report.FILES.write(found, path))
-    document, shown = found.to_json(), list(report.terminal(found))
+    document, more = found.to_json(), []
     if when is not None:
         compared = found.saving(**when)
         document["saving"] = {
             method: replaying.saving_document(one) for method, one in compared.items()
         }
-        shown += report.saving(compared)
+        more += report.saving(compared)
     if spot_price is not None:
         rented = found.renting(spot_price)
         document["renting"] = {
             method: replaying.renting_document(one) for method, one in rented.items()
         }
-        shown += report.renting(rented)
-    output.give(document, shown, failed, as_json=as_json)
+        more += report.renting(rented)
+    output.present(document, lambda: report.sheet(found, more), out, as_json=as_json)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)
 

@@ -1,13 +1,10 @@
 """A job along a spot trace: a table, and GPUs, throughput and progress as a picture."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from ..text.documents import Document
-from . import figures, words, writers
+from . import figures, words
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
@@ -53,23 +50,37 @@ def rows(found: "Replayed") -> list[list[str]]:
     return listed
 
 
-def terminal(found: "Replayed") -> Iterator[RenderableType]:
-    """The trace in words, and a row a method."""
-    facts = [
-        ("instance", found.instance.name),
-        ("series", found.series),
+def sheet(found: "Replayed", more: Iterable[Section] = ()) -> Sheet:
+    """Return the trace in words, the picture, and a row a method; then `more`."""
+    note = (
+        "Available GPUs; samples per second while a method trains (none while it "
+        "recovers); and samples kept, without lost work."
+    )
+    title = f"{found.instance.name}, {found.series}"
+    facts = (
         ("replayed", words.duration(found.end_us / 1e6)),
         ("changes of nodes", str(found.changes)),
         ("clusters planned for", str(found.planned)),
-    ]
-    yield writers.facts(facts)
-    yield writers.grid(Table.of(COLUMNS, rows(found)))
+        *_best(found),
+    )
+    sections = (
+        Section(
+            "Recovery methods",
+            points=tuple(_proofs(found)),
+            table=Table.of(COLUMNS, rows(found)),
+            figures=(Figure("Along the trace", note, lambda: picture(found)),),
+        ),
+        *more,
+    )
+    return Sheet(title, sections, "a job along a trace", facts)
+
+
+def _proofs(found: "Replayed") -> Iterator[str]:
     for replay in found.replays:
         if replay.exact:
             proved = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
-            yield Text(f"{replay.method}: {proved} fastest", style="dim")
-        for failure in replay.failed:
-            yield Text(words.plain(f"a bug: {failure}"))
+            yield f"{replay.method}: {proved} fastest"
+        yield from (f"a bug: {failure}" for failure in replay.failed)
 
 
 SAVING = (
@@ -78,39 +89,42 @@ SAVING = (
 )
 
 
-def saving(found: "Mapping[str, Compared]") -> Iterator[RenderableType]:
+def saving(found: "Mapping[str, Compared]") -> Iterator[Section]:
     """Yield when to save, a table for each method, under what no policy exceeds."""
     for method, one in found.items():
         mean = None if one.mean_us is None else words.duration(one.mean_us / 1e6)
         often = f", {mean} of training between them" if mean else ""
-        yield Text(
-            f"{method}: losses: {one.losses}{often}; no policy keeps more than "
-            f"{one.bound:,} iterations"
-        )
-        cells = []
-        for row in one.outcomes:
-            lost, every = one.lost_us(row), row.interval_us
-            cells.append(
-                (
-                    row.policy,
-                    words.NONE if every is None else words.duration(every / 1e6),
-                    f"{row.saves:,}",
-                    f"{row.kept:,}",
-                    f"{row.redone:,}",
-                    words.NONE if lost is None else words.duration(lost / 1e6),
-                    words.share(one.behind(row)),
-                    words.share(one.gap(row)),
-                )
-            )
-        yield writers.grid(Table.of(SAVING, cells))
+        notes = [
+            f"Losses: {one.losses}{often}; no policy keeps more than "
+            f"{one.bound:,} iterations."
+        ]
         if one.losses and one.outcomes:
-            yield Text(f"{method}: {verdict(one)}")
+            notes.append(verdict(one))
+        cells = [
+            (
+                row.policy,
+                _seconds(row.interval_us),
+                f"{row.saves:,}",
+                f"{row.kept:,}",
+                f"{row.redone:,}",
+                _seconds(one.lost_us(row)),
+                words.share(one.behind(row)),
+                words.share(one.gap(row)),
+            )
+            for row in one.outcomes
+        ]
+        table = Table.of(SAVING, cells)
+        yield Section(f"When to save, {method}", tuple(notes), table=table)
+
+
+def _seconds(us: float | None) -> str:
+    return words.duration(None if us is None else us / 1e6)
 
 
 RENTING = ("renting", "after", "iterations", "USD", "USD per iteration", "to the bound")
 
 
-def renting(found: "Mapping[str, Prices]") -> Iterator[RenderableType]:
+def renting(found: "Mapping[str, Prices]") -> Iterator[Section]:
     """Yield whether to rent what is away, a table for each method."""
     for method, one in found.items():
         cells = [
@@ -124,12 +138,17 @@ def renting(found: "Mapping[str, Prices]") -> Iterator[RenderableType]:
             )
             for row in one.outcomes
         ]
-        yield writers.grid(Table.of(RENTING, cells))
-        if (best := one.best) is not None:
-            yield Text(
-                f"{method}: an iteration costs {_usd(best.each_usd)} USD with "
-                f"{best.policy}; none can cost less than {_usd(one.bound_usd)} USD"
+        notes = (
+            ()
+            if one.best is None
+            else (
+                f"An iteration costs {_usd(one.best.each_usd)} USD with "
+                f"{one.best.policy}; none can cost less than {_usd(one.bound_usd)} "
+                "USD.",
             )
+        )
+        table = Table.of(RENTING, cells)
+        yield Section(f"Whether to rent what is away, {method}", notes, table=table)
 
 
 def _usd(value: "Fraction | None") -> str:
@@ -222,38 +241,8 @@ def _progress(
     return [t / _HOUR_US for t, _ in points], [n for _, n in points]
 
 
-def page(found: "Replayed") -> str:
-    """The picture, and a row a method."""
-    methods = Table.of(COLUMNS, rows(found))
-    note = (
-        "Available GPUs; samples per second while a method trains (none while it "
-        "recovers); and samples kept, without lost work."
-    )
-    drawn = Figure("Along the trace", note, lambda: picture(found))
-    facts = (
-        ("replayed", words.duration(found.end_us / 1e6)),
-        ("changes of nodes", str(found.changes)),
-        *_best(found),
-    )
-    sections = (
-        Section("Along the trace", figures=(drawn,)),
-        Section("Recovery methods", table=methods),
-    )
-    title = f"{found.instance.name}, {found.series}"
-    return writers.page(Sheet(title, sections, "a job along a trace", facts))
-
-
 def _best(found: "Replayed") -> Iterator[tuple[str, str]]:
     """The way to recover by which most iterations are done."""
     if found.replays:
         most = max(found.replays, key=lambda replay: replay.tally.iterations)
         yield f"most iterations, by {most.method}", f"{most.tally.iterations:,}"
-
-
-FILES: "writers.Files[Replayed]" = writers.Files(
-    {
-        ".html": page,
-        ".json": lambda found: writers.document(found.to_json()),
-        **dict.fromkeys(writers.PICTURES, picture),
-    }
-)

@@ -46,7 +46,7 @@ def solved(result: Result) -> Iterator[RenderableType]:
     if result.problem == "training_plan":
         yield Text(words.plain(answer(result)))
         yield ""
-    yield writers.facts(_known(result))
+    yield writers.facts(known(result))
     if result.plan is not None and result.evaluation is not None:
         yield ""
         yield from judged(result.data, result.plan, result.evaluation)
@@ -146,7 +146,8 @@ def named(entries: Iterable[dict[str, str]]) -> RenderableType:
 # --- what is known ---------------------------------------------------------------
 
 
-def _known(result: Result) -> Iterator[tuple[str, str]]:
+def known(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield status, method, objective, bound and gap, as far as they are known."""
     from ..problems import get
 
     unit = get(result.problem).unit(result.data)

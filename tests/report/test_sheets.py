@@ -71,12 +71,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "explain": writers.page(explanation.sheet(hetopt.explain(PLAN, limits=0))),
         "simulate": timeline.page(simulate(data, plan)),
         "schedule": writers.page(
-            schedule.sheet(schedule.Report(outcomes[0].result.data, tuple(outcomes)))
+            schedule.sheet(schedule.Queue(outcomes[0].result.data, tuple(outcomes)))
         ),
-        "recover": recovery.page(recovered()),
-        "replay": replay.page(replayed(folder)),
+        "recover": writers.page(recovery.sheet(recovered())),
+        "replay": writers.page(replay.sheet(replayed(folder))),
         "bench": bench.page(bench.report(suite, [])),
-        "frontier": front.page(api.tradeoffs("tiny/offers", ["espresso"])),
+        "frontier": writers.page(
+            front.sheet(api.tradeoffs("tiny/offers", ["espresso"]))
+        ),
         "targets": writers.page(
             targets.sheet(hetopt.compare_targets("tiny/two-nodes", limits=0.05))
         ),
@@ -149,7 +151,7 @@ def test_what_pages_and_the_served_page_look_like_is_one() -> None:
 @pytest.mark.parametrize("suffix", writers.PICTURES)
 def test_a_recovery_is_a_picture_too(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"recovery{suffix}"
-    recovery.FILES.write(recovered(), path)
+    writers.write(recovery.sheet(recovered()), {}, path)
     assert path.stat().st_size > 5_000
 
 
