@@ -359,7 +359,7 @@ def compare(
     from ..report import gaps
     from ..text.options import values
 
-    output.check_writable(out)
+    output.check_out(out, pictures=not targets)
     if curves is not None and os.path.lexists(curves) and not curves.is_dir():
         raise Unsupported(f"--curves {curves}: found a file, expected a folder")
     if dask is not None and not (exact or targets):
@@ -374,8 +374,6 @@ def compare(
             )
         how = {"start": start or None, "known": known}
         _deliver_targets(instances, how, limits, out, as_json=as_json)
-    if out is not None:
-        gaps.FILES.check(out)
     names = None if planners is None else _name_list(planners, "--planners")
     given = problem is not None or _states_problem(instances[0])
     whose = "for each planner"
@@ -403,11 +401,11 @@ def compare(
             limits=limits,
             progress=watch,
         )
-    failed = output.written(out, lambda path: gaps.FILES.write(report, path))
     lost = output.written(
         curves, lambda path: drawn.write(path, gaps.curves(report)), "curves "
     )
-    output.give(report.to_json(), gaps.terminal(report), failed, lost, as_json=as_json)
+    document = report.to_json()
+    output.present(document, lambda: gaps.sheet(report), out, lost, as_json=as_json)
     results = [row.result for row in report.runs]
     broken = output.is_plugin_broken(results)
     raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))
@@ -439,7 +437,6 @@ def _deliver_targets(
     from .. import api
     from ..report import targets
 
-    output.check_out(out, pictures=False)
     output.tell_limit(limits.time_s, "for each target", as_json=as_json)
     with output.watch("us", limits.time_s or 0.0) as watch:
         report = api.compare_targets(instances, limits=limits, progress=watch, **how)

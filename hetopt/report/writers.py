@@ -3,10 +3,8 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
 from rich import table as rich_tables
 from rich.console import RenderableType
@@ -20,7 +18,6 @@ from .columns import Columns
 from .sheet import Figure, Sheet, Table
 
 PICTURES = (".png", ".svg", ".pdf")
-Subject = TypeVar("Subject")
 _TEXTS = (".html", ".md", ".csv", ".tex", ".json")
 
 
@@ -53,34 +50,6 @@ def as_text(sheet: Sheet, suffix: str) -> str:
     """Return the sheet as a page, Markdown, CSV or LaTeX."""
     writer = {".html": page, ".md": markdown, ".csv": records, ".tex": latex}[suffix]
     return writer(sheet)
-
-
-@dataclass(frozen=True)
-class Files(Generic[Subject]):
-    """The files that a subject can be written to: the suffix of a file says how.
-
-    A writer gives text; for a suffix of `PICTURES`, a Matplotlib figure.
-    """
-
-    formats: Mapping[str, Callable[[Subject], Any]]
-
-    def check(self, path: Path) -> None:
-        """`Unsupported`, which lists the suffixes, where the path has none of them."""
-        if path.suffix.lower() not in self.formats:
-            raise Unsupported(
-                f"{path}: found suffix {path.suffix!r}, expected one of "
-                f"{', '.join(self.formats)}"
-            )
-
-    def write(self, found: Subject, path: Path) -> None:
-        """Write it as the suffix of the path says; a reader never sees half of it."""
-        self.check(path)
-        suffix = path.suffix.lower()
-        content = self.formats[suffix]
-        if suffix in PICTURES:
-            write_bytes(path, figures.picture(lambda: content(found), suffix[1:]))
-        else:
-            write_text(path, content(found))
 
 
 # --- terminal --------------------------------------------------------------------
@@ -251,13 +220,8 @@ def escaped(text: str) -> str:
 # --- page ------------------------------------------------------------------------
 
 
-def page(sheet: Sheet, template: str = "sheet.html.j2", **more: object) -> str:
+def page(sheet: Sheet) -> str:
     """One HTML page that needs nothing else: no network, no other file."""
-    return rendered(template, sheet=sheet, plain=words.plain, svg=_svg, **more)
-
-
-def rendered(template: str, **values: object) -> str:
-    """A template of this folder, escaped, and strict about names."""
     # A table needs none of it, and it takes as long to load as all tables.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -268,7 +232,8 @@ def rendered(template: str, **values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**values)
+    template = environment.get_template("sheet.html.j2")
+    return template.render(sheet=sheet, plain=words.plain, svg=_svg)
 
 
 def _svg(figure: Figure) -> str:
