@@ -18,7 +18,7 @@ OURS = {
     "frenzy, with its type, throughput first": "with a type, by throughput",
     "frenzy, equal rounds": "as printed, by GPU, in rounds",
 }
-OTHERS = ("opportunistic", "sia", "sia, GPUs as asked", "exact")
+OTHERS = ("opportunistic", "sia", "sia, GPUs as asked")
 HEAD = """\
 # Frenzy beside opportunistic scheduling, Sia and proved rounds
 
@@ -173,7 +173,7 @@ def memory() -> Iterator[str]:
 
 def gaps(found: dict[tuple[Any, ...], Row], queues: list[str]) -> Iterator[str]:
     """Gap to the bound of several policies."""
-    labels = ("frenzy", "opportunistic", "sia", "exact")
+    labels = ("frenzy", "opportunistic", "sia")
     cells = (
         [queue, *(f"{found[queue, label]['gap']:.0%}" for label in labels)]
         for queue in queues

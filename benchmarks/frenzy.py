@@ -68,7 +68,6 @@ RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("opportunistic, equal rounds", "opportunistic", True, "per_gpu"),
     ("sia", "sia", None, "per_gpu"),
     ("sia, GPUs as asked", "sia_as_asked", None, "per_gpu"),
-    ("exact", "exact", None, "per_gpu"),
 )
 
 

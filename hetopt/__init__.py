@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         schedule,
         simulate,
         solve,
-        without_each_group,
         write_statement,
     )
     from .errors import HetoptError
@@ -114,7 +113,6 @@ __all__ = [
     "serve",
     "simulate",
     "solve",
-    "without_each_group",
     "write_statement",
 ]
 

@@ -7,7 +7,7 @@ import soak
 import soaking
 from hypothesis import settings
 
-_SHARE = 12  # of a thousand trials
+_SHARE = 25  # of a thousand trials
 
 
 @pytest.mark.parametrize("kind", soaking.kinds())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .explaining import explain
     from .fitting import fit
     from .matrix import capabilities
-    from .nodes import choose_nodes, without_each_group
+    from .nodes import choose_nodes
     from .posing import options_of_problem, pose
     from .predicting import calibrate, predict
     from .proving import bound_checked, check_bound
@@ -86,7 +86,6 @@ __all__ = [
     "simulate",
     "solve",
     "tradeoffs",
-    "without_each_group",
     "write_statement",
 ]
 
@@ -105,7 +104,6 @@ _HOME = {
     "calibrate": "predicting",
     "predict": "predicting",
     "choose_nodes": "nodes",
-    "without_each_group": "nodes",
     "options_of_problem": "posing",
     "pose": "posing",
     "run": "executing",

@@ -1,4 +1,4 @@
-"""All nodes or some: what each group of equal nodes is worth, and which to use.
+"""All nodes or some: which groups of equal nodes to use, to spend least.
 
 Nodes are equal that have as many GPUs of one type on equal links. A set leaves out
 whole groups, and is planned by itself. Its plan is one for all nodes, too, and is
@@ -32,13 +32,11 @@ from .calling import (
     Progress,
     limits_of,
     progress_of,
-    refuse_unknown,
 )
 from .judging import load
 from .runs import US_PER_HOUR, spent, unsaid, used_nodes
 from .starts import NOTHING, AnyStart, Known, known_of
 
-UNITS = {"time": "us", "usd": "USD"}
 _MOST_WHOLE = 4  # groups of which all sets are looked at: 15
 #: Why a set was not planned.
 NO_BETTER = ("proved to be no better than the best set",)
@@ -76,52 +74,41 @@ class NodeSet:
         gone = sum(len(group.nodes) for group in self.without)
         return f"<NodeSet without {gone} nodes: {self.iteration_us} us>"
 
-    def value(self, objective: str) -> Fraction | None:
-        """Return what an iteration takes: us or USD."""
-        if objective == "usd":
-            return self.usd
-        return None if self.iteration_us is None else Fraction(self.iteration_us)
-
 
 @dataclass(frozen=True)
 class NodeChoice:
     """Sets of nodes beside each other, all nodes first, and the best of them.
 
-    `bound` holds for all plans of the instance, and is of the objective that was asked
-    for. `result` has the best plan as one for the whole instance, its own objective the
-    time of an iteration as ever.
+    `bound`, in USD, holds for all plans of the instance. `result` has the best plan as
+    one for the whole instance, its own objective the time of an iteration as ever.
     """
 
-    objective: str
     result: Result
     sets: tuple[NodeSet, ...]
     best: NodeSet | None
-    bound: Bound | None
+    bound: Bound
 
     def __repr__(self) -> str:
-        unit = UNITS[self.objective]
-        return (
-            f"<NodeChoice by {self.objective}: {_float(self.value)} {unit}, "
-            f"best of {len(self.sets)}: {self.best}>"
-        )
+        usd = _float(self.value)
+        return f"<NodeChoice: {usd} USD, best of {len(self.sets)}: {self.best}>"
 
     def __post_init__(self) -> None:
         value, bound = self.value, self.bound
-        if value is not None and bound is not None and bound.value > value:
+        if value is not None and bound.value > value:
             raise BoundContradicted(
-                f"{self.objective}: bound {bound.value} ({bound.source}) contradicts "
+                f"usd: bound {bound.value} ({bound.source}) contradicts "
                 f"the plan at {value}"
             )
 
     @property
     def value(self) -> Fraction | None:
-        """Return what an iteration takes under the best plan, in us or USD."""
-        return None if self.best is None else self.best.value(self.objective)
+        """Return what an iteration costs under the best plan, in USD."""
+        return None if self.best is None else self.best.usd
 
     @property
     def gap(self) -> float | None:
         """Return how far that is from the bound, relative to it."""
-        if self.value is None or self.bound is None or not self.bound.value:
+        if self.value is None or not self.bound.value:
             return None
         return gap(self.value, self.bound.value)
 
@@ -131,18 +118,18 @@ class NodeChoice:
         Shares of what all nodes take; None where either is unknown.
         """
         return {
-            "slower": _more(one.value("time"), self.sets[0].value("time"), 1),
+            "slower": _more(one.iteration_us, self.sets[0].iteration_us, 1),
             "cheaper": _more(one.usd, self.sets[0].usd, -1),
         }
 
     def to_json(self) -> Document:
         """The document of the command line; absent is None."""
         return {
-            "objective": self.objective,
-            "unit": UNITS[self.objective],
+            "objective": "usd",
+            "unit": "USD",
             "value": _float(self.value),
-            "bound": None if self.bound is None else float(self.bound.value),
-            "bound_source": None if self.bound is None else self.bound.source,
+            "bound": float(self.bound.value),
+            "bound_source": self.bound.source,
             "gap": self.gap,
             "sets": [
                 {
@@ -169,34 +156,8 @@ def groups_of(instance: Instance) -> tuple[NodeGroup, ...]:
     return tuple(NodeGroup(tuple(x), nodes[x[0]].gpu) for x in kinds.values())
 
 
-def without_each_group(
-    result: Result,
-    *,
-    start: AnyStart = None,
-    known: bool = True,
-    limits: AnyLimits = 20,
-    progress: AnyProgress = None,
-) -> NodeChoice:
-    """Return what each group of equal nodes adds to a plan, by planning without it.
-
-    Each group has an equal share of the limits; the other nodes are planned as `plan`
-    does. A group that the plan does not use costs nothing to leave out. If a plan
-    without a group is faster, it becomes the choice's `result`. `start` and `known` as
-    in `plan`. Raises `InstanceError` for a result of another problem than a training
-    plan.
-    """
-    data = _planned_on(result)
-    asked = _Asked("time", limits_of(limits), progress_of(progress))
-    search = _Search(data, asked, result)
-    search.known = known_of(data, data, start, library=known)
-    groups = groups_of(data)
-    search.look_at([(group,) for group in groups] if len(groups) > 1 else [])
-    return search.choice(result.bound)
-
-
 def choose_nodes(
     instance: AnyInstance,
-    objective: str = "usd",
     planner: str | None = None,
     *,
     improve: bool = False,
@@ -209,19 +170,17 @@ def choose_nodes(
 ) -> NodeChoice:
     """Choose the nodes to use, and return them with the best plan on them.
 
-    `objective` is what an iteration should take least of: `time`, or `usd` of the used
-    nodes only. With up to four groups of equal nodes all sets of groups are
-    tried; with more, each group is left out in turn, then a second one, and so on. The
-    limits are those of `plan` for all nodes, and once more for all smaller sets. The
-    bound holds for all plans on all nodes. Raises what `plan` raises, `UnknownName` for
-    another objective, and `InstanceError` if a type of GPU has no price.
+    They are those on which an iteration costs least, at the price of the used nodes.
+    With up to four groups of equal nodes all sets of groups are tried; with more, each
+    group is left out in turn, then a second one, and so on. The limits are those of
+    `plan` for all nodes, and once more for all smaller sets. Raises what `plan` raises,
+    and `InstanceError` if a type of GPU has no price.
     """
     whole, heard = limits_of(limits), progress_of(progress)
-    refuse_unknown("objective", [objective], list(UNITS))
     data = load(instance)
     if runs_on is not None:
         data = data.on(runs_on)
-    prices = _prices(data, objective)
+    prices = _prices(data)
     beforehand = None
     if planner is None:
         beforehand = known_of(instance, data, start, library=known)
@@ -234,12 +193,12 @@ def choose_nodes(
         limits=whole,
         progress=heard,
     )
-    asked = _Asked(objective, whole, heard, prices, planner, options)
+    asked = _Asked(whole, heard, prices, planner, options)
     search = _Search(data, asked, result)
     search.known = beforehand or NOTHING
     if result.stop is not Stop.INTERRUPTED:
         search.look_at_sets(groups_of(data))
-    return search.choice(result.bound if prices is None else search.least_of(data))
+    return search.choice(search.least_of(data))
 
 
 # --- how it is done --------------------------------------------------------------
@@ -247,15 +206,14 @@ def choose_nodes(
 
 @dataclass(frozen=True)
 class _Asked:
-    """All sets of nodes are planned for one objective, by one planner, or by all.
+    """All sets of nodes are planned by one planner, or by all.
 
-    `prices` are those of a us of each type of GPU; None where time alone counts.
+    `prices` are those of a us of each type of GPU.
     """
 
-    objective: str
     limits: Limits
     progress: Progress
-    prices: dict[str, Fraction] | None = None
+    prices: dict[str, Fraction]
     planner: str | None = None
     options: Options | None = None
 
@@ -312,12 +270,10 @@ class _Search:
         if why := support.reason(some):
             self.sets.append(NodeSet(without, None, None, None, (why,)))
             return
-        if self._asked.prices is not None:
-            best, least = self._best(), self.least_of(some).value
-            reached = None if best is None else best.value(self._asked.objective)
-            if reached is not None and least >= reached:
-                self.sets.append(NodeSet(without, None, None, None, NO_BETTER))
-                return
+        best, least = self._best(), self.least_of(some).value
+        if best is not None and best.usd is not None and least >= best.usd:
+            self.sets.append(NodeSet(without, None, None, None, NO_BETTER))
+            return
         share = None if left.time_s is None else left.time_s / parts
         made = self._plan_set(some, replace(left, time_s=share))
         self.sets.append(self._judge_set(without, made, made.plan))
@@ -339,7 +295,6 @@ class _Search:
 
     def least_of(self, some: Instance) -> Bound:
         """No plan on these nodes spends less; of what has prices."""
-        assert self._asked.prices is not None
         return spending_bound(some, self._asked.prices)
 
     def _plans(self) -> list[TrainingPlan]:
@@ -347,7 +302,7 @@ class _Search:
         results = (one.result for one in self.sets)
         return [r.plan for r in results if r is not None and r.plan is not None]
 
-    def choice(self, bound: Bound | None) -> NodeChoice:
+    def choice(self, bound: Bound) -> NodeChoice:
         """All sets that were looked at, and the result of the best of them."""
         self.sets = [*map(self._with_fastest, self.sets)]
         best = self._best()
@@ -356,7 +311,7 @@ class _Search:
         result = replace(result, seconds=spent)
         if self._interrupted:
             result = replace(result, stop=Stop.INTERRUPTED)
-        return NodeChoice(self._asked.objective, result, tuple(self.sets), best, bound)
+        return NodeChoice(result, tuple(self.sets), best, bound)
 
     def _with_fastest(self, one: NodeSet) -> NodeSet:
         """The set with the fastest plan of any set that needs no node it leaves out."""
@@ -376,12 +331,10 @@ class _Search:
         return self._judge_set(one.without, result, result.plan)
 
     def _as_result(self, best: NodeSet) -> Result:
-        """The plan as one for all nodes; a bound on the time belongs to the time."""
-        made, timed = best.result, self._asked.objective == "time"
+        """The plan as one for all nodes, without a bound, which is on the time."""
+        made = best.result
         assert made is not None
-        if made is self._result and timed:
-            return self._result
-        found = replace(
+        return replace(
             self._result,
             method=made.method,
             status=Status.FEASIBLE,
@@ -394,17 +347,11 @@ class _Search:
             trace=(),
             started_from=made.started_from,
         )
-        bound = self._result.bound if timed else None
-        return found if bound is None else found.with_bound(bound)
 
     def _best(self) -> NodeSet | None:
-        """The first of those that take least."""
-        known = [
-            one for one in self.sets if one.value(self._asked.objective) is not None
-        ]
-        return min(
-            known, key=lambda one: one.value(self._asked.objective) or 0, default=None
-        )
+        """The first of those that cost least."""
+        known = [one for one in self.sets if one.usd is not None]
+        return min(known, key=lambda one: one.usd or 0, default=None)
 
     def _over(self) -> bool:
         """Return whether there is no time, or no plan on all nodes, so none on some."""
@@ -432,20 +379,10 @@ class _Search:
         return replace(made, idle=tuple(idle))
 
 
-def _planned_on(result: Result) -> Instance:
-    if result.problem != "training_plan" or not isinstance(result.data, Instance):
-        raise InstanceError(
-            f"found a result of {result.problem}, expected one of a training plan"
-        )
-    return result.data
-
-
-def _prices(data: Instance, objective: str) -> dict[str, Fraction] | None:
-    """USD of a us of each type of GPU; None where time alone counts."""
+def _prices(data: Instance) -> dict[str, Fraction]:
+    """USD of a us of each type of GPU."""
     cluster = data.planned_cluster
-    if objective == "time":
-        return None
-    if missing := unsaid(cluster, objective, cluster.node):
+    if missing := unsaid(cluster, "usd", cluster.node):
         raise InstanceError(
             f"{data.name}: found no {', '.join(missing)}, which the objective usd "
             "counts; add it, as usd_per_hour: 2.49, the price of one GPU"
@@ -456,10 +393,12 @@ def _prices(data: Instance, objective: str) -> dict[str, Fraction] | None:
     }
 
 
-def _more(value: Fraction | None, usual: Fraction | None, sign: int) -> float | None:
+def _more(
+    value: Fraction | int | None, usual: Fraction | int | None, sign: int
+) -> float | None:
     if value is None or not usual:
         return None
-    return float(sign * (value / usual - 1))
+    return float(sign * (Fraction(value) / usual - 1))
 
 
 def _float(value: Fraction | None) -> float | None:

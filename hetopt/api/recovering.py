@@ -1,21 +1,18 @@
 """The front door after a preemption: a new plan, and where its states come from.
 
-The old plan is a plan file or result document, or a plan and its instance. A recovery's
-document can be carried out on a checkpoint's folder, which keeps it in its
-`recovery.json`.
+The old plan is a plan file or result document, or a plan and its instance.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from .. import capability, checkpoints, portfolio
+from .. import portfolio
 from ..errors import InstanceError, UnknownName
 from ..modelling import Limits
-from ..plans import Recovery, TrainingPlan
+from ..plans import TrainingPlan
 from ..problems import training_plan
-from ..problems.recovery import CLOUD, Saved, changes, posing
+from ..problems.recovery import changes
 from ..problems.recovery.changes import Change
 from ..problems.recovery.posing import pose
 from ..problems.recovery.storage import Storage
@@ -28,8 +25,7 @@ from ..recovery.replanning import (
 from ..result import Result, Stop
 from ..schema import Instance
 from ..solving.heuristic import Heuristic
-from ..text.complaints import validated
-from ..text.documents import Document, Fields
+from ..text.documents import Document
 from ..text.marks import marked
 from .calling import (
     AnyInstance,
@@ -122,7 +118,6 @@ def recover(
     horizon: Horizon | None = None,
     method: str = METHOD,
     storage: Storage | None = None,
-    saved: Sequence[Saved] | None = None,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Recovered:
@@ -133,9 +128,8 @@ def recover(
     (all by default), a local search or with `exact` the exact method find in
     `planning_s` seconds, with the move weighed by `horizon` (an hour by default).
     `method` is `recovery`, the exact one, or a planner of that problem; `storage` says
-    where checkpoints lie and how fast links are, `saved` which shards there are in
-    fact. Raises `InstanceError`, `MixedData` and `UnknownName` for what does not fit
-    together.
+    where checkpoints lie and how fast links are. Raises `InstanceError`, `MixedData`
+    and `UnknownName` for what does not fit together.
     """
     asked, heard = limits_of(limits), progress_of(progress)
     storage = storage or Storage()
@@ -145,7 +139,7 @@ def recover(
     change = changes.between(old, load(instance), lost)
     _check_unsaved(change, storage)
     horizon = horizon or Horizon()
-    work = Replanning(change, made, storage, saved)
+    work = Replanning(change, made, storage)
     if new_plan is not None:
         _, given = _valid_plan(
             new_plan,
@@ -174,7 +168,7 @@ def recover(
         run = Heuristic("training_plan", change.new, "replanning", limits, part=None)
         run.reasons = tuple(work.reasons[:10])
         return Recovered(change, run.result(), None, (), made)
-    data = pose(change, made, chosen.plan, storage, saved)
+    data = pose(change, made, chosen.plan, storage)
     heard.started(method)
     if work.interrupted:  # what planners know of the recovery is enough then
         asked = replace(asked, time_s=0.0)
@@ -233,47 +227,3 @@ def _solve(method: str, data: Any, limits: Limits, report: Report) -> Result:
         return result.with_bound(recovery.bound(data))
     except KeyboardInterrupt:
         return replace(result, stop=Stop.INTERRUPTED)
-
-
-# --- on checkpoints --------------------------------------------------------------
-
-
-def saved_in(checkpoint: Path, instance: str, storage: Storage) -> list[Saved]:
-    """The shards that lie in a checkpoint and that the problem may count on."""
-    data = load(instance)
-    capability.require("command recover", data)
-    units = [unit.name for unit in posing.units(data)]
-    rows = checkpoints.saved_rows(checkpoint, data.model, units, storage.media[0])
-    gone = _unread(storage)
-    return [row for row in rows if row.place not in gone]
-
-
-def _unread(storage: Storage) -> set[str]:
-    """Places whose shards do not count: too old, or out of reach."""
-    return {*storage.unsaved, *([] if storage.cloud_gbytes_per_s else [CLOUD])}
-
-
-def to_apply(document: Fields, storage: Storage) -> dict[str, object]:
-    """A result document with what it takes to carry it out."""
-    alive = {node["name"] for node in document["instance"]["nodes"]}
-    places = sorted((alive | {CLOUD}) - _unread(storage))
-    return {**document, "places": places}
-
-
-def carried_out(
-    document: Fields,
-    checkpoint: Path,
-    out: Path,
-    report: Callable[[int, int], None] | None = None,
-) -> checkpoints.Applied:
-    """Move the shards as a recovery's document says, and keep it in `recovery.json`."""
-    where = str(out / "recovery.json")
-    recovery = validated(Recovery, document.get("plan"), where, ("plan",))
-    made = document.get("new_plan")
-    tree = made.get("plan") if isinstance(made, dict) else None
-    plan = validated(TrainingPlan, tree, where, ("new_plan", "plan"))
-    manifest = checkpoints.read_manifest(checkpoint)
-    places = document.get("places") or []
-    readable = [s for s in checkpoints.catalogue(checkpoint) if s.place in places]
-    whole = checkpoints.complete(recovery, plan, manifest, readable)
-    return checkpoints.apply(whole, checkpoint, out, report, document)

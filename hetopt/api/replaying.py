@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
 from ..problems.recovery.storage import Storage
-from ..recovery import renting, saving
 from ..recovery.pooling import Pool
 from ..recovery.replanning import DEFAULT_TIME_S, Horizon
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
@@ -109,134 +107,6 @@ class Replayed:
             **({"failed": list(replay.failed)} if replay.failed else {}),
             "legs": [_leg(leg) for leg in replay.legs],
         }
-
-    def saving(
-        self,
-        policies: Sequence[str] = saving.NAMES,
-        *,
-        stall_s: float,
-        write_s: float | None = None,
-        notice_s: float = 0.0,
-        intervals_s: Sequence[float] = (),
-    ) -> dict[str, saving.Compared]:
-        """Compare when to save along the plans and moves of each method, by its name.
-
-        A save stops training for `stall_s`, and is on disk after `write_s`, by default
-        no later; `notice_s` is how long before a loss one hears of it. `policies` are
-        those of `hetopt.recovery.saving`, `intervals_s` equal ones besides. Each comes
-        with a bound that no policy exceeds. Raises `UnknownName` for a policy, and
-        `InstanceError` for a time that is none.
-        """
-        refuse_unknown("policy", policies, list(saving.NAMES))
-        write = stall_s if write_s is None else write_s
-        for name, value, least in (
-            ("stall_s", stall_s, 1e-6),
-            ("write_s", write, stall_s),
-            ("notice_s", notice_s, 0.0),
-            *(("intervals_s", value, 1e-6) for value in intervals_s),
-        ):
-            _check_time(name, value, least)
-        times = (round(x * _US) for x in (stall_s, write, notice_s))
-        saves = saving.Saves(*times)
-        intervals = [round(x * _US) for x in intervals_s]
-        return {
-            one.method: saving.compare(saving.spans(one), saves, policies, intervals)
-            for one in self.replays
-        }
-
-    def renting(self, spot_price: float) -> dict[str, renting.Prices]:
-        """Compare renting what is away along each method's moves, by its name.
-
-        A spot GPU costs the share `spot_price` of what renting one does, which is the
-        instance's `usd_per_hour`. Raises `InstanceError` without these prices.
-        """
-        data = self.instance
-        check_prices(data, spot_price)
-        runs = [leg.run.iteration_us for one in self.replays for leg in one.legs]
-        if not runs:
-            return {}
-        moments = [m for m in self.moments if m.time_us < self.end_us]
-        moments.append(Moment(self.end_us, ()))
-        share = Fraction(str(spot_price))
-        return {
-            one.method: renting.compare(
-                renting.segments(one, moments, data, share),
-                renting.Whole(min(runs), renting.break_us(one)),
-            )
-            for one in self.replays
-        }
-
-
-def check_prices(data: Instance, spot_price: float) -> None:
-    """Raise where renting cannot be compared: without prices, or by a wrong share."""
-    if not 0 <= spot_price <= 1:
-        raise InstanceError(
-            f"spot_price: found {spot_price:g}, expected a share from 0 to 1"
-        )
-    gpus = data.planned_cluster.gpus
-    used = {node.gpu for node in data.planned_cluster.nodes}
-    if free := sorted(name for name in used if gpus[name].usd_per_hour is None):
-        raise InstanceError(
-            f"{data.name}: cluster.gpus.{free[0]}.usd_per_hour: found no price, "
-            "expected USD per hour of one GPU; add it"
-        )
-
-
-def renting_document(found: renting.Prices) -> Document:
-    """Return a comparison of renting as an object; prices in USD."""
-    best = found.best
-    return {
-        "bound_usd_per_iteration": _number(found.bound_usd),
-        "best_policy": best.policy if best else None,
-        "policies": [
-            {
-                "policy": one.policy,
-                "after_s": None if one.after_us is None else one.after_us / _US,
-                "iterations": float(one.kept),
-                "usd": float(one.usd),
-                "usd_per_iteration": _number(one.each_usd),
-                "gap_to_bound": _number(found.gap(one)),
-            }
-            for one in found.outcomes
-        ],
-    }
-
-
-def _number(value: Fraction | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def saving_document(found: saving.Compared) -> Document:
-    """Return a comparison as an object; times in seconds."""
-    return {
-        "losses": found.losses,
-        "mean_between_losses_s": None if found.mean_us is None else found.mean_us / _US,
-        "training_s": sum(span.train_us for span in found.spans) / _US,
-        "bound_iterations": found.bound,
-        "bound_training_s": found.bound_us / _US,
-        "best_policy": found.best.policy if found.outcomes else None,
-        "least_lost_per_loss_s": None
-        if (least := found.least_lost_us) is None
-        else least / _US,
-        "policies": [
-            {
-                "policy": one.policy,
-                "interval_s": None
-                if one.interval_us is None
-                else one.interval_us / _US,
-                "iterations": one.kept,
-                "redone": one.redone,
-                "saves": one.saves,
-                "kept_training_s": one.kept_us / _US,
-                "lost_per_loss_s": None
-                if (x := found.lost_us(one)) is None
-                else x / _US,
-                "gap_to_bound": found.gap(one),
-                "gap_to_best": found.behind(one),
-            }
-            for one in found.outcomes
-        ],
-    }
 
 
 def _leg(leg: Leg) -> dict[str, object]:

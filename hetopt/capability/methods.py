@@ -289,11 +289,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             },
             instead="leave it out, or plan on a cluster (`hetopt plan`)",
         ),
-        "command recover": _method(
-            "with --apply: the states of a checkpoint, moved",
-            refused={"lora": "checkpoints that are moved have whole weights"},
-            instead="recover without --apply",
-        ),
         "planner megatron": _method(
             "equal pipelines on the whole cluster",
             in_part=_only(

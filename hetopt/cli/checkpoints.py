@@ -3,18 +3,15 @@
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import Unsupported
 from ..text.documents import Document
+from ..text.numbers import counted
 from . import output
 from .options import AsJson
-
-if TYPE_CHECKING:
-    from ..checkpoints import Applied
-    from .progress import Moved
 
 
 class Form(StrEnum):
@@ -33,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def checkpoint(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="The folder of a checkpoint, or of states."),
+        typer.Argument(metavar="DIR", help="The folder of states."),
     ],
     to: Annotated[
         Form | None,
@@ -54,12 +51,12 @@ def checkpoint(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which shards a checkpoint has and where, from every file's header.
+    """Say what states of `hetopt run` a folder has, and convert them.
 
-    With --to, DIR has states of `hetopt run`: hf writes their weights as a released
-    model; dcp writes weights and moments for torch.distributed.checkpoint, under
-    Hugging Face's names; states turns such a folder into one that `hetopt run
-    --checkpoint` resumes from.
+    With --to, hf writes their weights as a released model; dcp writes weights and
+    moments for torch.distributed.checkpoint, under Hugging Face's names; states turns
+    such a folder into one that `hetopt run --checkpoint` resumes from. Exits with 3
+    where parts of the latest states are missing.
 
     Example: `hetopt checkpoint states --to hf --out trained`
     """
@@ -74,7 +71,9 @@ def checkpoint(
         words = f"{told['tensors']} tensors after step {told['step']} written to {out}"
         output.print_json(told) if as_json else output.tell(words)
         return
-    found = _unit_rows(folder)
+    from ..runtime import handover
+
+    found = handover.summary(folder)
     output.give(found, _shown(found), as_json=as_json)
     raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
 
@@ -93,66 +92,10 @@ def _handed_over(
     return {"out": str(out), **made}
 
 
-def moving() -> "Moved":
-    """A bar of bytes on a terminal; silent elsewhere."""
-    from .progress import Moved
-    from .terminal import console
-
-    return Moved(console(stderr=True), "moving states")
-
-
-def document(done: "Applied") -> Document:
-    """Return what a recovery on files did, as JSON."""
-    return {
-        "out": str(done.folder),
-        "written": done.written,
-        "bytes_written": done.bytes_written,
-    }
-
-
-def _unit_rows(folder: Path) -> Document:
-    """Places and degrees, with what each has; units that no shards make whole."""
-    from .. import checkpoints
-
-    shards = checkpoints.verified_catalogue(folder)
-    manifest = checkpoints.read_manifest(folder)
-    rows: dict[tuple[str, int], Document] = {}
-    for shard in sorted(shards, key=lambda s: (s.place, s.degree)):
-        row = rows.setdefault(
-            (shard.place, shard.degree),
-            {
-                "place": shard.place,
-                "degree": shard.degree,
-                "shards": 0,
-                "units": set(),
-                "bytes": 0,
-            },
-        )
-        row["shards"] += 1
-        row["units"].add(shard.unit)
-        row["bytes"] += (folder / shard.path).stat().st_size
-    for row in rows.values():
-        row["units"] = [u.name for u in manifest.units if u.name in row["units"]]
-    return {
-        "model": manifest.model,
-        "step": manifest.step,
-        "places": list(rows.values()),
-        "incomplete": checkpoints.incomplete(manifest, shards),
-    }
-
-
 def _shown(found: Document) -> Iterator[object]:
     from ..report import words
 
-    rows = [
-        (
-            row["place"],
-            *map(str, (row["degree"], len(row["units"]), row["shards"])),
-            f"{row['bytes'] / 2**30:.3f}",
-        )
-        for row in found["places"]
-    ]
-    yield words.plain(found["model"])
-    yield output.table(("place", "degree", "units", "shards", "GiB"), rows)
+    size = f"{found['bytes'] / 2**30:.3f} GiB in {counted(found['files'], 'file')}"
+    yield f"step {found['step']}: {found['parameters']:,} parameters, {size}"
     if found["incomplete"]:
-        yield words.plain("not whole anywhere: " + ", ".join(found["incomplete"]))
+        yield words.plain("not whole: " + ", ".join(found["incomplete"]))

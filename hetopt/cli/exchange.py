@@ -238,8 +238,10 @@ def simulate(
     traced = written(
         trace, lambda path: writing.write_json(path, found.to_chrome_trace())
     )
-    made = found.to_json(), lambda: timeline.sheet(found)
-    output.present(*made, out, traced, as_json=as_json)
+    document = found.to_json()
+    output.present(
+        document, lambda: timeline.sheet(found), out, traced, as_json=as_json
+    )
 
 
 def doctor(

@@ -2,11 +2,10 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -42,7 +41,6 @@ from .options import (
 from .quantities import deadline, usd
 
 if TYPE_CHECKING:
-    from ..api.nodes import NodeChoice
     from ..api.provisioning import Tradeoffs
     from ..modelling import Limits
     from ..result import Result
@@ -108,13 +106,6 @@ def plan(
             "and may leave groups of equal nodes idle.",
         ),
     ] = Objective.TIME,
-    without: Annotated[
-        bool,
-        flag(
-            "--without",
-            help="Also plan without each group of equal nodes, one at a time.",
-        ),
-    ] = False,
     tokens: runs.Tokens = None,
     dataset: runs.Dataset = None,
     epochs: runs.Epochs = 1,
@@ -134,12 +125,12 @@ def plan(
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
     The default is the portfolio: planners in turn, then the exact method, from the best
-    plan so far and of the files beside the instance. `--without` and `--objective usd`
-    use the time limit twice: for all nodes, and for smaller sets of nodes.
+    plan so far and of the files beside the instance. `--objective usd` uses
+    the time limit twice: for all nodes, and for smaller sets of nodes.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
     `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`;
-    `hetopt plan tiny/two-nodes --without --tokens 15T`
+    `hetopt plan tiny/two-nodes --tokens 15T`
     """
     from .. import api
     from ..modelling import Limits
@@ -160,7 +151,7 @@ def plan(
         "known": not fresh,
     }
     nodes = None
-    if without or objective is not Objective.TIME:
+    if objective is not Objective.TIME:
         whose = "for all nodes, and as much again for smaller sets"
         output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("us", time_limit) as watch:
@@ -170,11 +161,7 @@ def plan(
                     "--exact minimises only time: leave out --objective "
                     f"{objective.value} or --exact"
                 )
-            nodes = api.choose_nodes(
-                instance, objective.value, limits=limits, progress=watch, **how
-            )
-        elif without:
-            nodes = _with_and_without(instance, limits, watch, how, exact=exact)
+            nodes = api.choose_nodes(instance, limits=limits, progress=watch, **how)
         else:
             result = api.plan(
                 instance, exact=exact, limits=limits, progress=watch, **how
@@ -660,25 +647,6 @@ def register(app: typer.Typer) -> None:
 
 
 # --- answers ---------------------------------------------------------------------
-
-
-def _with_and_without(
-    instance: str,
-    limits: "Limits",
-    watch: Any,
-    how: Document,
-    *,
-    exact: bool,
-) -> "NodeChoice":
-    """A plan, then plans without each group of nodes in as much time again."""
-    from .. import api
-    from ..api.starts import known_of
-
-    result = api.plan(instance, exact=exact, limits=limits, progress=watch, **how)
-    beside = known_of(instance, result.data, how["start"], library=how["known"])
-    if result.stop.value == "interrupted":
-        limits = replace(limits, time_s=0.0)
-    return api.without_each_group(result, start=beside, limits=limits, progress=watch)
 
 
 def _deliver_plan(

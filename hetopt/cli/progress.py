@@ -6,14 +6,12 @@ from typing import Self
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
     TextColumn,
     TimeElapsedColumn,
-    TransferSpeedColumn,
 )
 from rich.progress_bar import ProgressBar
 
@@ -87,29 +85,14 @@ class Watch(Line):
         self._progress.reset(self._task, description=text, known="", total=None)
 
 
-class _Counted(Line):
-    """A context in which `report` moves one bar of so many of so many."""
+class Steps(Line):
+    """A context in which `report` moves a bar of steps and of time."""
 
-    def __init__(self, console: Console, what: str, *columns: ProgressColumn) -> None:
-        super().__init__(console, BarColumn(bar_width=24), *columns)
+    def __init__(self, console: Console, what: str) -> None:
+        bar = BarColumn(bar_width=24)
+        super().__init__(console, bar, MofNCompleteColumn(), TimeElapsedColumn())
         self._task = self._progress.add_task(what, total=None)
 
     def report(self, done: int, total: int) -> None:
         """Show how many of how many are there."""
         self._progress.update(self._task, completed=done, total=total)
-
-
-class Moved(_Counted):
-    """Bytes, and how fast they move."""
-
-    def __init__(self, console: Console, what: str) -> None:
-        super().__init__(
-            console, what, DownloadColumn(binary_units=True), TransferSpeedColumn()
-        )
-
-
-class Steps(_Counted):
-    """Steps of equal weight, and the time since the first."""
-
-    def __init__(self, console: Console, what: str) -> None:
-        super().__init__(console, what, MofNCompleteColumn(), TimeElapsedColumn())

@@ -1,11 +1,11 @@
 """The command `recover`, after a preemption or an arrival, for `hetopt.cli`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import HetoptError, Unsupported
+from ..errors import Unsupported
 from ..text.numbers import counted
 from . import options, output
 from .options import AsJson, Gap, Threads, flag
@@ -77,13 +77,7 @@ def recover(
         typer.Option(
             metavar="FILE",
             help="Write the document, which `check` reads, or a page or picture of it "
-            "(.html, .svg, .png, .pdf). With --apply: the folder.",
-        ),
-    ] = None,
-    apply: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Move the shards of this checkpoint to --out DIR."
+            "(.html, .svg, .png, .pdf).",
         ),
     ] = None,
     plan_out: Annotated[
@@ -92,15 +86,14 @@ def recover(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Re-plan after nodes or GPUs were lost or added, and move the states.
+    """Re-plan after nodes or GPUs were lost or added, and plan the states' moves.
 
     Every GPU of the new plan gets its shards from its own node, another node or the
     cloud, so that the busiest link is done soonest. Surviving pipelines, planners and
     a local search propose plans; the time to move counts against them.
 
-    With --apply, shards are taken from where they lie in a checkpoint's folder (`hetopt
-    checkpoint`), cut, joined and written for the new ranks. `hetopt replay` follows a
-    job along a whole trace of such changes.
+    `hetopt replay` follows a job along a whole trace of such changes, and `hetopt run
+    --elastic` carries them out.
 
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
@@ -109,12 +102,9 @@ def recover(
     from ..report import recovery
     from ..text.writing import write_json
 
-    if apply is None:
-        output.check_out(out)
+    output.check_out(out)
     output.check_writable(plan_out, "--plan-out")
     places = storage(option)
-    if apply is not None and out is None:
-        raise Unsupported("--apply: expected --out DIR with it; name a folder")
     if planner is not None and new_plan is not None:
         raise Unsupported("--planner and --new-plan exclude each other: give one")
     with output.watch("us", time_limit) as watch:
@@ -130,9 +120,6 @@ def recover(
             horizon=until(horizon, iterations),
             method=method,
             storage=places,
-            saved=None
-            if apply is None
-            else recovering.saved_in(apply, instance, places),
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
@@ -141,15 +128,9 @@ def recover(
         failed = output.written(plan_out, lambda path: write_json(path, file))
     if not as_json:
         _tell_of_loaders(*found.data_ranks)
-    if apply is None or out is None or found.result.plan is None:
-        target = None if apply else out
-        document, made = found.to_json(), lambda: recovery.sheet(found)
-        output.present(document, made, target, failed, as_json=as_json)
-        raise typer.Exit(output.exit_of(found.result.status))
-    if not as_json:
-        output.present({}, lambda: recovery.sheet(found), None, as_json=False)
-    document = recovering.to_apply(found.to_json(), places)
-    _move(document, apply, out, failed, as_json=as_json)
+    document, made = found.to_json(), lambda: recovery.sheet(found)
+    output.present(document, made, out, failed, as_json=as_json)
+    raise typer.Exit(output.exit_of(found.result.status))
 
 
 # --- words of `recover` and `replay` ---------------------------------------------
@@ -215,32 +196,3 @@ def _tell_of_loaders(before: int, after: int | None) -> None:
         "data-loader positions are not moved: "
         f"{counted(before, 'data-parallel rank')} before, {after} now; {became}"
     )
-
-
-# --- answers ---------------------------------------------------------------------
-
-
-def _move(
-    document: dict[str, object],
-    checkpoint: Path,
-    out: Path,
-    failed: HetoptError | None,
-    *,
-    as_json: bool,
-) -> NoReturn:
-    """Carry a recovery out on files, and say what was done."""
-    from ..api import recovering
-    from . import checkpoints
-
-    try:
-        with checkpoints.moving() as bar:
-            done = recovering.carried_out(document, checkpoint, out, bar.report)
-    except HetoptError as error:
-        if as_json:  # what to run next is known, though its states are not there
-            output.print_json({**document, "applied": None})
-        raise error from None
-    if not as_json:
-        output.tell(f"{done.written} shards written to {out}")
-    moved = {**document, "applied": checkpoints.document(done)}
-    output.give(moved, (), failed, as_json=as_json)
-    raise typer.Exit(output.PLAN)

@@ -6,9 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InstanceError, Unsupported
-from ..text import units
-from ..text.documents import Document
 from . import options, output
 from .options import AsJson, Threads
 from .quantities import duration
@@ -78,44 +75,6 @@ def replay(
             help="Restart time at every change, on top of --planning and the recovery.",
         ),
     ] = 0.0,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Checkpoint policies to compare: young, daly, adaptive, searched, "
-            "10min.",
-        ),
-    ] = None,
-    stall: Annotated[
-        float | None,
-        duration(
-            least=1e-6,
-            metavar="S",
-            help="With --policy: how long a save stops training.",
-        ),
-    ] = None,
-    write: Annotated[
-        float | None,
-        duration(
-            least=1e-6,
-            metavar="S",
-            help="With --policy: time until a save is on disk; default: --stall.",
-        ),
-    ] = None,
-    notice: Annotated[
-        float,
-        duration(metavar="S", help="With --policy: notice before nodes are lost."),
-    ] = 0.0,
-    spot_price: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="SHARE",
-            help="Also compare renting replacements for lost GPUs: the price of a spot "
-            "GPU as a share of usd_per_hour.",
-        ),
-    ] = None,
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
@@ -135,25 +94,18 @@ def replay(
     """Replay a trace of spot GPUs for a job, with every recovery method.
 
     At each change of the nodes the job re-plans and recovers, as `hetopt recover` does
-    for one change. --policy says what a loss costs, and how far each checkpoint policy
-    is from the bound that none exceeds; --spot-price whether to rent what is away. Exit
-    code 4 if the job never ran; Ctrl-C shows what was replayed.
+    for one change. Exit code 4 if the job never ran; Ctrl-C shows what was
+    replayed.
 
     Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.svg`
     """
     from ..api import replaying
-    from ..api.judging import load
     from ..modelling import Limits
     from ..report import replay as report
     from .progress import Steps
     from .terminal import console
 
     output.check_out(out)
-    when = None if policy is None else _when(policy, stall, write, notice)
-    if policy is None and (stall, write, notice) != (None, None, 0.0):
-        raise Unsupported("--stall, --write and --notice need --policy: add it")
-    if spot_price is not None:
-        replaying.check_prices(load(instance), spot_price)
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
             old_plan,
@@ -174,48 +126,7 @@ def replay(
         )
     if found.interrupted:
         output.complain("interrupted: this is what was replayed so far")
-    document, more = found.to_json(), []
-    if when is not None:
-        compared = found.saving(**when)
-        document["saving"] = {
-            method: replaying.saving_document(one) for method, one in compared.items()
-        }
-        more += report.saving(compared)
-    if spot_price is not None:
-        rented = found.renting(spot_price)
-        document["renting"] = {
-            method: replaying.renting_document(one) for method, one in rented.items()
-        }
-        more += report.renting(rented)
-    output.present(document, lambda: report.sheet(found, more), out, as_json=as_json)
+    document = found.to_json()
+    output.present(document, lambda: report.sheet(found), out, as_json=as_json)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)
-
-
-def _when(
-    policy: str, stall: float | None, write: float | None, notice: float
-) -> Document:
-    """Return what --policy and its times ask for, as `Replayed.saving` takes it."""
-    if stall is None:
-        raise Unsupported("--policy: found no --stall, what a save costs: give it")
-    if write is not None and write < stall:
-        raise Unsupported(
-            f"--write {write:g}: found less than --stall {stall:g}, expected a save to "
-            "stop training no longer than it takes; raise it"
-        )
-    names, intervals = list[str](), list[float]()
-    for word in options.listed(policy, "--policy"):
-        if not word[0].isdigit():
-            names.append(word)
-            continue
-        try:
-            intervals.append(float(units.parse(word, units.SECONDS)))
-        except ValueError as error:
-            raise InstanceError(f"--policy: {error}") from None
-    return {
-        "policies": names,
-        "stall_s": stall,
-        "write_s": write,
-        "notice_s": notice,
-        "intervals_s": intervals,
-    }

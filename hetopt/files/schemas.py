@@ -135,7 +135,7 @@ def result() -> Schema:
         "posed_by": {"type": "object"},  # of a plan of offers: their instance
         "started_from": {"type": "string"},  # where a plan known before was the start
         "run": {"type": "object"},  # with --tokens or --dataset
-        "nodes": {"type": "object"},  # with --objective or --without
+        "nodes": {"type": "object"},  # with --objective
         "warnings": {"type": "array", "items": {"type": "string"}},
     }
     return {"$defs": defs, **made}

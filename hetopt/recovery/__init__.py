@@ -4,7 +4,7 @@
     replanning  new training plans, weighed with the time to move their states
     traces      which nodes are there when, by the counts of a trace of spot GPUs
     pooling     training plans by what there is to run on, made once
-    replaying   a job along a trace: checkpoints, losses, moves, and GPU time
+    replay      a job along a trace: checkpoints, losses, moves, and GPU time
 
 Source: AutoHet, section IV.
 """

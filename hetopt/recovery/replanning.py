@@ -28,7 +28,6 @@ from ..modelling import Limits
 from ..planners import autohet_recovery
 from ..plans import Recovery, TrainingPlan
 from ..problems import recovery, training_plan
-from ..problems.recovery import Saved
 from ..problems.recovery.changes import Change
 from ..problems.recovery.posing import pose
 from ..problems.recovery.storage import Storage
@@ -97,11 +96,10 @@ class Replanning:
         change: Change,
         old_plan: TrainingPlan,
         storage: Storage,
-        saved: Sequence[Saved] | None = None,
     ) -> None:
         """Nothing is planned yet."""
         self.change, self.old_plan = change, old_plan
-        self.storage, self.saved = storage, saved
+        self.storage = storage
         self.candidates: list[Candidate] = []
         self.reasons: list[str] = []
         self.interrupted = False  # by Ctrl-C: the candidates until then count
@@ -196,11 +194,11 @@ class Replanning:
         if judged.violations or not isinstance(judged.objective, int):
             self.reasons.append(f"{name}: {judged.violations[0]}")
             return
-        data = pose(self.change, self.old_plan, plan, self.storage, self.saved)
+        data = pose(self.change, self.old_plan, plan, self.storage)
         self._keep(name, plan, judged.objective, data)
         moved = exchange_nodes(self.change.new.planned_cluster, plan, data)
         if moved != plan:
-            data = pose(self.change, self.old_plan, moved, self.storage, self.saved)
+            data = pose(self.change, self.old_plan, moved, self.storage)
             self._keep(name, moved, judged.objective, data)
 
     def _keep(

@@ -18,7 +18,8 @@ def sheet(found: "Recovered") -> Sheet:
     sections = []
     if found.candidates:
         sections.append(_candidate_section(found))
-    if (new := _new_plan_result(found)) is not None:
+    new = _new_plan_result(found)
+    if new is not None and new.plan is not None:
         assert new.evaluation is not None
         name = found.chosen.name if found.chosen else ""
         sections.append(

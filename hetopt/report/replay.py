@@ -1,6 +1,6 @@
 """A job along a spot trace: a table, and GPUs, throughput and progress as a picture."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..text.documents import Document
@@ -8,14 +8,10 @@ from . import figures, words
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from matplotlib.figure import Figure as Drawing
 
     from ..api.replaying import Replayed
-    from ..recovery.renting import Prices
     from ..recovery.replay import Replay
-    from ..recovery.saving import Compared, Outcome
 
 COLUMNS = (
     *("method", "iterations", "samples/s", "useful", "redone", "cut", "recovering"),
@@ -50,8 +46,8 @@ def rows(found: "Replayed") -> list[list[str]]:
     return listed
 
 
-def sheet(found: "Replayed", more: Iterable[Section] = ()) -> Sheet:
-    """Return the trace in words, the picture, and a row a method; then `more`."""
+def sheet(found: "Replayed") -> Sheet:
+    """Return the trace in words, the picture, and a row a method."""
     note = (
         "Available GPUs; samples per second while a method trains (none while it "
         "recovers); and samples kept, without lost work."
@@ -70,7 +66,6 @@ def sheet(found: "Replayed", more: Iterable[Section] = ()) -> Sheet:
             table=Table.of(COLUMNS, rows(found)),
             figures=(Figure("Along the trace", note, lambda: picture(found)),),
         ),
-        *more,
     )
     return Sheet(title, sections, "a job along a trace", facts)
 
@@ -81,102 +76,6 @@ def _proofs(found: "Replayed") -> Iterator[str]:
             proved = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
             yield f"{replay.method}: {proved} fastest"
         yield from (f"a bug: {failure}" for failure in replay.failed)
-
-
-SAVING = (
-    *("policy", "interval", "saves", "iterations", "redone", "lost per loss"),
-    *("to the best", "to the bound"),
-)
-
-
-def saving(found: "Mapping[str, Compared]") -> Iterator[Section]:
-    """Yield when to save, a table for each method, under what no policy exceeds."""
-    for method, one in found.items():
-        mean = None if one.mean_us is None else words.duration(one.mean_us / 1e6)
-        often = f", {mean} of training between them" if mean else ""
-        notes = [
-            f"Losses: {one.losses}{often}; no policy keeps more than "
-            f"{one.bound:,} iterations."
-        ]
-        if one.losses and one.outcomes:
-            notes.append(verdict(one))
-        cells = [
-            (
-                row.policy,
-                _seconds(row.interval_us),
-                f"{row.saves:,}",
-                f"{row.kept:,}",
-                f"{row.redone:,}",
-                _seconds(one.lost_us(row)),
-                words.share(one.behind(row)),
-                words.share(one.gap(row)),
-            )
-            for row in one.outcomes
-        ]
-        table = Table.of(SAVING, cells)
-        yield Section(f"When to save, {method}", tuple(notes), table=table)
-
-
-def _seconds(us: float | None) -> str:
-    return words.duration(None if us is None else us / 1e6)
-
-
-RENTING = ("renting", "after", "iterations", "USD", "USD per iteration", "to the bound")
-
-
-def renting(found: "Mapping[str, Prices]") -> Iterator[Section]:
-    """Yield whether to rent what is away, a table for each method."""
-    for method, one in found.items():
-        cells = [
-            (
-                row.policy,
-                words.duration(row.after_us / 1e6) if row.after_us else words.NONE,
-                f"{float(row.kept):,.0f}",
-                f"{float(row.usd):,.2f}",
-                _usd(row.each_usd),
-                words.share(None if (gap := one.gap(row)) is None else float(gap)),
-            )
-            for row in one.outcomes
-        ]
-        notes = (
-            ()
-            if one.best is None
-            else (
-                f"An iteration costs {_usd(one.best.each_usd)} USD with "
-                f"{one.best.policy}; none can cost less than {_usd(one.bound_usd)} "
-                "USD.",
-            )
-        )
-        table = Table.of(RENTING, cells)
-        yield Section(f"Whether to rent what is away, {method}", notes, table=table)
-
-
-def _usd(value: "Fraction | None") -> str:
-    return words.NONE if value is None else f"{float(value):.4g}"
-
-
-def verdict(found: "Compared") -> str:
-    """Say what an interruption costs, and how far that is from the best policy."""
-    asked, best = found.outcomes[0], found.best
-    cost, least = (
-        words.duration((us or 0) / 1e6)
-        for us in (found.lost_us(asked), found.least_lost_us)
-    )
-    told = f"an interruption costs {cost} of training with {_policy(asked)}"
-    if asked is best:
-        return f"{told}, the best policy here; none can cost less than {least}"
-    lost = words.duration((found.lost_us(best) or 0) / 1e6)
-    return (
-        f"{told}, {words.share(found.behind(asked))} from the best policy "
-        f"({_policy(best)}: {lost}); none can cost less than {least}"
-    )
-
-
-def _policy(one: "Outcome") -> str:
-    """Return a policy with its interval, where the name does not say it."""
-    if one.interval_us is None or one.policy.startswith("every "):
-        return one.policy
-    return f"{one.policy}, every {words.duration(one.interval_us / 1e6)}"
 
 
 def picture(found: "Replayed") -> "Drawing":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..api.nodes import NO_BETTER, UNITS, NodeChoice, NodeGroup, NodeSet
+from ..api.nodes import NO_BETTER, NodeChoice, NodeGroup, NodeSet
 from ..api.runs import TrainingRun
 from . import words, writers
 
@@ -46,18 +46,15 @@ def sets(found: NodeChoice) -> Iterator[RenderableType]:
     for one in found.sets:
         chosen = " (chosen)" if one is found.best and len(found.sets) > 1 else ""
         yield Text(words.plain(f"{set_line(found, one)}{chosen}"))
-    if found.objective != "time" and found.value is not None:
-        yield writers.facts(_asked(found))
-
-
-def _asked(found: NodeChoice) -> Iterator[tuple[str, str]]:
-    unit = UNITS[found.objective]
-    assert found.value is not None
-    yield "best found", f"{words.number(float(found.value))} {unit} per iteration"
-    if found.bound is not None:
-        value = words.number(float(found.bound.value))
-        yield "bound", f"{value} {unit} ({found.bound.source})"
-        yield "gap", words.share(found.gap)
+    if found.value is not None:
+        bound = f"{words.number(float(found.bound.value))} USD ({found.bound.source})"
+        yield writers.facts(
+            [
+                ("best found", f"{words.number(float(found.value))} USD per iteration"),
+                ("bound", bound),
+                ("gap", words.share(found.gap)),
+            ]
+        )
 
 
 def set_line(found: NodeChoice, one: NodeSet) -> str:

@@ -112,7 +112,7 @@ class Sheet:
     kind: str = ""
     facts: tuple[tuple[str, str], ...] = ()  # names and values
     answer: str = ""
-    picture: "Callable[[], Drawing] | None" = None
+    picture: "Callable[[], Drawing | str] | None" = None
     records: Callable[[], Iterable[Mapping[str, object]]] | None = None
 
     @property

@@ -13,6 +13,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
@@ -37,6 +38,27 @@ _OPTIMISERS = ("optim", "optimizer")
 _FEWEST_NAMES = 5
 Tensors = dict[str, "Tensor"]
 Sizes = Mapping[str, tuple[int, ...]]
+
+
+def summary(folder: str | Path) -> Document:
+    """Return what the latest states of a run's folder are, and what they lack."""
+    state, source = _open_states(folder)
+    from .states import KINDS, Folder
+
+    there = Folder(source)
+    whole = list(parameters(state.decoder))
+    return {
+        "step": state.step,
+        "parameters": sum(prod(one.shape) for one in whole),
+        "files": len(list(source.glob("*.safetensors"))),
+        "bytes": sum(file.stat().st_size for file in source.glob("*.safetensors")),
+        "incomplete": [
+            f"{kind}/{one.name}"
+            for kind in KINDS
+            for one in whole
+            if not there.has(f"{kind}/{one.name}", one.shape[one.axis or 0])
+        ],
+    }
 
 
 def to_huggingface(folder: str | Path, out: str | Path) -> dict[str, object]:
@@ -95,6 +117,8 @@ def from_dcp(
     """
     source = Path(folder)
     sizes = _sizes(source)
+    from .states import Piece, write
+
     shape = of_config(Path(model) if model is not None else source, 1)
     starts = (start for start in _OPTIMISERS if _begins(sizes, f"{start}.state."))
     optimiser = next(starts, None)
@@ -111,7 +135,12 @@ def from_dcp(
             decoder=shape,
         )
         (draft / state.folder).mkdir()
-        _save(found, draft / state.folder)
+        axes = {one.name: one.axis or 0 for one in parameters(shape)}
+        whole = (
+            Piece(name, axes[name.partition("/")[2]], 0, tensor)
+            for name, tensor in found.items()
+        )
+        write(draft / state.folder, "0", whole)
         write_json(draft / LATEST, state.model_dump(mode="json"))
     return {"step": state.step, "tensors": len(found), "model_type": family(shape)}
 
@@ -122,14 +151,19 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
     if optimiser is not None:
         kinds |= {m: f"{optimiser}.state.{{}}.{m}" for m in _MOMENTS}
     its = family(shape)
-    found: Tensors = {}
+    asked: dict[str, str] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for kind, words in kinds.items():
-        for run in _batches(shape):
-            told = [_its(source, sizes, one, its, words) for one in run]
-            held = _load(source, dict(told))
-            for parameter, (name, _) in zip(run, told, strict=True):
-                part = _part(held[name], role(parameter, its))
-                found[f"{kind}/{parameter.name}"] = part
+        for parameter in parameters(shape):
+            name, size = _its(source, sizes, parameter, its, words)
+            asked[f"{kind}/{parameter.name}"] = name
+            shapes[name] = size
+    held = _load(source, shapes)
+    roles = {one.name: role(one, its) for one in parameters(shape)}
+    found = {
+        own: _part(held[name], roles[own.partition("/")[2]])
+        for own, name in asked.items()
+    }
     for parameter in parameters(shape) if optimiser is None else ():
         for moment in _MOMENTS:
             zeros = _torch().zeros(parameter.shape, dtype=_torch().float32)
@@ -161,17 +195,12 @@ def _parts_held(
     shape: Decoder, source: Path, kind: str
 ) -> Iterator[tuple[Parameter, "Tensor"]]:
     """Tensors of a kind as states have them."""
-    for run in _batches(shape):
-        names = {f"{kind}/{one.name}": one.shape for one in run}
-        yield from zip(run, _load(source, names).values(), strict=True)
+    from .states import Folder
 
-
-def _batches(shape: Decoder) -> Iterator[list[Parameter]]:
-    """Parameters that are read together: a folder is opened for each reading."""
-    _torch()
-    from .groups import batches
-
-    return batches(parameters(shape), lambda one: prod(one.shape))
+    there = Folder(source)
+    for one in parameters(shape):
+        name = f"{kind}/{one.name}"
+        yield one, there.read(name, one.axis or 0, 0, one.shape)
 
 
 def _tensor_of_table(shape: Decoder) -> str:
@@ -294,9 +323,7 @@ def _torch() -> Any:
 
 def _dcp() -> Any:
     _torch()
-    from .checkpoint import dcp
-
-    return dcp
+    return import_module("torch.distributed.checkpoint")
 
 
 def _load(source: Path, shapes: Mapping[str, tuple[int, ...]]) -> Tensors:

@@ -16,7 +16,6 @@ from ..schema import Count, Instance, Record
 from ..schema.record import NotNegative
 from ..schema.targets import Feature, Rule
 from .decoder import Decoder, of_config, of_spec
-from .parameters import parameters
 from .schedule import Schedule
 
 Precision = Literal["fp64", "fp32", "bf16", "fp16"]
@@ -125,8 +124,11 @@ def job(
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
     _check_words(decoder, settings)
     costs, split = data.workload.costs, shapes.split_of(data, plan)
-    if settings.local is not None:
-        _check_local(data, plan, decoder, settings)
+    if settings.local is not None and settings.checkpoint is None:
+        raise Unsupported(
+            "--local: hosts copy their states to a folder that all see: give "
+            "--checkpoint with it"
+        )
     return Job(
         decoder=decoder,
         plan=_plan_with_choices(data, plan),
@@ -215,36 +217,6 @@ def _check_words(decoder: Decoder, settings: Settings) -> None:
     if settings.eval_data is None and alone:
         word = min(alone).replace("_", "-")
         raise Unsupported(f"--{word}: found no --eval-data to evaluate on: give it")
-
-
-def _check_local(
-    data: Instance, plan: TrainingPlan, decoder: Decoder, settings: Settings
-) -> None:
-    if settings.checkpoint is None:
-        raise Unsupported(
-            "--local: hosts copy their states to a folder that all see: give "
-            "--checkpoint with it"
-        )
-    if reasons := list(_not_local(data, plan, decoder)):
-        raise Unsupported(f"--local: {'; '.join(reasons)}; leave it out")
-
-
-def _not_local(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str]:
-    """Why a plan's states do not lie on hosts as whole tensor-parallel shards."""
-    if (data.workload.costs.updates.zero if plan.zero is None else plan.zero) > 0:
-        yield "found ZeRO, which divides the states of a shard among its replicas"
-    if shapes.split_of(data, plan).experts > 1:
-        yield "found experts that are divided among GPUs"
-    if decoder.tied and decoder.positions == "learned":
-        yield "found tied embeddings beside learned positions"
-    uneven = {
-        f"{one.name} in {degree}"
-        for degree in {replica.degree for replica in plan.replicas()}
-        for one in parameters(decoder)
-        if one.axis is not None and one.grains % degree
-    }
-    if uneven:
-        yield f"found unequal shards of {min(uneven)}"
 
 
 # --- what is settled ---------------------------------------------------------------

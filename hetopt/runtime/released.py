@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..checkpoints.tensor_files import TensorFile, read_header
 from ..errors import InstanceError
 from ..text.complaints import shown
 from ..text.parsing import read_tree
 from .parameters import Parameter
+from .tensor_files import opened
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 _HEAD = "lm_head.weight"
@@ -95,7 +95,7 @@ def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
 
     Raises `InstanceError` for a parameter that is not there, or of another shape.
     """
-    held = {name: f for f in weight_files(folder) for name in f.tensors}
+    held = weight_files(folder)
     prefix = "transformer." if "transformer.wte.weight" in held else ""
     family = "gpt2" if f"{prefix}wte.weight" in held else "llama"
     if any("block_sparse_moe" in name for name in held):
@@ -108,20 +108,20 @@ def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
                 f"{folder}: found no tensor {its.tensor!r}, which the model's "
                 f"{parameter.name} begins with; is it of this model?"
             )
-        file = held[its.tensor]
-        one = Stored(Path(file.path), *its)
-        _check(one, tuple(file.tensors[its.tensor].shape), parameter)
+        path, shape = held[its.tensor]
+        one = Stored(path, *its)
+        _check(one, shape, parameter)
         found[parameter.name] = one
     return found
 
 
-def weight_files(source: Path) -> list[TensorFile]:
-    """Return the files that the index lists, or the only one."""
+def weight_files(source: Path) -> dict[str, tuple[Path, tuple[int, ...]]]:
+    """Return each tensor's file and shape: by the index, or of the only file."""
     index = source / INDEX
     if not os.path.isfile(index):
-        return [read_header(source / SINGLE)]
+        return _tensors(source / SINGLE)
     listed = read_tree(index).get("weight_map")
-    found: dict[str, TensorFile] = {}
+    found: dict[str, dict[str, tuple[Path, tuple[int, ...]]]] = {}
     for tensor, name in (listed if isinstance(listed, dict) else {"": listed}).items():
         if not isinstance(name, str) or Path(name).name != name:
             raise InstanceError.at(
@@ -131,13 +131,21 @@ def weight_files(source: Path) -> list[TensorFile]:
                 "index",
             )
         if name not in found:
-            found[name] = read_header(source / name)
-        if tensor not in found[name].tensors:
+            found[name] = _tensors(source / name)
+        if tensor not in found[name]:
             raise InstanceError(
                 f"{source / name}: found no tensor {tensor!r}, expected it by "
                 f"{INDEX}; take another copy of the file"
             )
-    return [found[name] for name in sorted(found)]
+    return {
+        tensor: one for name in sorted(found) for tensor, one in found[name].items()
+    }
+
+
+def _tensors(path: Path) -> dict[str, tuple[Path, tuple[int, ...]]]:
+    file = opened(path, "np")
+    names = file.keys()
+    return {name: (path, tuple(file.get_slice(name).get_shape())) for name in names}
 
 
 def _check(one: Stored, shape: tuple[int, ...], parameter: Parameter) -> None:

@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import BackendMissing, InstanceError, RunFailed, Unsupported
 from ..text.documents import Document
 from . import notice
 from .jobs import Job
-from .processes import Line, RanksLost, Starter, Tell, crew
+from .processes import Line, RanksLost, Tell, crew
 from .saved import Saved
+
+if TYPE_CHECKING:
+    from .elastic import Elastic
 
 
 class Ran(NamedTuple):
@@ -42,34 +45,6 @@ class Ran(NamedTuple):
     def to_json(self) -> Document:
         """The document of a run."""
         return {**self._asdict(), "median_s": self.median_s}
-
-
-class Site(Protocol):
-    """The site is what a run is on, where that may change: `elastic.Elastic`."""
-
-    job: Job
-    leaves: Callable[[], bool]
-
-    @property
-    def slots(self) -> Sequence[int]:
-        """The devices of this machine that the job's ranks have."""
-
-    @property
-    def starter(self) -> Starter:
-        """Return what starts the job's ranks."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Return what the GPUs of the job's ranks are called, whatever the plan."""
-
-    def is_better_left(self) -> bool:
-        """Return whether to stop for another plan; asked about each second."""
-
-    def lose(self, ranks: Sequence[int], reason: str) -> Line:
-        """Go on without the GPUs of these ranks: what changed."""
-
-    def move(self) -> Line:
-        """Go on with the plan that the run was stopped for: what changed."""
 
 
 def check(job: Job, slots: Sequence[int] | None = None) -> Saved | None:
@@ -120,7 +95,7 @@ def _check_gpus(ranks: int) -> None:
         )
 
 
-def run(job: Job, tell: Tell = lambda row: None, site: Site | None = None) -> Ran:
+def run(job: Job, tell: Tell = lambda row: None, site: "Elastic | None" = None) -> Ran:
     """Run a job on this machine, a process for each rank; `tell` hears of each step.
 
     Where torchrun has started this process as one of the job's ranks, it is that rank.
@@ -137,7 +112,7 @@ def run(job: Job, tell: Tell = lambda row: None, site: Site | None = None) -> Ra
 class _Run:
     """A run over all of its starts."""
 
-    def __init__(self, job: Job, tell: Tell, site: Site | None) -> None:
+    def __init__(self, job: Job, tell: Tell, site: "Elastic | None") -> None:
         self._job, self._tell, self._site = job, tell, site
         self._steps: dict[int, Line] = {}
         self._restarts = 0

@@ -22,7 +22,7 @@ from .parameters import TABLE, parameters
 from .pipeline import Border, Pipeline
 from .pytorch import Device, Dtype, Foreign, Tensor, dist, torch
 from .released import stored
-from .saved import NEAR, Saved
+from .saved import Saved
 from .tensor_parallel import Cut
 from .tokens import Tokens
 from .tracing import Trace
@@ -192,19 +192,11 @@ class Trainer:
         self.gradients: dict[str, Tensor] = {}
         self.trace = Trace(job.settings.trace, rank, job.gpus[rank], device)
         self._updates = 0
-        self._saver: Any = None
-        if (told := job.settings).checkpoint is not None:
-            from .checkpoint import Saver  # loads a good deal of PyTorch
+        self._states: Any = None
+        if job.settings.checkpoint is not None:
+            from .states import States  # needs safetensors
 
-            beside = told.async_save or told.local is not None
-            self._saver = Saver(
-                self.update, told.checkpoint, told.timeout_s, beside=beside
-            )
-        self._nearby: Any = None
-        if told.local is not None:
-            from .nearby import Nearby
-
-            self._nearby = Nearby(job, self.layout, rank, self.update)
+            self._states = States(job, rank, self.update)
         self.stops = False  # once all have heard that one is asked to
 
     def _build(self, groups: Groups, dtypes: list[Dtype]) -> Pipeline:
@@ -305,27 +297,13 @@ class Trainer:
         Where hosts have states on their own disks, a row says which bytes came from
         where.
         """
-        folder = self.job.settings.checkpoint
-        state = Saved.of(folder)
-        if self._nearby is not None and (near := Saved.of(folder, NEAR)) is not None:
-            shared = -1 if state is None else state.step
-            if near.step >= shared:
-                row = self._nearby.load(near, is_shared=near.step == shared)
-                if row is not None:
-                    self._take(near)
-                    return near.step, row
+        if self._states is None:
+            return 0, None
+        state, row = self._states.restore()
         if state is None:
             return 0, None
-        from . import checkpoint
-
-        assert folder is not None
-        checkpoint.load(self.update, folder, state)
-        self._take(state)
-        return state.step, None
-
-    def _take(self, state: Saved) -> None:
-        self._updates = state.updates
-        self.scale.value = state.loss_scale
+        self._updates, self.scale.value = state.updates, state.loss_scale
+        return state.step, row
 
     def save(self, number: int) -> None:
         """Write the states after step `number` into the run's folder, or begin to."""
@@ -338,14 +316,12 @@ class Trainer:
             seed=job.settings.seed,
             decoder=job.decoder,
         )
-        if self._nearby is not None:
-            self._nearby.save(state)
-        self._saver.save(state)
+        self._states.save(state)
 
     def finish(self) -> None:
         """Return when all that was saved is on disk, and write the trace."""
-        if self._saver is not None:
-            self._saver.wait()
+        if self._states is not None:
+            self._states.wait()
         self.trace.write()
 
     def _rows(self, tokens: Tokens, number: int) -> Tensor:

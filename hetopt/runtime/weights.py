@@ -8,6 +8,7 @@ from .layout import Layout
 from .parameters import Parameter
 from .pytorch import Device, Dtype, Tensor, torch
 from .released import Stored
+from .tensor_files import opened
 
 _STD = 0.02
 Source = Callable[[Parameter], Tensor]
@@ -39,11 +40,8 @@ def released(places: Mapping[str, Stored]) -> Source:
     """Whole parameters of a released model."""
 
     def source(parameter: Parameter) -> Tensor:
-        from safetensors import safe_open
-
         place = places[parameter.name]
-        with safe_open(place.path, framework="pt") as file:
-            values = file.get_tensor(place.tensor)
+        values = opened(place.path).get_tensor(place.tensor)
         if place.transposed:
             values = values.T
         return values if place.third is None else values.chunk(3)[place.third]

@@ -15,7 +15,7 @@ from places import TESTS
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.cli import checkpoints, importing, measuring, output
+from hetopt.cli import importing, measuring, output
 from hetopt.cli.terminal import lines
 from hetopt.report import words, writers
 from hetopt.report.sheet import Table
@@ -126,13 +126,9 @@ def printed_all(renderables: Iterable[Any], capsys: pytest.CaptureFixture[str]) 
     return STYLE.sub("", capsys.readouterr().out)
 
 
-def test_tables_of_checkpoints_claims_and_measurements_show_names_as_they_are(
+def test_tables_of_claims_and_measurements_show_names_as_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    place = {"place": "n[/x]", "degree": 1, "units": [], "shards": 1, "bytes": 1}
-    found = {"model": CLOSING, "places": [place], "incomplete": [OPENING]}
-    told = printed_all(checkpoints._shown(found), capsys)
-    assert all(name in told for name in (CLOSING, OPENING, "n[/x]"))
     row = dict.fromkeys(("claimed_us", "judged_us", "complete", "fits"))
     claims = [{"rank": 1, **row, "refused": f"no {CLOSING}", "broken": []}]
     assert f"no {CLOSING}" in printed(importing._judged(claims), capsys)

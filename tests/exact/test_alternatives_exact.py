@@ -1,7 +1,6 @@
 """The exact method over settings that stages choose: held to trying all."""
 
 from collections.abc import Iterator
-from random import Random
 
 import pytest
 from brute_force_training import best_training_plan
@@ -48,12 +47,6 @@ def test_the_optimum_over_all_choices_equals_that_of_trying_all(
     agrees_with_all_plans(instance)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
-def test_the_optimum_over_choices_on_more_gpus_equals_trying_all(seed: int) -> None:
-    agrees_with_all_plans(tiny(seed))
-
-
 def test_choices_matter_on_those_instances() -> None:
     """Some plans mix rules, and are better than the best with one rule."""
     mixed = better = rescued = 0
@@ -74,33 +67,3 @@ def test_choices_matter_on_those_instances() -> None:
     assert mixed > 0
     assert better > 2
     assert rescued > 0
-
-
-def divided(random: Random, instance: Instance) -> Instance:
-    """The instance with micro-batches of one sequence and stages of ZeRO."""
-    workload = instance.workload.model_copy(update={"micro_batch_sizes": (1,)})
-    zeros = random.choice([(1,), (2, 3), (0, 3), (1, 2, 3)])
-    rules = workload.alternatives.recompute if random.random() < 0.3 else ()
-    other = {"recompute": rules, "zero": zeros}
-    alternatives = workload.alternatives.model_copy(update=other)
-    costs = workload.costs.model_copy(update={"zero": random.choice([0, 0, 1, 3])})
-    fields = {"alternatives": alternatives, "costs": costs}
-    return instance.model_copy(update={"workload": workload.model_copy(update=fields)})
-
-
-def random_divided(random: Random) -> Instance:
-    """A tiny instance with stages of ZeRO."""
-    return divided(random, random_tiny(random, 3))
-
-
-@pytest.mark.usefixtures("little_warm_up")
-@examples(6)
-@given(drawn(random_divided))
-def test_stages_of_zero_are_proved_like_trying_all(instance: Instance) -> None:
-    agrees_with_all_plans(instance)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
-def test_stages_of_zero_on_more_gpus_are_proved_like_trying_all(seed: int) -> None:
-    agrees_with_all_plans(divided(Random(f"divided/{seed}"), tiny(seed)))

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 from brute_force_training import best_training_plan
 from hypothesis import assume, given
@@ -14,8 +15,8 @@ import hetopt
 from hetopt.exact.enumeration import boxes, completion
 from hetopt.exact.enumeration.boxes import BoxEnumeration, is_enumerated
 from hetopt.exact.enumeration.columns import Column
-from hetopt.exact.enumeration.completion import Completion, limits
-from hetopt.exact.enumeration.listing import Lister
+from hetopt.exact.enumeration.completion import Limits
+from hetopt.exact.enumeration.listing import Lister, Listing
 from hetopt.exact.enumeration.packings import lasting, tightened
 from hetopt.exact.enumeration.stages import StageTables
 from hetopt.exact.pipelines.bound import PipelineBound
@@ -83,6 +84,23 @@ def test_limits_leave_columns_whose_transfers_take_longest():
     leave_every_column(hetopt.load(path), 1.0)
 
 
+class Ample(Limits):
+    """Every column of some stages is within these limits."""
+
+    def __init__(self, tables):
+        states = States.of(tables.gpus)
+        self.strides, self.highs = states.strides, np.array([LONG])
+        self.whole = np.full((2, len(states.use)), LONG)
+        self._suffix = np.full((2, len(tables.pools) + 1, tables.layers + 1), LONG)
+
+    def suffix(self, state):
+        return self._suffix
+
+
+def nothing():
+    """Nothing ends it."""
+
+
 def leave_every_column(instance, factor):
     """What is listed within limits is what the knapsack of all columns leaves."""
     tables = StageTables(instance)
@@ -92,28 +110,22 @@ def leave_every_column(instance, factor):
     if best is None:
         return
     us = int(best[0] * factor)
-    states = States.of(tables.gpus)
-    each, every, listed = {}, list[Column](), list[Column]()
-    for size in sorted(set(instance.workload.micro_batch_sizes)):
-        if size > tables.batch:
-            continue
-        stages = [*tables.stages(size, min(size, sum(tables.gpus)))]
-        if stages:
-            each[size] = Completion(tables, size, stages, states), stages
-            lister = Lister(tables, size, us, lambda: None, patient=True)
-            every += lister.columns(stages)
-    known = {size: of for size, (of, _) in each.items()}
-    counts = 1, min(sum(tables.gpus), tables.batch)
-    for size, most in limits(known, tables.batch, us, counts, lambda: None).items():
-        lister = Lister(tables, size, us, lambda: None, patient=True, limits=most)
-        listed += lister.columns(each[size][1])
+    gpus, every = sum(tables.gpus), list[Column]()
+    sizes = {b for b in instance.workload.micro_batch_sizes if b <= tables.batch}
+    replicas = {size: min(size, gpus) for size in sizes}
+    for size, most in replicas.items():
+        if stages := [*tables.stages(size, most)]:
+            every += Lister(tables, size, Ample(tables), nothing).columns(stages)
+    asked = replicas, us, (1, min(gpus, tables.batch))
+    kinds = Listing(tables, nothing), Listing(tables, nothing, within_us=us)
+    each = [[*listing.columns(*asked)] for listing in kinds]
 
     def useful(columns):
         some = tightened(tables, columns, us, lambda: None)
         pairs = zip(*lasting(tables, some, us), strict=True)
         return sorted((x.size, x.stages, samples) for x, samples in pairs)
 
-    assert useful(listed) == useful(every)
+    assert all(useful(listed) == useful(every) for listed in each)
 
 
 @pytest.mark.parametrize(

@@ -6,39 +6,13 @@ import brute_force
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import examples
+from inputs import examples, tiny_problems
 
 from hetopt.exact import layer_partition as exact
 from hetopt.problems.layer_partition import Data, Stage
 from hetopt.result import Status, Stop
 
-
-@st.composite
-def tiny(draw: st.DrawFn, layers: int = 6, stages: int = 4) -> Data:
-    """Few layers and stages of few kinds, tight and loose memory, with zeros."""
-    size = draw(st.integers(1, layers))
-
-    def row(most: int) -> tuple[int, ...]:
-        if draw(st.booleans()):
-            return (draw(st.integers(1, most)),) * size
-        return tuple(draw(st.integers(0, most)) for _ in range(size))
-
-    kinds = [
-        (draw(st.integers(3, 30)), row(9), draw(st.just(0) | st.integers(0, 9)))
-        for _ in range(draw(st.integers(1, stages)))
-    ]
-    chosen = [draw(st.sampled_from(kinds)) for _ in range(draw(st.integers(1, stages)))]
-    return Data(
-        layer_mib=row(5),
-        in_flight_mib=row(3),
-        stages=tuple(
-            Stage(name=f"s{n}", memory_mib=memory, layer_us=times, hop_us=hop)
-            for n, (memory, times, hop) in enumerate(chosen)
-        ),
-        micro_batches=draw(st.integers(1, 6)),
-        objective=draw(st.sampled_from(("bottleneck", "iteration"))),
-        order=draw(st.sampled_from(("given", "free"))),
-    )
+TINY = tiny_problems("layer_partition")
 
 
 def changed(data: Data, **fields: Any) -> Data:
@@ -104,7 +78,7 @@ def test_a_real_pipeline_is_proved(name: str) -> None:
 
 
 @examples(100)
-@given(tiny(layers=6, stages=4), st.sampled_from((8.0, 30.0, 80.0)))
+@given(TINY, st.sampled_from((8.0, 30.0, 80.0)))
 def test_merged_kinds_of_stage_bound_the_optimum(data: Data, states: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "_STATES", (states,))
@@ -144,7 +118,7 @@ def test_fewer_layers_than_stages_are_infeasible_with_the_reason() -> None:
 
 
 @examples(40)
-@given(tiny())
+@given(TINY)
 def test_the_memory_said_to_be_missing_is_just_enough(data: Data) -> None:
     result = exact.solve(data)
     if result.status is not Status.INFEASIBLE or "memory" not in result.reasons[0]:
@@ -157,7 +131,7 @@ def test_the_memory_said_to_be_missing_is_just_enough(data: Data) -> None:
 
 
 @examples(40)
-@given(tiny())
+@given(TINY)
 def test_a_warm_start_changes_no_optimum(data: Data) -> None:
     for value, plan in brute_force.valid("layer_partition", data):
         warm = exact.solve(data, warm_start=plan)

@@ -16,7 +16,7 @@ import hetopt
 from hetopt import load
 from hetopt.costs import without_update
 from hetopt.errors import OutOfTime, Unsupported
-from hetopt.exact import one_pipeline, training_plan
+from hetopt.exact import one_pipeline
 from hetopt.exact.one_pipeline.boxes import Size
 from hetopt.exact.one_pipeline.cluster_tables import BIG, ClusterTables
 from hetopt.exact.one_pipeline.shares import least_us, shared
@@ -63,12 +63,6 @@ def test_stages_of_several_replicas_are_proved_like_trying_all(tiny: Instance) -
     agrees_with_all_plans(plain(tiny, several=True))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20, 60))
-def test_several_replicas_on_more_gpus_are_proved_like_trying_all(seed: int) -> None:
-    agrees_with_all_plans(plain(tiny_instance(seed), several=True))
-
-
 @pytest.mark.parametrize("seed", [1, 7])
 def test_a_warm_start_is_kept_until_there_is_a_better_plan(seed: int) -> None:
     instance = plain(tiny_instance(seed), several=True)
@@ -83,31 +77,6 @@ def test_without_time_there_is_a_bound_or_nothing_but_no_lie() -> None:
     result = one_pipeline.solve(instance, limits=Limits(time_s=0))
     assert result.stop is Stop.TIME
     assert result.status is Status.UNDECIDED
-
-
-def test_joint_plans_are_no_slower_than_one_pipeline() -> None:
-    instance = load("tiny/two-nodes")
-    joint = training_plan.solve(instance, limits=Limits(time_s=20)).objective
-    mine = one_pipeline.solve(instance).objective
-    assert joint is not None
-    assert mine is not None
-    assert joint <= mine
-
-
-def test_the_same_plan_is_found_again() -> None:
-    instance = load("metis/t4-v100-4-moe-1.3b")
-    first, second = one_pipeline.solve(instance), one_pipeline.solve(instance)
-    assert first.status is Status.OPTIMAL
-    assert first.plan == second.plan
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["t4-v100-16-gpt3-6.7b", "t4-v100-16-moe-10b", "t4-v100-32-gpt3-15b"]
-)
-def test_the_clusters_of_metis_are_proved(name: str) -> None:
-    result = one_pipeline.solve(load(f"metis/{name}"), limits=Limits(time_s=300))
-    assert result.status is Status.OPTIMAL
 
 
 # --- what lies outside -----------------------------------------------------------
@@ -197,15 +166,6 @@ def test_a_pipeline_is_offered_where_one_is_faster(tiny: Instance) -> None:
         one_pipeline.faster(instance, than, Limits(), offered.append)
         found = [judge.evaluate(instance, plan).objective for plan in offered]
         assert found == ([] if best is None or than == best else [best])
-
-
-@pytest.mark.slow
-def test_a_training_plan_is_no_slower_than_the_best_pipeline() -> None:
-    instance = load("metis/t4-v100-4-wide-resnet-1b")
-    line = one_pipeline.solve(instance)
-    found = training_plan.solve(instance, limits=Limits(gap=0.3))
-    assert found.objective is not None
-    assert found.objective <= line.objective
 
 
 # --- samples ---------------------------------------------------------------------

@@ -73,54 +73,6 @@ def medium(random):
 MEDIUM = drawn(medium)
 
 
-def long(random):
-    """Few offers, up to 5 stages: order, synchronisation and memory by position."""
-    offers = tuple(
-        judge.Offer(
-            gpu=f"G{i}",
-            quota=random.choice([2, 4, 6]),
-            usd_per_hour=random.choice([1.0, 1.5, 3.0]),
-            memory_mib=random.randint(8, 30),
-            layer_mib=random.randint(1, 4),
-            in_flight_mib=random.randint(0, 3),
-            by_data_parallel={
-                "2": judge.Times(
-                    forward_us=random.randint(0, 30),
-                    backward_us=random.randint(0, 60),
-                    sync_us=random.choice([0, 20, 60, 300, 1000]),
-                )
-            },
-        )
-        for i in range(2)
-    )
-    return judge.Data(
-        layers=8,
-        micro_batches=random.choice([1, 2, 4, 16]),
-        data_parallel=(2,),
-        max_stages=5,
-        iterations=1,
-        offers=offers,
-        budget_usd=random.choice([None, 0.001]),
-    )
-
-
-@examples(5)
-@given(drawn(long))
-def test_long_pipelines_are_placed_as_well_as_by_trying_all(data):
-    assert solve(data).objective == best("provisioning", data)
-
-
-@examples(12)
-@given(drawn(long))
-def test_the_statement_finds_the_same_optimum(data):
-    stated = statements.solve(
-        "provisioning", data, "provisioning", "cpsat", limits=Limits(time_s=60)
-    )
-    found = solve(data)
-    assert stated.stop is Stop.PROVED
-    assert (stated.status, stated.objective) == (found.status, found.objective)
-
-
 @contextmanager
 def unlisted():
     """Every degree is searched through partial allocations, however few there are."""
@@ -173,19 +125,6 @@ def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
 
 @examples(12)
 @given(MEDIUM)
-def test_the_budget_that_a_deadline_needs_buys_that_deadline(data):
-    cheapest = solve(asking(data, deadline_s=100))
-    if cheapest.objective is None:
-        assert cheapest.status is Status.INFEASIBLE
-        return
-    # A budget has few decimals: the next one above the cost.
-    budget = float(Fraction(int(cheapest.objective * 10**9) + 1, 10**9))
-    fastest = solve(asking(data, budget_usd=budget))
-    assert fastest.objective <= 100 * 10**6
-
-
-@examples(12)
-@given(MEDIUM)
 def test_bounds_on_the_way_never_cross_the_optimum(free):
     data = asking(free, deadline_s=100)
     seen = []
@@ -208,12 +147,6 @@ def test_without_time_the_warm_start_is_returned_unproved():
     assert (result.status, result.stop) == (Status.FEASIBLE, Stop.TIME)
     assert result.plan == best_plan
     assert solve(data, time_s=0.0).status is Status.UNDECIDED
-
-
-def test_a_frontier_without_time_claims_nothing():
-    front = exact.frontier(medium(Random("medium 0")), limits=Limits(time_s=0.0))
-    assert front.stop is Stop.TIME
-    assert all(point.status is Status.FEASIBLE for point in front.points)
 
 
 def test_an_interrupted_frontier_claims_only_what_is_proved():
@@ -285,16 +218,6 @@ def test_a_model_that_no_memory_holds_says_how_many_layers_fit():
         "memory: at most 4 stages within the quotas (small 2) hold at most "
         "2 layers of 4"
     )
-
-
-def test_free_gpus_and_timeless_layers_are_counted_too():
-    free = offer("free", quota=2, price=0.0)
-    timeless = offer("timeless", price=1.0, memory=20, forward_us=0, backward_us=0)
-    data = one_layer_a_second((free, timeless))
-    assert solve(data).objective == best("provisioning", data) == 0
-    fast = asking(data, budget_usd=0.1)
-    assert solve(fast).objective == best("provisioning", fast)
-    assert len(points(data)) == 2
 
 
 def in_machines(random):
@@ -480,23 +403,6 @@ def expected_us(data, plan):
     return judge.evaluate(asking(data, budget_usd=1e9), plan).objective
 
 
-@examples(5)
-@given(MEDIUM)
-def test_losses_of_larger_searches_lose_no_optimum(data):
-    lost = [
-        offer.model_copy(update={"losses_per_hour": 0.3 * i})
-        for i, offer in enumerate(data.offers)
-    ]
-    told = {"restart_s": 120.0, "checkpoint_every_s": 900.0, "offers": tuple(lost)}
-    spot = data.model_copy(update={**told, "storage_usd_per_hour": 9.5})
-    listed = solve(spot).objective
-    with unlisted():
-        assert solve(spot).objective == listed
-    without = solve(data).objective
-    assert (listed is None) == (without is None)
-    assert listed is None or listed >= without
-
-
 @pytest.mark.parametrize("planner", ["espresso", "hph_plus", "sia_plus", "whale_plus"])
 @examples(15)
 @given(data=drawn(with_losses))
@@ -507,16 +413,6 @@ def test_planners_reckon_with_losses(planner, data):
     if result.objective is not None:
         assert judge.evaluate(posed, result.plan).valid
         assert result.objective >= solve(posed).objective
-
-
-def test_a_warm_start_with_losses_is_counted_as_the_judge_does():
-    data = medium(Random("medium 0"))
-    lost = tuple(o.model_copy(update={"losses_per_hour": 0.7}) for o in data.offers)
-    told = {"restart_s": 300.0, "checkpoint_every_s": 1800.0, "offers": lost}
-    spot = data.model_copy(update=told)
-    plan = solve(data).plan
-    warm = exact.solve(spot, limits=UNLIMITED, warm_start=plan)
-    assert warm.objective == solve(spot).objective
 
 
 def test_the_statement_refuses_losses_by_name():

@@ -9,32 +9,22 @@ from functools import partial
 from random import Random
 
 import pytest
-from brute_force_training import best_training_plan, random_tiny_instance, tiny_instance
-from flat import flat
-from hypothesis import given
-from inputs import drawn, examples, tiny_instances, trials
-from random_plans import random_plan
-from refuters import WAYS, by, by_prices, proves, refutation
+from refuters import WAYS, by, by_prices, proves
 from settings import COSTS
-from sites_of_nodes import in_sites
 from small_instances import small
 
 import hetopt
-from hetopt import registry
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.errors import InstanceError, NoPlan
+from hetopt.errors import InstanceError
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
 from hetopt.exact.pipelines.boxes import Box
 from hetopt.exact.pipelines.schedule import Schedule, Searching
-from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
-from hetopt.planners import autohet, islands, megatron
-from hetopt.problems import training_plan as judge
+from hetopt.planners import islands
 from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
-from hetopt.search.improving import improve
 from hetopt.solving.certificates import BoxCertificate
 from hetopt.stages import StageTable
 
@@ -56,39 +46,6 @@ def refuted(instance: Instance, time_us: int, steps: int = 40) -> bool:
         all(proves(by(way, only, *times), time_us, steps) for only in choices)
         for way in WAYS
     )
-
-
-@examples(6)
-@given(tiny_instances())
-def test_no_time_that_the_best_of_all_plans_reaches_is_refuted(
-    instance: Instance,
-) -> None:
-    best = best_training_plan(instance)
-    assert best is None or not refuted(instance, best[0], 12)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@examples(3)
-@given(instance=tiny_instances())
-def test_what_is_refuted_on_the_way_to_the_optimum_is_below_it(
-    way: str, instance: Instance
-) -> None:
-    best = best_training_plan(instance)
-    if best is None:
-        return
-    bound = by(way, instance, 0.1 * best[0], 2.0 * best[0])
-    for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1):
-        assert not proves(bound, share * best[0], 6) or share < 1.0
-
-
-@pytest.mark.parametrize("family", ["equal", "unequal", "islands", "tight_memory"])
-def test_no_plan_of_a_larger_instance_is_below_the_bound(family: str) -> None:
-    instance = generate(family, size="small", seed=0)
-    workload = instance.workload.model_copy(update={"micro_batch_sizes": (1,)})
-    instance = instance.model_copy(update={"workload": workload})
-    best = quickest(instance)
-    if best is not None:
-        assert not refuted(instance, best, 8)
 
 
 @pytest.mark.parametrize(
@@ -138,23 +95,6 @@ def eight_gpus(seed: int) -> Instance:
     )
 
 
-def quickest(instance: Instance) -> int | None:
-    """The least iteration time of the planners' plans, improved, and random ones."""
-    found = []
-    for planner in (islands, megatron, autohet):
-        try:
-            plan = planner.plan(instance, seed=0, deadline=None)
-        except NoPlan:
-            continue
-        plan = improve(instance, plan, rounds=800, seed=1)
-        found.append(judge.evaluate(instance, plan).objective)
-    for seed in range(20):
-        judged = judge.evaluate(instance, random_plan(instance, seed))
-        if judged.valid:
-            found.append(judged.objective)
-    return min(found, default=None)
-
-
 def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
     instance = hetopt.load("hexiscale/setting-1-llama2-7b")
     plan = islands.plan(instance, seed=0, deadline=None)
@@ -171,22 +111,6 @@ def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
     assert bounds == sorted(bounds)
 
 
-@examples(8)
-@given(drawn(random_tiny_instance, most_gpus=4))
-def test_a_small_cluster_is_solved_to_the_best_of_all_plans(
-    instance: Instance,
-) -> None:
-    several = max(instance.workload.micro_batch_sizes) > 1
-    best = best_training_plan(instance, several_replicas=several)
-    result = training_plan.solve(instance, limits=Limits())
-    if best is None:
-        assert result.status is Status.INFEASIBLE
-        assert "memory" in result.reasons[0]
-    else:
-        assert result.status is Status.OPTIMAL
-        assert result.objective == best[0]
-
-
 def test_too_little_memory_is_said_with_how_much_is_missing() -> None:
     instance = hetopt.load("hexiscale/setting-1-llama2-7b")
     model = instance.model.model_copy(update={"parameters_per_layer": 10**11})
@@ -194,13 +118,6 @@ def test_too_little_memory_is_said_with_how_much_is_missing() -> None:
     result = training_plan.solve(instance, limits=Limits(time_s=10))
     assert result.status is Status.INFEASIBLE
     assert "short" in result.reasons[0]
-
-
-def test_without_time_there_is_a_bound_or_nothing_but_never_a_lie() -> None:
-    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
-    result = training_plan.solve(instance, limits=Limits(time_s=0.0))
-    assert result.stop is Stop.TIME
-    assert result.status in (Status.FEASIBLE, Status.UNDECIDED)
 
 
 def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
@@ -211,24 +128,6 @@ def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
         training_plan.solve(instance, limits=Limits(time_s=10), warm_start=fewer)
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_planners_are_asked_only_where_no_plan_is_given(
-    given: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    instance = hetopt.load("generated:equal/16/0")
-    plan = islands.plan(instance, seed=0, deadline=None) if given else None
-    entry, asked = registry.entry, list[str]()
-
-    def asked_for(kind: str, name: str) -> object:
-        asked.extend([name] if kind == "planners" else [])
-        return entry(kind, name)
-
-    monkeypatch.setattr(registry, "entry", asked_for)
-    training_plan.solve(instance, limits=Limits(time_s=1), warm_start=plan)
-    assert bool(asked) is not given
-
-
 def test_one_pipeline_that_has_room_is_proved_to_be_the_best_plan() -> None:
     instance = hetopt.load("generated:tight_memory/16/2")
     assert StageTable(instance).most_replicas == 1
@@ -237,14 +136,6 @@ def test_one_pipeline_that_has_room_is_proved_to_be_the_best_plan() -> None:
     assert isinstance(result.certificate, BoxCertificate)
     bound = result.bound and result.bound.value
     assert training_plan.recheck(instance, result.certificate, bound) == []
-
-
-def test_the_same_seed_gives_the_same_plan_of_a_small_cluster() -> None:
-    instance, limits = tiny_instance(8), Limits(seed=3)
-    first = training_plan.solve(instance, limits=limits)
-    second = training_plan.solve(instance, limits=limits)
-    assert first.status is Status.OPTIMAL
-    assert first.plan == second.plan
 
 
 @pytest.mark.slow
@@ -295,62 +186,3 @@ def ranges(boxes: list[Box]) -> list[dict[str, int | None]]:
     each = [vars(box) for first in boxes for box in leaves(first)]
     ends = ("_low", "_high", "_us")
     return [{k: x for k, x in box.items() if k.endswith(ends)} for box in each]
-
-
-def shared(random: Random) -> Instance:
-    """A tiny instance with stages of several replicas, or gradients that are hidden."""
-    tree = flat(random_tiny_instance(random, 4))
-    if random.random() < 0.7:
-        tree["workload"]["micro_batch_sizes"] = random.choice([[1, 2], [2], [1, 2, 3]])
-        tree["workload"]["global_batch"] = random.choice([2, 4])
-    else:
-        tree["workload"]["costs"]["sync_overlap"] = "backward"
-    tree["workload"]["costs"]["layer_times"] = "analytic"
-    tree["workload"]["costs"] |= {"profile": [], "calibration": None}
-    if tree["workload"]["costs"]["activations"] == "calibrated":
-        tree["workload"]["costs"]["activations"] = "standard"
-    return Instance.model_validate(tree, strict=False)
-
-
-def sited(random: Random) -> Instance:
-    """A tiny instance on three nodes in sites, some with stages of several replicas."""
-    while True:
-        instance = random_tiny_instance(random)
-        if len(instance.planned_cluster.nodes) > 2:
-            break
-    tree = in_sites(random, instance.model_dump(mode="json"))
-    if random.random() < 0.6:
-        tree["workload"]["micro_batch_sizes"] = random.choice([[1, 2], [2]])
-        tree["workload"]["global_batch"] = random.choice([2, 4])
-    return Instance.model_validate(tree, strict=False)
-
-
-@pytest.mark.parametrize("number", trials(6, 80))
-def test_what_is_refuted_of_sites_is_true_and_proved_again(number: int) -> None:
-    for seed in range(number):
-        is_true_and_proved_again(sited(Random(f"sites/{seed}")), steps=30)
-
-
-@examples(10)
-@given(drawn(shared))
-def test_what_is_refuted_of_several_replicas_is_true_and_proved_again(
-    instance: Instance,
-) -> None:
-    is_true_and_proved_again(instance, steps=4)
-
-
-def is_true_and_proved_again(instance: Instance, steps: int) -> None:
-    several = max(instance.workload.micro_batch_sizes) > 1
-    best = best_training_plan(instance, several_replicas=several)
-    if best is None:
-        return
-    for way in WAYS:
-        bound = by(way, instance, 0.2 * best[0], 1.5 * best[0])
-        for share in (0.4, 0.8, 0.95, 1.0):
-            found = refutation(bound, share * best[0], steps)
-            if not found.proved:
-                break
-            assert share < 1.0
-            certificate, proved = found.certificate(), int(share * best[0])
-            if certificate is not None:  # a file may hold it
-                assert training_plan.recheck(instance, certificate, proved) == []

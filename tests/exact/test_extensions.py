@@ -1,12 +1,13 @@
 """Stages put before suffixes: their least times, and what is left out."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_exact_small_clusters import cluster_of
 
 from hetopt.exact.enumeration import extensions
-from hetopt.exact.enumeration.listing import Lister
+from hetopt.exact.enumeration.listing import Listing
 from hetopt.exact.enumeration.stages import NEVER, StageTables
 
 
@@ -37,17 +38,19 @@ def test_suffixes_are_extended_by_the_best_stage(seed, first):
 def test_what_is_listed_does_not_depend_on_what_is_put_at_once():
     instance = cluster_of("A2 B2", layers=6, micro_batch_sizes=(1, 2))
     tables = StageTables(instance)
-    stages = [*tables.stages(2, 2)]
+
+    listing = Listing(tables, lambda: None)
 
     def rows(us, at_once):
-        lister = Lister(tables, 2, us, lambda: None, patient=True)
-        lister._some = at_once
-        return {row.stages: row.ranges for row in lister.columns(stages)}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hetopt.exact.enumeration.listing._AT_ONCE", at_once)
+            rows = listing.columns({2: 2}, us, (1, 4))
+            return {row.stages: row.ranges for row in rows}
 
-    ample = rows(10**9, 1_000)
+    ample = rows(10**9, 1 << 20)
     assert ample == rows(10**9, 1)
     within = int(min(part.total for parts in ample.values() for part in parts) * 9)
-    few = rows(within, 1_000)
+    few = rows(within, 1 << 20)
     assert few == rows(within, 1)
     assert all(few[row] == ample[row] for row in few)
     # Whatever does the batch alone is there.

@@ -34,13 +34,12 @@ def of_round(random: Random) -> tuple[Any, int]:
 
 #: Small data of each problem, with the best of all plans.
 PROBLEMS: dict[str, SearchStrategy[Any]] = {
-    "device_grouping": listed("device_grouping", of_groupings.tiny()),
+    "device_grouping": listed("device_grouping", tiny_problems("device_grouping")),
     "job_round": drawn(of_round),
-    "layer_partition": listed("layer_partition", of_partitions.tiny()),
+    "layer_partition": listed("layer_partition", tiny_problems("layer_partition")),
     "provisioning": listed("provisioning", tiny_problems("provisioning")),
     "recovery": seeds()
     .map(tiny_recoveries.tiny)
-    .filter(tiny_recoveries.few_enough)
     .map(lambda data: (data, tiny_recoveries.best(data))),
 }
 SLOW = {"device_grouping"}  # a statement that takes seconds beyond three devices

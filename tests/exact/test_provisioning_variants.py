@@ -14,7 +14,7 @@ from hetopt import api
 from hetopt.costs import memory
 from hetopt.errors import InstanceError
 from hetopt.exact import provisioning as exact
-from hetopt.files import instance_names, load_instance
+from hetopt.files import load_instance
 from hetopt.modelling import Limits
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status
@@ -217,16 +217,6 @@ def test_states_are_divided_among_the_replicas_of_a_stage(zero, micro_batches):
             assert {offer.layer_mib_at(d) for offer in one.offers} == {need}
             seen.add(d)
     assert seen == {1, 2, 4}
-
-
-def test_papers_instances_have_one_combination_and_their_micro_batches():
-    for name in instance_names():
-        instance = load_instance(name)
-        if instance.offers:
-            data = judge.data(instance)
-            assert data.variants == ()
-            assert data.choice == {}
-            assert data.micro_batches == instance.search.micro_batches
 
 
 def test_a_plan_of_settings_that_nobody_offers_is_refused():

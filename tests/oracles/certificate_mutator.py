@@ -114,7 +114,7 @@ def _grouping(seed: int) -> Subject | None:
 
 def _recovery(seed: int) -> Subject | None:
     data = tiny_recoveries.tiny(seed)
-    if not tiny_recoveries.few_enough(data) or not tiny_recoveries.best(data):
+    if not tiny_recoveries.best(data):
         return None
     result = recovery.solve(data)
     if result.certificate is None or result.bound is None:

@@ -3,8 +3,8 @@
 import torch
 from plain_decoder import Single
 
-from hetopt.runtime import checkpoint, training
+from hetopt.runtime import states, training
 
-__all__ = ["Single", "checkpoint", "training"]
+__all__ = ["Single", "states", "training"]
 
 torch.optim.AdamW([torch.zeros(1)])

@@ -1,96 +1,110 @@
 """Seeded random recoveries so small that every choice of sources can be tried."""
 
-from collections.abc import Iterator
 from itertools import product
 from math import prod
 from random import Random
+from typing import Any
 
 from hetopt.plans import Recovery, Transfer
 from hetopt.problems.recovery import (
     CLOUD,
     Data,
-    Machine,
-    Need,
-    Pair,
-    Saved,
-    Unit,
     evaluate,
 )
 
+FASTEST = 10**15
 MOST = 1500  # recoveries of one problem
+MOST_PIECES = 7  # of all needs together
 
 
 def tiny(seed: int) -> Data:
-    """Up to 3 nodes, 3 units and about 7 pieces; some have no plan at all."""
-    random = Random(f"recovery {seed}")
-    nodes = tuple(
-        Machine(
-            name=f"n{i}",
-            memory_bytes_per_s=random.choice([50, 100, 7]),
-            disk_bytes_per_s=random.choice([3, 5, 10]),
-            network_bytes_per_s=random.choice([4, 20, 50]),
+    """Recovery number `seed`, the same on every machine; some have no plan at all."""
+    return drawn(Random(f"recovery {seed}"))
+
+
+def drawn(rng: Random) -> Data:
+    """Up to 3 nodes, 3 units and 7 pieces, of which every choice can be tried."""
+    while True:
+        data = _data(rng)
+        pieces = sum(
+            data.grid[name] // need.degree for need in data.needs for name in need.units
         )
-        for i in range(random.randint(1, 3))
-    )
-    units = tuple(
-        Unit(name=str(i), parameters=random.choice([0, 4, 8, 12, 6]))
-        for i in range(random.randint(1, 3))
-    )
-    cloud = random.random() < 0.8
-    saved = [*_saved(random, units, nodes)]
-    if cloud:
-        every = tuple(unit.name for unit in units)
-        row = Saved(place=CLOUD, medium="cloud", units=every, rank=0, degree=1)
-        saved.append(row)
-    joined = len(nodes) > 1 and random.random() < 0.4
-    return Data(
-        units=units,
-        bytes_per_parameter=1,
-        nodes=nodes,
-        pairs=(Pair(first="n0", second="n1", bytes_per_s=random.choice([2, 30])),)
-        if joined
-        else (),
-        cloud_bytes_per_s=random.choice([1, 2, 6]) if cloud else None,
-        cloud_limit=random.choice(["shared", "each_node"]),
-        loads=random.choice(["each_gpu", "once_a_node"]),
-        saved=tuple(saved),
-        needs=tuple(_needs(random, units, nodes)),
-    )
+        if pieces <= MOST_PIECES and prod(map(len, ways(data))) <= MOST:
+            return data
+
+
+def _data(rng: Random) -> Data:
+    rates = rng.choice([[1], [1, 2], [3, 5, 10, 50], [FASTEST, 1], [FASTEST], [7, 10]])
+    sizes = rng.choice([[0], [1], [0, 4, 6, 12], [1, 10**13]])
+    names = rng.choice([("n0", "n1", "n2"), ("a", "a/b", "b/a"), ("x to", "x", "to x")])
+    names = names[: rng.randint(1, 3)]
+    nodes = [
+        {
+            "name": name,
+            "memory_bytes_per_s": rng.choice(rates),
+            "disk_bytes_per_s": rng.choice(rates),
+            "network_bytes_per_s": rng.choice(rates),
+        }
+        for name in names
+    ]
+    units = [
+        {"name": str(i), "parameters": rng.choice(sizes)}
+        for i in range(rng.randint(1, 3))
+    ]
+    cloud = rng.random() < 0.7
+    pairs = [
+        {"first": a, "second": b, "bytes_per_s": rng.choice(rates)}
+        for i, a in enumerate(names)
+        for b in names[:i]
+        if rng.random() < 0.3
+    ]
+    tree = {
+        "units": units,
+        "bytes_per_parameter": rng.choice([1, 1, 14, 64]),
+        "nodes": nodes,
+        "pairs": pairs,
+        "cloud_bytes_per_s": rng.choice(rates) if cloud else None,
+        "cloud_limit": rng.choice(["shared", "each_node"]),
+        "loads": rng.choice(["each_gpu", "once_a_node"]),
+        "slices": rng.choice([1, 1, 1, 2]),
+        "saved": _saved(rng, units, names, cloud),
+        "needs": _needs(rng, units, names),
+    }
+    return Data.model_validate(tree, strict=False)
 
 
 def _saved(
-    random: Random, units: tuple[Unit, ...], nodes: tuple[Machine, ...]
-) -> Iterator[Saved]:
-    degree = random.choice([1, 2])
+    rng: Random, units: list[Any], names: tuple[str, ...], cloud: bool
+) -> list[dict[str, Any]]:
+    rows = []
     for unit in units:
-        for rank in range(degree):
-            for place in [*(node.name for node in nodes), "gone"]:
-                for medium in ("disk", "memory"):
-                    if random.random() < 0.25:
-                        yield Saved(
-                            place=place,
-                            medium=medium,
-                            units=(unit.name,),
-                            rank=rank,
-                            degree=degree,
-                        )
+        for degree in rng.choice([[1], [2], [1, 2], [3]]):
+            for rank in range(degree):
+                shard = {"units": [unit["name"]], "rank": rank, "degree": degree}
+                rows += [
+                    {**shard, "place": place, "medium": medium}
+                    for place in (*names, "gone")
+                    for medium in ("disk", "memory")
+                    if rng.random() < 0.3
+                ]
+                if cloud and rng.random() < 0.8:
+                    rows.append({**shard, "place": "cloud", "medium": "cloud"})
+    return rows
 
 
 def _needs(
-    random: Random, units: tuple[Unit, ...], nodes: tuple[Machine, ...]
-) -> Iterator[Need]:
-    degree, left = random.choice([1, 2]), 4
-    for node in nodes:
+    rng: Random, units: list[Any], names: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    degree = rng.choice([1, 2])
+    rows = []
+    for name in names:
         for index in range(2):
-            names = tuple(unit.name for unit in units if random.random() < 0.35)
-            if names and left >= len(names):
-                left -= len(names)
-                yield Need(
-                    gpu=f"{node.name}:{index}",
-                    units=names,
-                    rank=random.randrange(degree),
-                    degree=degree,
-                )
+            wanted = [unit["name"] for unit in units if rng.random() < 0.35]
+            if wanted:
+                rank = rng.randrange(degree)
+                need = {"units": wanted, "rank": rank, "degree": degree}
+                rows.append({**need, "gpu": f"{name}:{index}"})
+    return rows
 
 
 def ways(data: Data) -> list[list[Transfer]]:
@@ -130,8 +144,3 @@ def best(data: Data) -> int | None:
         assert judged.valid, judged.violations
         times.append(judged.objective)
     return min(times, default=None)
-
-
-def few_enough(data: Data) -> bool:
-    """Whether all recoveries can be tried."""
-    return prod(map(len, ways(data))) <= MOST

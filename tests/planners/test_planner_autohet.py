@@ -11,10 +11,13 @@ from places import INSTANCES
 import hetopt
 from hetopt import Limits, Status
 from hetopt.errors import NoPlan
+from hetopt.exact import device_grouping
 from hetopt.files.clusters import generate
 from hetopt.planners import autohet
+from hetopt.planners.autohet import mapping
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
+from hetopt.result import gap
 from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost
 
@@ -90,18 +93,6 @@ def test_statements_and_the_method_agree_on_the_best_grouping(
     assert proved[0].objective == proved[1].objective
 
 
-@pytest.mark.parametrize("by", ["statement", "counts"])
-def test_groups_of_a_statement_become_plans_as_those_of_the_method_do(
-    by: autohet.GroupingBy,
-) -> None:
-    instance = shipped("autohet/a100-h20-2x2-gpt3-6.7b")
-    plans = [autohet.plan(instance, grouping_by=way) for way in ("method", by)]
-    one, two = (training_plan.evaluate(instance, plan) for plan in plans)
-    assert one.valid
-    assert two.valid
-    assert one.objective == two.objective
-
-
 def test_a_fixed_number_of_micro_batches_forms_the_groups_of_the_paper() -> None:
     """Section V: 1 A100 + 1 H20, and 3 H20; one group of all has longer bubbles."""
     instance = shipped("autohet/1-a100-4-h20-llama-6.7b")
@@ -129,3 +120,55 @@ def test_groups_that_do_not_fit_are_refused_with_a_reason() -> None:
         NoPlan, match=r"of these groups .*layers do not fit on 1 stages"
     ):
         trial.best_plan("of these groups")
+
+
+# --- steps ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["h800-a100-4x4-gpt3-6.7b", "a100-h20-8x8-gpt3-6.7b", "4-a100-2-h800-llama-6.7b"],
+)
+def test_autohet_groups_are_within_a_thousandth_of_the_best(name: str) -> None:
+    cost = FastCost(shipped(f"autohet/{name}"))
+    for t in (1, 2):
+        data = autohet.grouping_data(cost, t, 1)
+        groups = next(autohet._groupings(data, "here", None, []))
+        found = min(
+            sum(g.gflops * group.get(g.type, 0) for g in data.gpus)
+            * data.micro_batches_of(len(groups))
+            / (data.micro_batches_of(len(groups)) + sum(group.values()) - 1)
+            for group in groups
+        )
+        best = device_grouping.solve(data).objective
+        assert best is not None
+        assert gap(int(len(groups) * found), int(best)) <= 0.0011
+
+
+def test_autohet_maps_the_weakest_type_to_the_first_stage_on_one_node() -> None:
+    cost = FastCost(shipped("autohet/h800-a100-4x4-gpt3-6.7b"))
+    kind = {i: node.gpu for i, node in enumerate(cost.nodes)}
+    rows = mapping.map_stages(cost, [{"A100": 1, "H800": 1}] * 4, 1)
+    assert [[kind[node] for node in row] for row in rows] == [["A100", "H800"]] * 4
+
+
+def test_autohet_without_time_says_so_in_a_sentence() -> None:
+    instance = shipped("tiny/two-nodes")
+    with pytest.raises(NoPlan) as caught:
+        autohet.plan(instance, deadline=0.0)
+    assert str(caught.value) == "autohet: no plan was found in time"
+
+
+@pytest.mark.parametrize("name", ["h800-a100-4x4-gpt3-6.7b", "a100-h20-8x8-gpt3-6.7b"])
+def test_autohet_without_balancing_or_grouping_is_slower(name: str) -> None:
+    instance = shipped(f"autohet/{name}")
+
+    def value(**steps: bool) -> int:
+        judged = training_plan.evaluate(instance, autohet.plan(instance, **steps))
+        assert judged.valid
+        return judged.objective
+
+    whole = value()
+    assert whole < value(balancing=False)
+    assert whole < value(grouping=False)
+    assert whole <= value(mapping=False)

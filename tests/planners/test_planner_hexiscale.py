@@ -16,7 +16,7 @@ from settings import SIMPLE, setting
 
 from hetopt.errors import NoPlan
 from hetopt.planners import hexiscale
-from hetopt.planners.hexiscale.graph import Graph, _Cut, random_partition
+from hetopt.planners.hexiscale.graph import Graph, _Cut
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.search import islands
@@ -82,16 +82,6 @@ def test_least_cut_keeps_nodes_whole_and_greatest_cut_splits_them_evenly() -> No
     greatest = graph.partition([4] * 4, 4, Random(1), maximise=True)
     assert _cut(bandwidth, greatest) > _cut(bandwidth, least)
     assert all(max(group) <= 2 for group in greatest)
-
-
-def test_partition_cuts_less_than_random_ones() -> None:
-    bandwidth, compute = _cluster(5)
-    graph = Graph(bandwidth, compute)
-    for seed in range(5):
-        ours = graph.partition([8] * 5, 5, Random(seed))
-        dealt = random_partition([8] * 5, 5, Random(seed))
-        assert [sum(column) for column in zip(*dealt, strict=True)] == [8] * 5
-        assert _cut(bandwidth, ours) < _cut(bandwidth, dealt)
 
 
 def _crossing(edges: np.ndarray, side: list[int]) -> int:
@@ -235,16 +225,6 @@ def test_without_accumulation_a_step_holds_all_its_activations(
                 hexiscale.plan(sections.step_of(instance, count // 8))
     assert counts == sorted(counts)
     assert counts[0] < counts[-1]
-
-
-@sizes
-def test_more_synchronised_steps_take_longer(size: Any, sections: Any) -> None:
-    instance = setting("1", "7b", size=size)
-    totals = [_objective(instance, hexiscale.plan(instance))]
-    for count in (2, 4, 8):
-        step = sections.step_of(instance, count)
-        totals.append(count * _objective(step, hexiscale.plan(step)))
-    assert totals == sorted(totals)
 
 
 def test_rounds_are_kept_and_the_best_is_the_plan() -> None:

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from functools import cache
-from itertools import combinations, count, islice, pairwise, permutations, product
+from itertools import combinations, pairwise, product
 
 import pytest
 from flat import flat
@@ -18,12 +18,10 @@ from hetopt.exact import one_pipeline
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.planners import metis
-from hetopt.planners.alpa_like.stages import Programme
 from hetopt.planners.metis import cuts as layer_cuts
 from hetopt.planners.metis import node_groups
 from hetopt.planners.metis.costs import Laid, LineCost, Row, Share
 from hetopt.planners.metis.grid import Grid
-from hetopt.planners.metis.intra import Intra, Shape
 from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline as judge
 from hetopt.problems import training_plan
@@ -220,14 +218,6 @@ def test_one_gpu_of_a_node_and_three_of_another_are_a_group() -> None:
     ]
 
 
-def test_the_types_of_the_stages_may_alternate() -> None:
-    cost = made(("V100", 1), ("V100", 1), ("T4", 1), ("T4", 1))
-    orders = {tuple(types(cost, g)[0] for g in m) for m in mapped(cost, 4)}
-    assert orders == set(permutations(["V100", "V100", "T4", "T4"]))
-    in_rows = {tuple(cost.nodes[i].gpu for i in row) for row in node_groups.rows(cost)}
-    assert ("V100", "T4", "V100", "T4") in in_rows
-
-
 @pytest.mark.parametrize(
     "nodes",
     [
@@ -269,31 +259,6 @@ def by_node(
     return tuple(sorted(zip(nodes, given, strict=True)))
 
 
-def test_turns_take_of_all_sources() -> None:
-    sources = (iter(range(10 * n, 10 * n + n)) for n in range(1, 4))
-    assert list(node_groups.in_turns(sources)) == [10, 20, 21, 30, 31, 32]
-    endless = (count(start) for start in count(0, 100))
-    assert list(islice(node_groups.in_turns(endless), 6)) == [0, 1, 100, 2, 101, 200]
-
-
-@pytest.mark.slow
-def test_alternating_types_reach_the_oracle_of_a_large_mixture() -> None:
-    """What published groups are worth on 32 GPUs: 1.65 s and not 2.475 s."""
-    instance = load("metis/t4-v100-32-moe-27b")
-    best = one_pipeline.solve(instance, limits=Limits(time_s=60))
-    assert best.status is Status.OPTIMAL
-    mine = objective(instance, metis.plan(instance, most_plans=500_000))
-    assert mine == best.objective
-
-
-def test_all_orders_are_there_where_none_are_joined() -> None:
-    found = set(node_groups.sizes(8, 4, 1.0, 10))
-    powers = {
-        order for parts in ((1, 1, 2, 4), (2, 2, 2, 2)) for order in permutations(parts)
-    }
-    assert found == powers
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -315,30 +280,6 @@ def test_options_change_what_is_searched_and_plans_stay_valid(
     assert other != usual
     less = {"variance", "max_permute_len", "most_plans"}
     assert (other > usual) == (options.keys() <= less)  # the other two look at more
-
-
-def test_degrees_that_memory_does_not_ask_for_are_seen_without_dp_first() -> None:
-    line = LineCost(load("metis/t4-v100-4-gpt3-1.3b"))
-    size = max(line.sizes)
-    cost = line.cost
-    node = next(i for i, held in enumerate(cost.nodes) if held.gpu == "V100")
-    other = next(i for i, held in enumerate(cost.nodes) if held.gpu == "T4")
-    shape = Shape(line.micro_batches(size), size, (((other, 2),), ((node, 2),)))
-    for dp_first in (True, False):
-        found = list(Intra(line, layer_balancing=True, dp_first=dp_first).plans(shape))
-        degrees = {tuple(stage.shares[0].t for stage in plan) for plan in found}
-        every = set(product((1, 2), repeat=2))
-        assert degrees <= every
-        assert (degrees == every) == (not dp_first)
-
-
-def test_without_dp_first_and_balancing_the_search_is_no_worse() -> None:
-    for name in ("t4-v100-4-gpt3-1.3b", "p100-v100-4-gpt3-1.3b"):
-        instance = load(f"metis/{name}")
-        usual = usual_us(name)
-        whole = planned("metis", instance, layer_balancing=False, dp_first=False)
-        assert whole is not None
-        assert objective(instance, whole) <= usual
 
 
 # --- cuts ----------------------------------------------------------------------------
@@ -394,38 +335,3 @@ def test_unequal_machines_become_equal_virtual_nodes() -> None:
     assert (grid.width, grid.gpus) == (1, 8)
     assert Counter(grid.nodes) == {0: 1, 1: 1, 2: 2, 3: 4}
     assert Grid(LineCost(load("metis/t4-v100-8-gpt3-2.6b"))).width == 4
-
-
-@pytest.mark.parametrize("b", [1, 2, 4])
-def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(b: int) -> None:
-    instance = generate("unequal", seed=3)
-    document = flat(instance)
-    document["model"]["layers"] = 4
-    document["workload"] |= {"micro_batch_sizes": [b], "global_batch": 8}
-    document["workload"]["costs"] |= {"pipeline": "critical"}
-    grid = Grid(LineCost(Instance.model_validate_json(json.dumps(document))))
-    programme = Programme(grid, b, 8 // b)
-    found = programme.best()
-    assert (found and found[0]) == _by_trying_all(programme)
-
-
-def _by_trying_all(programme: Programme) -> int | None:
-    values = []
-
-    def extend(first: int, gpus: int, stages: list[tuple[int, int, int]]) -> None:
-        if first == programme.layers:
-            if gpus == 0:
-                taus = [
-                    int(programme._stage_us(len(stages) - j)[0][i, a, z])
-                    for j, (i, a, z) in enumerate(stages)
-                ]
-                if max(taus) < layer_cuts.NEVER:
-                    values.append(sum(taus) + (programme.n - 1) * max(taus))
-            return
-        for i, size in enumerate(programme.sizes):
-            if size <= gpus:
-                for last in range(first + 1, programme.layers + 1):
-                    extend(last, gpus - size, [*stages, (i, first, last)])
-
-    extend(0, programme.grid.gpus, [])
-    return min(values, default=None)

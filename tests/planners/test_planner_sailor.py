@@ -47,17 +47,6 @@ def whole(instance: Instance) -> tuple[int, ...]:
 # --- the rules -------------------------------------------------------------------
 
 
-@given(st.integers(1, 90), st.integers(1, 90))
-def test_layers_are_as_equal_as_can_be_and_the_last_stages_have_more(
-    layers: int, stages: int
-) -> None:
-    cuts = sailor.equal_cuts(layers, stages)
-    sizes = [b - a for a, b in pairwise(cuts)]
-    assert (cuts[0], cuts[-1], len(sizes)) == (0, layers, stages)
-    assert sizes == sorted(sizes)
-    assert max(sizes) - min(sizes) <= 1
-
-
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(1, 6))
 def test_every_split_is_one_of_those_that_add_up(offers: list[int], d: int) -> None:
     found = list(sailor.every_split(offers, d))
@@ -67,13 +56,6 @@ def test_every_split_is_one_of_those_that_add_up(offers: list[int], d: int) -> N
     for offer in offers:
         ways = [sum(ways[max(0, k - offer) : k + 1]) for k in range(d + 1)]
     assert len(found) == ways[d]
-
-
-def test_types_come_by_speed_and_a_type_has_its_largest_nodes_first() -> None:
-    instance = cluster({"a": (100, 2), "b": (300, 1), "c": (100, 4), "d": (200, 2)})
-    cost = FastCost(instance)
-    names = [[cost.names[node] for node in nodes] for nodes in sailor.types_of(cost)]
-    assert names == [["b"], ["d"], ["c", "a"]]
 
 
 @pytest.mark.parametrize("raised", [True, False])
@@ -108,11 +90,6 @@ def test_a_degree_is_doubled_while_that_is_worth_it_and_memory_asks_for_it(
                     assert us[choice.t // 2] >= sailor.SPEEDUP * us[choice.t]
                 if raised and 2 * choice.t in us and min(fit) == 1:
                     assert us[choice.t] < sailor.SPEEDUP * us[2 * choice.t]
-
-
-def test_the_fastest_of_several_types_is_not_raised() -> None:
-    assert list(sailor.raising(1)) == [(True,), (False,)]
-    assert list(sailor.raising(3)) == [(False, True, True), (False,) * 3]
 
 
 @given(st.integers(1, 300), st.integers(1, 60))
@@ -223,51 +200,6 @@ def test_by_hand_fast_gpus_pace_one_pipeline_each() -> None:
     fast_us = FastCost(instance).prefix(0, 1, 1)[0][6]
     assert fast.us == 1200 // 2 * fast_us + fast.sync
     assert {slot.node for slot in fast.rows[0]} == {0}
-
-
-@pytest.mark.parametrize("splits", ["first", "all"])
-def test_no_gpu_is_given_twice_and_every_stage_has_all_replicas(splits: Any) -> None:
-    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
-    free = whole(instance)
-    for stages, d in ((2, 4), (4, 4), (5, 8)):
-        found = programme(instance, stages, d, splits).solve(0, free)
-        if found is None:
-            continue
-        assert [len(row) for row in found.rows] == [d] * stages
-        used: Counter[int] = Counter()
-        for row in found.rows:
-            for slot in row:
-                used[slot.node] += slot.t
-        assert all(used[i] <= count for i, count in enumerate(free))
-
-
-def test_all_splits_are_no_worse_where_there_is_one_stage() -> None:
-    instance = cluster({"a": (100, 3), "b": (300, 2), "c": (150, 3)})
-    for d in (1, 2, 4, 6):
-        few, every = (
-            programme(instance, 1, d, splits).solve(0, whole(instance))
-            for splits in ("first", "all")
-        )
-        assert every.us <= few.us
-
-
-def test_degrees_fall_until_a_plan_is_no_faster(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    instance = cluster({"a": (100, 8)})
-    search = sailor.Search(FastCost(instance))
-    asked: list[int] = []
-    real = search.allocated
-
-    def told(stages: int, b: int, d: int, raised: Any) -> Any:
-        asked.append(d)
-        return real(stages, b, d, raised)
-
-    monkeypatch.setattr(search, "allocated", told)
-    search.degrees(1, 1, 8, (True,))
-    assert asked == [8, 7, 6, 5, 4, 3, 2, 1][: len(asked)]
-    assert len(asked) == 2  # 7 pipelines are slower
-    assert search.best is not None
 
 
 def test_plans_stay_on_one_type_a_replica_and_equal_cuts() -> None:

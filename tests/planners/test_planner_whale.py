@@ -59,10 +59,6 @@ def test_shares_have_the_least_largest_load_that_whole_numbers_and_caps_allow(
         assert max(s / p for s, p in zip(found, powers, strict=True)) == min(loads)
 
 
-def test_shares_without_caps_are_proportional_where_that_is_whole() -> None:
-    assert proportional([Fraction(624), Fraction(312)], [99, 99], 9) == [6, 3]
-
-
 loads_and_sizes = st.tuples(st.integers(1, 9), st.integers(1, 5))
 
 
@@ -142,12 +138,6 @@ def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -
                     other = TrainingPlan.model_validate_json(json.dumps(document))
                     judged = training_plan.evaluate(instance, other)
                     assert {v.rule for v in judged.violations} == {"memory"}
-
-
-def test_some_of_these_plans_have_unequal_samples() -> None:
-    plans = [planned(with_samples(seed)) for seed in range(20)]
-    stages = [s for plan in plans if plan for p in plan.pipelines for s in p.stages]
-    assert any(len({r.samples for r in stage.replicas}) > 1 for stage in stages)
 
 
 @examples(8)

@@ -13,11 +13,7 @@ from soaking._subproblems import posed
 import hetopt
 from hetopt import problems, registry
 from hetopt.errors import NoPlan
-from hetopt.exact import device_grouping as exact_grouping
-from hetopt.exact import layer_partition as exact_partition
-from hetopt.files import load_problem
 from hetopt.problems import Objective, device_grouping, job_round, layer_partition
-from hetopt.result import Status
 
 SEEDS = range(60)
 PAIRS = [
@@ -76,39 +72,7 @@ def test_a_planner_is_valid_bounded_and_repeatable(problem: str, planner: str) -
     assert found > len(SEEDS) // (8 if problem == "provisioning" else 3)
 
 
-@pytest.mark.parametrize("planner", registry.entries_for("planners", "device_grouping"))
-def test_groups_of_a_paper_are_no_stronger_than_is_proved(planner: str) -> None:
-    for name in ("autohet/three-types-24-gpt3-6.7b", "hexiscale/setting-1-llama2-7b"):
-        data = device_grouping.data(hetopt.load(name), tensor_parallel=2)
-        proved = exact_grouping.solve(data)
-        assert proved.status is Status.OPTIMAL
-        assert proved.objective is not None
-        plan = planned(planner, data)
-        judged = device_grouping.evaluate(data, plan)
-        assert judged.valid
-        assert judged.objective <= proved.objective
-
-
-@pytest.mark.parametrize("planner", registry.entries_for("planners", "layer_partition"))
-@pytest.mark.parametrize("order", ["given", "free"])
-def test_partitions_of_a_paper_are_no_faster_than_is_proved(
-    planner: str, order: str
-) -> None:
-    instance = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
-    data = layer_partition.data(instance, tensor_parallel=2, order=order)
-    proved = exact_partition.solve(data)
-    judged = layer_partition.evaluate(data, planned(planner, data))
-    assert judged.valid
-    assert judged.objective >= proved.objective
-
-
 # --- each by its rule ------------------------------------------------------------
-
-
-def test_equal_groups_are_equal() -> None:
-    data = device_grouping.data(hetopt.load("hexiscale/setting-3-llama-30b"))
-    plan = planned("equal_groups", data)
-    assert len({sum(group.gpus.values()) for group in plan.groups}) == 1
 
 
 def test_autohets_rule_gives_every_group_as_many_of_a_type_but_for_the_rest() -> None:
@@ -186,13 +150,3 @@ def test_has_takes_the_first_configuration_that_fits_by_goodput_a_gpu() -> None:
     # 4 GPUs: 3,000^2 x 4; 1 GPU: 7,000^2 x 1, so the larger one is ranked first.
     assert rows["has"] == rows["first_come"] == [(1, 2), (4, 1)]
     assert rows["greedy_round"] == [(1, 3)]
-
-
-def test_has_is_near_the_exact_round_of_frenzys_queue() -> None:
-    _, queue = load_problem("frenzy/simulator-30")
-    data = job_round.data(queue)
-    exact = hetopt.solve(data)
-    for planner in registry.entries_for("planners", "job_round"):
-        judged = job_round.evaluate(data, planned(planner, data))
-        assert judged.valid
-        assert judged.objective >= exact.objective

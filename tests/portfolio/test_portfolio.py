@@ -191,20 +191,6 @@ def test_what_was_found_is_kept_wherever_the_interruption_comes(
     assert calls <= at + 1  # what is kept may be told
 
 
-def test_plans_count_from_the_moment_when_they_are_there() -> None:
-    data, heard = hetopt.load(TINY), list[tuple[Any, Any]]()
-    report = lambda *known: heard.append(known)  # noqa: E731
-    found = portfolio.search(data, Limits(5), report=report)
-    assert [(one.incumbent, one.bound) for one in found.trace] == heard
-    first = next(one for one in found.trace if one.incumbent is not None)
-    assert first.seconds < found.seconds["planners"]
-    assert found.trace[-1].seconds <= sum(found.seconds.values())
-    known = Known((("mine", megatron.plan(data)),)).results(data)
-    again = portfolio.search(data, Limits(5), known)
-    assert again.trace[0].incumbent == known[0].objective
-    assert again.trace[0].seconds == pytest.approx(0, abs=0.01)
-
-
 def test_what_plan_does_is_called_the_portfolio_and_exact_is_alone(
     asked: list[tuple[str, float | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

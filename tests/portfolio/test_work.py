@@ -64,26 +64,6 @@ def test_the_same_work_finds_and_proves_the_same_on_a_busy_machine(
     assert first.to_json()["method"]["work"] == work
 
 
-@pytest.mark.parametrize(
-    ("problem", "words"),
-    [
-        ("device_grouping", {}),
-        ("layer_partition", {}),
-        ("layer_partition", {"backend": "cpsat"}),
-        ("one_pipeline", {}),
-    ],
-)
-def test_problems_by_themselves_count_their_work_too(
-    problem: str, words: dict[str, Any]
-) -> None:
-    limits = Limits(work=200)
-    found = [
-        hetopt.solve("tiny/star", problem=problem, limits=limits, **words)
-        for _ in range(2)
-    ]
-    assert known(found[0]) == known(found[1])
-
-
 def test_work_ends_and_what_is_over_before_it_is_proved() -> None:
     none = hetopt.plan(UNLIKE, exact=True, known=False, limits=Limits(work=0))
     some = hetopt.plan(UNLIKE, exact=True, known=False, limits=Limits(work=1500))

@@ -120,13 +120,6 @@ def test_activations_on_hosts_are_pinned() -> None:
         assert 2 * some[node] == pytest.approx(mib, abs=2)
 
 
-def test_nothing_is_pinned_without_offloading() -> None:
-    data = instance(0.001, offload=None)
-    judged = training_plan.evaluate(data, plans(data)[0])
-    assert "host_memory_mib" not in judged.parts
-    assert impossible.reason(data) is None
-
-
 def test_hosts_that_hold_no_states_allow_no_plan() -> None:
     """All states are pinned once at least, whatever the plan."""
     data = instance()

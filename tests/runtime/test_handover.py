@@ -115,6 +115,26 @@ def test_words_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         assert told in " ".join(answer.stderr.split())
 
 
+def listed(states: Path, step: int) -> None:
+    """The command says what is there, and names what a lost file had."""
+    words = ["checkpoint", str(states), "--json"]
+    told = CliRunner().invoke(cli.app, words)
+    found = json.loads(told.stdout)
+    assert (told.exit_code, found["step"], found["incomplete"]) == (0, step, [])
+    assert found["bytes"] > 12 * found["parameters"]
+    file = min((states / f"step-{step:08}").iterdir())
+    kept = file.read_bytes()
+    file.unlink()
+    told = CliRunner().invoke(cli.app, words)
+    assert told.exit_code == 3
+    assert "weight/embedding.weight" in json.loads(told.stdout)["incomplete"]
+    file.write_bytes(kept[:-1])
+    told = CliRunner().invoke(cli.app, words[:2])
+    assert told.exit_code == 2
+    assert "found no whole safetensors file" in " ".join(told.stderr.split())
+    file.write_bytes(kept)
+
+
 def test_folders_without_states_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with pytest.raises(InstanceError, match=r"found no latest\.json"):
@@ -166,6 +186,7 @@ def test_trained_states_are_read_by_others(
     began = kind.from_config(transformers.AutoConfig.from_pretrained(released))
     began.save_pretrained(released)
     one, loss = trained(four, shape, released, states)
+    listed(states, 2)
     assert loss == pytest.approx(loss_of(began, one, 1), rel=1e-5)
     command(states, "--to", "hf", "--out", tmp_path / "hf")
     theirs = kind.from_pretrained(tmp_path / "hf")

@@ -5,9 +5,7 @@ Needs no PyTorch. What ranks do with it is held to a single process elsewhere.
 
 from collections import Counter
 from fractions import Fraction
-from itertools import chain
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
@@ -15,7 +13,6 @@ from hypothesis.strategies import data, integers, lists
 from inputs import examples, seeds
 from runnable import runnable
 
-from hetopt.checkpoints import needs
 from hetopt.plans import virtual_stages
 from hetopt.runtime.jobs import Job
 from hetopt.runtime.layout import Layout
@@ -53,18 +50,6 @@ def test_owners_have_every_index_of_every_parameter_once(job: Job) -> None:
         for index in range(1 if p.axis is None else p.shape[p.axis])
     }
     assert owned == dict.fromkeys(want, 1)
-
-
-@examples(30)
-@given(job=JOBS)
-def test_states_are_asked_for_where_ranks_hold_the_layers(job: Job) -> None:
-    layers = [SimpleNamespace(name=str(n)) for n in range(job.decoder.layers)]
-    saved: Any = SimpleNamespace(units=layers, tied=False)
-    asked: dict[int, set[int]] = {}
-    for gpu, unit, _, _ in needs(job.plan, saved):
-        asked.setdefault(job.gpus.index(gpu), set()).add(int(unit))
-    teams = laid(job).team_of.items()
-    assert asked == {rank: {*chain.from_iterable(team.runs)} for rank, team in teams}
 
 
 @examples(30)

@@ -326,7 +326,7 @@ def test_no_policy_beats_the_bound_and_a_lone_job_reaches_it() -> None:
     for seed in (0, 2, 5):
         data = workloads.queue(8, seed, CLUSTER, "q", every_s=60.0 * seed)
         bound, _ = bounds.bound(data)
-        for policy in ("frenzy", "opportunistic", "exact"):
+        for policy in ("frenzy", "opportunistic", "sia"):
             made = simulator.simulate(data, policy).schedule
             found = job_scheduling.evaluate(data, made)
             assert not found.violations
@@ -334,7 +334,7 @@ def test_no_policy_beats_the_bound_and_a_lone_job_reaches_it() -> None:
             assert bound.value <= found.objective
     node = catalogue.cluster([("A100-40G", 2)], 5.0)
     lone = queue(("bert-base", 4, 1000, 0.0)).model_copy(update={"cluster": node})
-    made = simulator.simulate(lone, "exact", rounds=False).schedule
+    made = simulator.simulate(lone, "sia", rounds=False).schedule
     reached = job_scheduling.evaluate(lone, made).objective
     assert reached == bounds.alone(lone).value
 
@@ -389,7 +389,7 @@ def test_percentiles_are_numpys_nearest_ranks(values: list[int], percent: int) -
 def test_waiting_and_completion_are_those_of_a_clock_in_microseconds() -> None:
     """Odd microseconds, many leases: nobody waits for less than nothing."""
     data = workloads.queue(40, 7, CLUSTER, "q", every_s=1.7)
-    for policy in ("frenzy", "opportunistic", "exact"):
+    for policy in ("frenzy", "opportunistic", "sia"):
         schedule = simulator.simulate(data, policy).schedule
         found = metrics.times(data, schedule)
         submitted = {job.name: job.submit_s for job in data.jobs}
@@ -533,7 +533,7 @@ def test_a_name_that_the_library_lacks_lists_what_is_near() -> None:
 
     with pytest.raises(UnknownName, match="frenzy/simulator-30"):
         scheduling.schedule("frenzy/simulator-3")
-    with pytest.raises(UnknownName, match="unknown policy 'x': expected one of exact"):
+    with pytest.raises(UnknownName, match="unknown policy 'x': expected one of frenzy"):
         scheduling.schedule("frenzy/simulator-30", ["x"])
 
 

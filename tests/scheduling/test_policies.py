@@ -317,7 +317,7 @@ def test_opportunistic_serves_every_job_that_fits_whatever_its_user_asks() -> No
 
 
 class Rounds:
-    """Records the rounds' problems while the exact policy works."""
+    """Records the rounds' problems while Sia works."""
 
     def __init__(self, data: Data) -> None:
         self.seen: list[Any] = []
@@ -362,7 +362,7 @@ def test_costs_of_configurations_are_sias_formula() -> None:
                 )
 
 
-def test_nobody_beats_the_round_that_the_exact_policy_proves() -> None:
+def test_nobody_beats_the_round_that_sia_proves() -> None:
     """Scattering GPUs at random never costs less than the proved optimum."""
     data = random_queue(5)
     rounds = Rounds(data)
@@ -396,8 +396,8 @@ def test_a_job_that_a_policy_never_serves_is_said_and_not_waited_for() -> None:
     options = {(o.data_parallel, o.tensor_parallel) for o in _options(data)}
     assert options == {(3, 1)}
     with pytest.raises(NoPlan, match="never serves j, although the cluster is idle"):
-        simulator.simulate(data, "exact")
-    (outcome,) = scheduling.schedule(data, ["exact"])
+        simulator.simulate(data, "sia")
+    (outcome,) = scheduling.schedule(data, ["sia"])
     assert outcome.result.status.value == "undecided"
     assert scheduling.schedule(data, ["frenzy"])[0].result.plan is not None
 

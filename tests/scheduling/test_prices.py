@@ -159,7 +159,7 @@ def test_no_policy_beats_prices_and_prices_beat_one_machine(seed: int) -> None:
     assert found is not None
     assert found[0].value > bounds.one_machine(data).value
     assert bounds.bound(data) == found
-    for policy in ("frenzy", "opportunistic", "exact"):
+    for policy in ("frenzy", "opportunistic", "sia"):
         made = simulator.simulate(data, policy).schedule
         judged = job_scheduling.evaluate(data, made)
         assert judged.objective is not None

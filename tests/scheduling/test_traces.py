@@ -268,9 +268,9 @@ def asking(data: Data, gpus: Any) -> Data:
     return data.model_copy(update={"jobs": jobs})
 
 
-def test_where_nobody_asks_sia_as_asked_is_the_exact_round() -> None:
+def test_where_nobody_asks_sia_as_asked_is_sia() -> None:
     data = asking(by_hand(), "choose")
-    one, two = (simulator.simulate(data, p).schedule for p in ("sia_as_asked", "exact"))
+    one, two = (simulator.simulate(data, p).schedule for p in ("sia_as_asked", "sia"))
     assert one == two
 
 

@@ -12,7 +12,6 @@ from tiny_choices import tiny
 from typer.testing import CliRunner
 
 from hetopt import api, cli
-from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import fixed, under
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan as exact
@@ -39,38 +38,6 @@ def random_choices(seed: int) -> Instance:
     return with_alternatives(random, plain, zeros=(0, 1, 2))
 
 
-def test_what_is_searched_fits_and_is_above_the_bound() -> None:
-    found = 0
-    for seed in range(1, 4):
-        instance = random_choices(seed)
-        plan = racing.raced(instance, rounds=6)
-        if plan is None:
-            continue
-        found += 1
-        judged = judge.evaluate(instance, plan)
-        assert judged.valid
-        assert training_plan_bound(instance).value <= judged.objective
-        if found == 1:
-            assert racing.raced(instance, rounds=6) == plan
-    assert found > 1
-
-
-def test_the_bound_holds_for_any_choices() -> None:
-    checked = 0
-    for seed in range(40):
-        random, instance = Random(seed), random_choices(seed)
-        bound = training_plan_bound(instance).value
-        if not (pipes := random_pipes(random, instance)):
-            continue
-        plan = FastCost(instance).plan(pipes)
-        for _ in range(4):
-            judged = judge.evaluate(instance, with_choices(random, instance, plan))
-            if judged.valid:
-                assert bound <= judged.objective
-                checked += 1
-    assert checked > 16
-
-
 def on_cards(
     place: Path, cards: list[tuple[int, str]], batch: int, *options: str, **shape: int
 ) -> Instance:
@@ -90,7 +57,7 @@ def assembled(model: Path, hosts: Path, batch: int, *options: str) -> Instance:
     return Instance.model_validate(made.document, strict=False)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_free_plan_is_no_slower_than_the_grids_of_any_target(
     seed: int, tmp_path: Path
 ) -> None:
@@ -125,16 +92,6 @@ def test_grids_of_sixteen_and_eight_cards_come_first() -> None:
     race.fill_grids(0, None)
     best = grid.search(data.on("megatron"))
     assert time_of(data, race.plan) <= best.objective
-
-
-@pytest.mark.parametrize("seed", [0, 3, 9, 32, 56])
-def test_the_search_is_never_better_than_what_is_proved(seed: int) -> None:
-    instance = tiny(seed)
-    best = exact.solve(instance, limits=Limits(time_s=None))
-    plan = racing.raced(instance, rounds=300)
-    assert best.status is Status.OPTIMAL
-    if plan is not None:
-        assert judge.evaluate(instance, plan).objective >= best.objective
 
 
 def test_a_descent_is_never_worse_and_mixes_rules() -> None:

@@ -96,24 +96,6 @@ def test_micro_batches_are_shared_as_well_as_by_trying_all_ways(
     assert slowest(counts) == min(map(slowest, ways))
 
 
-def test_unequal_sizes_still_add_up_to_the_batch() -> None:
-    shares = 0
-    for seed in range(30):
-        random = Random(f"sizes {seed}")
-        instance = random_instance(random)
-        cost = FastCost(instance)
-        pipes = random_pipes(random, instance)
-        sizes = [pipe.size for pipe in pipes]
-        timings = [cost.timing(pipe.size, pipe.slots) for pipe in pipes]
-        counts = shared(cost, timings, sizes)
-        if counts is not None:
-            shares += 1
-            batch = sum(n * b for n, b in zip(counts, sizes, strict=True))
-            assert batch == instance.workload.global_batch
-            assert min(counts) >= 1
-    assert shares > 20
-
-
 def test_a_batch_smaller_than_the_pipelines_cannot_be_shared() -> None:
     instance = random_instance(Random("few"), uniform=True)
     cost = FastCost(instance)

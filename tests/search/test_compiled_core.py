@@ -118,13 +118,6 @@ def test_what_does_not_fit_together_is_refused(
         getattr(core, name)(*given)
 
 
-def test_only_64_bit_whole_numbers_are_read() -> None:
-    with pytest.raises(TypeError):
-        core.best_counts(array("d", [1.0, 0.0, 3.0]), 2, 1)
-    with pytest.raises(TypeError):
-        core.best_counts([1, 0, 3], 2, 1)
-
-
 def test_times_beyond_64_bits_are_balanced_but_for_their_last_bits() -> None:
     rows = [_Row(1 << 70, 0, 3), _Row(1 << 71, 5, 3)]
     assert balancing._best_counts(rows, 3, 4) == [2, 1]

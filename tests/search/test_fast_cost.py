@@ -1,7 +1,6 @@
 """The fast evaluator and the judge agree to the microsecond."""
 
 from itertools import count
-from random import Random
 
 import pytest
 import soaking
@@ -12,7 +11,7 @@ from random_pipelines import random_instance, random_pipes
 
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.search.fast_cost import FastCost, Pipe, Slot, lockstep_us
+from hetopt.search.fast_cost import FastCost, lockstep_us
 
 WAYS = ("context_parallel", "expert_parallel", "zero_groups")
 
@@ -58,14 +57,3 @@ def test_lockstep_counts_each_slot_at_its_slowest_active_stage() -> None:
         for slot in range(len(taus) + n - 1)
     ]
     assert lockstep_us(n, taus) == sum(slots)
-
-
-def test_a_stage_with_several_replicas_has_no_compact_form() -> None:
-    instance = random_instance(Random("fast 0"))
-    cost = FastCost(instance)
-    (pipe,) = [Pipe(1, 1, (Slot(0, 1, 0, instance.model.layers),))]
-    plan = cost.plan([pipe])
-    stage = plan.pipelines[0].stages[0]
-    doubled = stage.model_copy(update={"replicas": stage.replicas * 2})
-    pipeline = plan.pipelines[0].model_copy(update={"stages": (doubled,)})
-    assert cost.compact(plan.model_copy(update={"pipelines": (pipeline,)})) is None

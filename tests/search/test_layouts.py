@@ -1,12 +1,9 @@
 """Layouts, as many replicas of every stage: valid plans, and what a search keeps."""
 
-from itertools import pairwise
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from inputs import drawn, examples
 from random_pipelines import random_instance
 from small_instances import small
@@ -59,33 +56,6 @@ def test_the_best_layout_has_no_better_neighbour(instance: Instance) -> None:
         assert any({*found._neighbours(one)} <= {*found._tried} for one in best)
 
 
-@given(st.integers(1, 200), st.integers(1, 300))
-def test_replica_counts_are_the_least_for_each_number_of_micro_batches(
-    micro_batches: int, most: int
-) -> None:
-    counts = list(layouts.replica_counts(micro_batches, most))
-    assert counts == sorted(set(counts), reverse=True)
-    least: dict[int, int] = {}
-    for d in range(min(most, micro_batches), 0, -1):
-        least[-(-micro_batches // d)] = d
-    assert set(least.values()) <= set(counts) <= set(range(1, most + 1))
-
-
-@given(st.lists(st.integers(0, 9), max_size=4), st.integers(1, 5))
-@pytest.mark.parametrize("deal", [layouts.in_stages, layouts.in_pipelines])
-def test_groups_are_dealt_once_to_as_many_stages_as_there_can_be(
-    deal: Any, counts: list[int], d: int
-) -> None:
-    groups = [[(sort, i) for i in range(n)] for sort, n in enumerate(counts)]
-    stages = deal(groups, d)
-    flat = [one for stage in stages for one in stage]
-    assert len(flat) == len(set(flat))
-    assert all(len(stage) == d for stage in stages)
-    assert len(stages) == sum(counts) // d
-    sorts = [stage[0][0] for stage in stages]
-    assert all(a <= b for a, b in pairwise(sorts))
-
-
 def many_small_hosts() -> Instance:
     """40 hosts of a fast card and 30 of 4 slow ones; embedding and head are layers."""
 
@@ -120,13 +90,6 @@ def test_islands_on_many_small_hosts_are_no_worse_than_stage_by_stage() -> None:
     other = judge.evaluate(instance, sailor.plan(instance)).objective
     assert other is not None
     assert cost.iteration_us(pipes) <= other
-
-
-def test_layouts_are_the_same_every_time() -> None:
-    instance = many_small_hosts()
-    (_, one), (_, two) = searched(instance), searched(instance)
-    assert one._tried == two._tried
-    assert one.best == two.best
 
 
 def test_degrees_next_to_one_that_a_size_lacks() -> None:

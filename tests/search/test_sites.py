@@ -61,10 +61,6 @@ def test_where_links_are_alike_there_is_one_site_and_no_plan_of_several() -> Non
     assert sites.starts(instance) == []
 
 
-def test_a_deadline_that_is_over_leaves_no_plan() -> None:
-    assert sites.starts(hetopt.load(_TWO_SITES[0]), deadline=0.0) == []
-
-
 @examples(20)
 @given(st.data(), drawn(random_instance, uniform=True))
 def test_one_section_is_balanced_as_a_whole_pipeline_is(

@@ -5,7 +5,6 @@ bound is above the fastest of them.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ from claims import claim, some_plans
 from refuters import by_prices, proves
 
 from hetopt import capability, portfolio, registry
-from hetopt.api.recovering import saved_in
 from hetopt.bounds.crossing import Crossing
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.capability.methods import METHODS
@@ -31,7 +29,6 @@ from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline as judge_of_one
 from hetopt.problems import training_plan as judge
 from hetopt.problems.layer_partition.posing import fields, line_of_plan
-from hetopt.problems.recovery.storage import Storage
 from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Result, Status
 from hetopt.schema import Instance
@@ -207,14 +204,6 @@ def _schedule(name: Schedule, case: Case) -> str:
     return "simulated"
 
 
-def _states(name: str, case: Case) -> str:
-    try:
-        saved_in(Path("no folder"), case.instance, Storage())
-    except InstanceError:  # there is none
-        return "asked"
-    return "asked"
-
-
 def _partition(case: Case) -> str:
     """The outcome for the first pipeline of the known plan, under its settings."""
     if case.plan is None:
@@ -256,7 +245,6 @@ _ASKED: dict[str, Callable[[Any, Case], str]] = {
     "proof": _proof,
     "statement": _statement,
     "problem": _offers,
-    "command": _states,
     "planner": _planner,
     "schedule": _schedule,
 }

@@ -37,7 +37,7 @@ def draw(rng: Random) -> dict[str, Any]:
         if size == 1 or rng.random() < 0.7
     ]
     data = {"classes": classes, "slots": slots}
-    statement = some_statement(rng, "job_round", 0.2)
+    statement = some_statement(rng, "job_round", 0.3)
     return {"data": data, "statement": statement}
 
 

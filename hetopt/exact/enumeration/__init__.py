@@ -38,7 +38,7 @@ from ...search.improving import improve
 from ...solving.run import Halt, Run
 from .columns import Column
 from .join import Cutoff, Join, Joined
-from .listing import columns
+from .listing import Listing
 from .packings import Packings, lasting, tightened
 from .plans import with_named_gpus
 from .stages import StageTables, TooMany
@@ -47,6 +47,8 @@ from .sync import SyncTimes
 _METHOD = "proof enumeration"  # in the capability matrix
 _GPUS = 8
 _MORE_GPUS = 12
+_MOST_STAGES = 25_000  # of one size of micro-batches
+_MOST_TRIED = 1_500_000  # stages put before suffixes, each in some us
 _MOST_COLUMNS = 60_000  # of one micro-batch size, listed in seconds
 _PACKINGS = 15_000  # looked at without trying a smaller value first
 _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
@@ -216,7 +218,6 @@ class _Search:
         self._instance = instance = part.instance
         self._tables = StageTables(instance, part.pipelines or 1)
         self._longest = longest(instance)
-        self._costs = instance.workload.costs
         self.bound = bound
         self.proved = False
         self.refused = False  # what was found, by a rule that is not listed
@@ -245,27 +246,24 @@ class _Search:
 
         `TooMany` where these are not asked for.
         """
-        found: list[Column] = []
-        # Of large micro-batches it is soon known that there are too many.
-        for size in sorted(
-            set(self._instance.workload.micro_batch_sizes), reverse=True
-        ):
-            if size > self._tables.batch:
-                continue
-            asked = self._tables, size
-            replicas = most = min(size, sum(self._tables.gpus))
-            try:
-                found += columns(*asked, most, us, self._check, patient=False)
-                continue
-            except TooMany:
-                if not self._fewer:
-                    raise
-            # So few replicas that there are not too many in any time.
-            while replicas > 1 and self._count(size, replicas) > _MOST_COLUMNS:
-                replicas -= 1
-            self._complete &= replicas == most
-            found += columns(*asked, replicas, us, self._check, patient=True)
-        return found
+        gpus, sizes = sum(self._tables.gpus), self._instance.workload.micro_batch_sizes
+        every = {b: min(b, gpus) for b in set(sizes) if b <= self._tables.batch}
+        asked = us, (self._part.pipelines or 1, self._part.pipelines or gpus)
+        try:
+            listing = Listing(self._tables, self._check, _MOST_STAGES, us)
+            return [*listing.columns(every, *asked, _MOST_TRIED)]
+        except TooMany:
+            if not self._fewer:
+                raise
+        few = {b: self._few(b, n) for b, n in every.items()}
+        self._complete &= few == every
+        return [*Listing(self._tables, self._check, within_us=us).columns(few, *asked)]
+
+    def _few(self, size: int, replicas: int) -> int:
+        """Return so few replicas that there are not too many columns in any time."""
+        while replicas > 1 and self._count(size, replicas) > _MOST_COLUMNS:
+            replicas -= 1
+        return replicas
 
     def _count(self, size: int, replicas: int) -> int:
         """Return how many columns there were if any stage had any layers, or many."""

@@ -21,14 +21,12 @@ from ...plans import TrainingPlan
 from ...problems.training_plan import settings
 from ...schema import Instance, Record
 from ..pipelines.boxes import Box
-from ..pipelines.count_kernels import States
 from .columns import Column
-from .completion import Completion, limits, states_of
 from .join import Cutoff, Join, Joined
-from .listing import Lister
+from .listing import Listing
 from .packings import Packings, lasting, tightened
 from .plans import with_named_gpus
-from .stages import Stage, StageTables, TooMany
+from .stages import StageTables, TooMany
 from .sync import SyncTimes
 
 _GPUS = 16
@@ -89,16 +87,14 @@ class BoxEnumeration:
         #: No plan of a box that was closed takes less, in us; and how many there are.
         self.value, self.closed = value, 0
         self._synced: dict[object, int] = {}
-        self._completions: dict[int, Completion | None] = {}
-        self._stages: dict[int, list[tuple[Stage, tuple[int, ...]]]] = {}
 
     @cached_property
     def _tables(self) -> StageTables:
         return StageTables(self._instance)
 
     @cached_property
-    def _states(self) -> States:
-        return states_of(self._tables.gpus)
+    def _listing(self) -> Listing:
+        return Listing(self._tables, self._check, _STAGES)
 
     def closes(self, box: Box, effort: int) -> bool:
         """Tell whether all plans of a box are known to take `value` or longer.
@@ -131,20 +127,11 @@ class BoxEnumeration:
             sizes = [b for b in sizes if tables.batch % b == 0]
         fewest = max(box.count_low, box.replicas_low if sizes == [1] else 1)
         counts = fewest, min(box.count_high, box.replicas_high, sum(tables.gpus))
-        each = {b: self._completion(b) for b in sizes}
-        some = {b: of for b, of in each.items() if of is not None}
-        found: list[Column] = []
-        for size, most in limits(some, tables.batch, us, counts, self._check).items():
-            lister = Lister(
-                *(tables, size, us, self._check),
-                patient=False,
-                limits=most,
-                most_tried=effort.extensions,
-            )
-            rows = lister.columns(self._stages[size])
-            found += islice(rows, effort.columns + 1 - len(found))
-            if len(found) > effort.columns:
-                raise TooMany
+        replicas = {b: min(b, sum(tables.gpus)) for b in sizes}
+        rows = self._listing.columns(replicas, us, counts, effort.extensions)
+        found = [*islice(rows, effort.columns + 1)]
+        if len(found) > effort.columns:
+            raise TooMany
         self._pack(box, found, counts, cutoff, effort.packings)
 
     def _pack(
@@ -184,19 +171,6 @@ class BoxEnumeration:
                 f"is judged {objective} us"
             )
         self.value = min(self.value, better.objective)
-
-    def _completion(self, size: int) -> Completion | None:
-        """Return what layers take at the least; None where no stage has the size."""
-        if size not in self._completions:
-            tables = self._tables
-            every = tables.stages(size, min(size, sum(tables.gpus)), self._check)
-            stages = [*islice(every, _STAGES + 1)]
-            if len(stages) > _STAGES:
-                raise TooMany
-            of = Completion(tables, size, stages, self._states) if stages else None
-            # Known from here on, and not where any of that was too much.
-            self._stages[size], self._completions[size] = stages, of
-        return self._completions[size]
 
 
 def _enough(tables: StageTables, chosen: Sequence[Column], us: int) -> bool:

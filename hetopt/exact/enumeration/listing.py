@@ -1,10 +1,10 @@
-"""Listing: all columns that a plan better than a given time may have.
+"""Listing: all columns that a plan within a given time may have.
 
 Suffixes of columns grow from the last stage to the first; all stages are put in front
 of a suffix at once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from math import inf
@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..pipelines.count_kernels import States
 from .columns import Column, Range
-from .completion import Limits
+from .completion import Completion, Limits, limits, states_of
 from .extensions import Extensions, extended
 from .stages import (
     NEVER,
     Counts,
-    Floats,
     Matrix,
     Stage,
     StageTables,
@@ -27,34 +27,104 @@ from .stages import (
     lies_in,
 )
 
-_MOST_STAGES = 25_000  # of one size of micro-batches
-_MOST_ABLE = 2_500  # of them, which a better plan may have
-_MOST_TRIED = 1_500_000  # stages put before suffixes, each in some us
 _AT_ONCE = 1 << 20  # numbers in a table
 
 Numbers = NDArray[np.intp]
+Used = tuple[Stage, tuple[int, ...]]  # a stage, and the GPUs of each pool
 
 
-def columns(
-    tables: StageTables,
-    size: int,
-    replicas: int,
-    us: int,
-    check: Callable[[], None],
-    *,
-    patient: bool,
-) -> list[Column]:
-    """Return every column that a plan may have whose pipelines end within `us`.
+class Listing:
+    """The listing finds all columns that packings of an instance may hold."""
 
-    Left out are columns without a cut that fits, and columns that use their GPUs so
-    badly that all others together cannot make up for it. `TooMany` where that takes
-    long, unless one is `patient`.
-    """
-    stages = tables.stages(size, replicas, check)
-    some = [*islice(stages, None if patient else _MOST_STAGES + 1)]
-    if not patient and len(some) > _MOST_STAGES:
-        raise TooMany
-    return [*Lister(tables, size, us, check, patient=patient).columns(some)]
+    def __init__(
+        self,
+        tables: StageTables,
+        check: Callable[[], None],
+        most_stages: int | None = None,
+        within_us: int | None = None,
+    ) -> None:
+        """Put at most so many stages of one size of micro-batches into columns.
+
+        Where columns will be asked for `within_us` or less, stages are left out beside
+        which no others take the batch in time.
+        """
+        self._tables, self._check, self._most = tables, check, most_stages
+        self._within_us = within_us
+        self._staged: dict[tuple[int, int], list[Used]] = {}
+        self._completed: dict[tuple[int, int], Completion] = {}
+
+    @cached_property
+    def _states(self) -> States:
+        return states_of(self._tables.gpus)
+
+    def columns(
+        self,
+        replicas: Mapping[int, int],
+        us: int,
+        counts: tuple[int, int],
+        most_tried: float = inf,
+    ) -> Iterator[Column]:
+        """Yield columns of packings of the batch that end within `us`.
+
+        Their stages have at most so many `replicas`, by size of micro-batches; packings
+        have so many columns, fewest and most. Raises `TooMany` where stages or their
+        numbers of GPUs are, or where more than `most_tried` of one size are put
+        before suffixes.
+        """
+        # Of large micro-batches it is soon known that there are too many.
+        sizes = sorted(replicas, reverse=True)
+        stages = {size: self._stages(size, replicas[size]) for size in sizes}
+        each = {b: self._completion(b, replicas[b]) for b in sizes if stages[b]}
+        batch = self._tables.batch
+        for size, most in limits(each, batch, us, counts, self._check).items():
+            lister = Lister(self._tables, size, most, self._check, most_tried)
+            yield from lister.columns(stages[size])
+
+    def _stages(self, size: int, replicas: int) -> list[Used]:
+        """Return stages of so many replicas or fewer."""
+        key, most = (size, replicas), self._most
+        if key not in self._staged:
+            every = self._tables.stages(size, replicas, self._check)
+            found = [*islice(every, None if most is None else most + 1)]
+            if most is not None and len(found) > most:
+                raise TooMany
+            if self._within_us is not None:
+                found = self._able(found, size, self._within_us)
+            self._staged[key] = found  # from here on, and not where they are too many
+        return self._staged[key]
+
+    def _able(self, stages: list[Used], size: int, us: int) -> list[Used]:
+        """Return stages that leave enough to the others, wherever they stand.
+
+        n samples through a stage leave the other layers, and the samples that are not
+        theirs, to the GPUs left, by the work that these do in the time.
+        """
+        tables, able = self._tables, list[Used]()
+        if tables.work_bound is None:
+            return stages
+        rates, ahead = tables.work_bound
+        shares, limit = ahead[None, :] - ahead[:, None], tables.batch // size
+        some = max(1, _AT_ONCE // (tables.layers + 1) ** 2)
+        for start in range(0, len(stages), some):
+            self._check()
+            part = stages[start : start + some]
+            each = tables.each_us([stage for stage, _ in part], final=False)
+            n = np.minimum((us - each) // np.maximum(each, 1) + 1, limit)
+            n = np.where(each == 0, limit, n) * size
+            mine = np.where(each <= us, n * shares, -np.inf).max(axis=(1, 2))
+            rest = (np.array(tables.gpus) - [used for _, used in part]) @ rates * us
+            # Floats: a little more is allowed than the bound says.
+            kept = np.flatnonzero(mine + rest >= tables.batch * (1 - 1e-9))
+            able += [part[k] for k in kept.tolist()]
+        return able
+
+    def _completion(self, size: int, replicas: int) -> Completion:
+        """Return what layers take at the least."""
+        key = size, replicas
+        if key not in self._completed:
+            given = self._tables, size, self._staged[key], self._states
+            self._completed[key] = Completion(*given)
+        return self._completed[key]
 
 
 class _Suffix(NamedTuple):
@@ -66,60 +136,30 @@ class _Suffix(NamedTuple):
 
 
 class Lister:
-    """The lister finds columns of micro-batches of `size` that end within `us`."""
+    """The lister finds columns of micro-batches of `size` that are within limits."""
 
     def __init__(
         self,
         tables: StageTables,
         size: int,
-        us: int,
+        limits: Limits,
         check: Callable[[], None],
-        *,
-        patient: bool,
-        limits: Limits | None = None,
-        most_tried: int = _MOST_TRIED,
+        most_tried: float = inf,
     ) -> None:
-        """List whatever there is if `patient`, or raise `TooMany` after a while.
-
-        With `limits` those columns alone that are within them.
-        """
-        self._limits = limits
-        self._tables, self._size, self._us, self._check = tables, size, us, check
-        self._most_able: float = inf if patient else _MOST_ABLE
-        self._most_tried: float = inf if patient else most_tried
-        self.tried = 0
+        """List them, or raise `TooMany` where more stages are put before suffixes."""
+        self._limits, self._most_tried = limits, most_tried
+        self._tables, self._size, self._check = tables, size, check
+        self._tried = 0
         self._ends = _ends(tables, size)
-        self._rates: Floats | None = None
-        self._shares = np.zeros((tables.layers + 1,) * 2)
-        if tables.work_bound is not None:
-            self._rates, ahead = tables.work_bound
-            self._shares = ahead[None, :] - ahead[:, None]
         self._some = max(1, _AT_ONCE // (len(self._ends) * (tables.layers + 1) ** 2))
 
-    def columns(
-        self, stages: Sequence[tuple[Stage, tuple[int, ...]]]
-    ) -> Iterator[Column]:
+    def columns(self, stages: Sequence[Used]) -> Iterator[Column]:
         """Yield the columns of some stages, each given with the GPUs that it uses."""
-        able = [*stages] if self._limits else [stages[k] for k in self._able(stages)]
-        if len(able) > self._most_able:
-            raise TooMany
         start = np.full((len(self._ends), self._tables.layers + 1), NEVER)
         start[:, -1] = 0
-        if able:
-            every = Stages(self._tables, able, np.array(self._ends))
-            free = np.array(self._tables.gpus)
-            yield from self._grow(every, _Suffix((), start, start), free)
-
-    def _able(self, stages: Sequence[tuple[Stage, tuple[int, ...]]]) -> list[int]:
-        """Return stages that leave enough to the others, wherever they stand."""
-        able: list[int] = []
-        for start in range(0, len(stages), self._some):
-            self._check()
-            some, used = zip(*stages[start : start + self._some], strict=True)
-            us = self._tables.each_us(some, final=False)
-            left = np.array(self._tables.gpus) - np.array(used)
-            able += (start + self._enough(us, us, left, self._shares)).tolist()
-        return able
+        every = Stages(self._tables, stages, np.array(self._ends))
+        free = np.array(self._tables.gpus)
+        yield from self._grow(every, _Suffix((), start, start), free)
 
     def _grow(
         self, stages: "Stages", behind: _Suffix, free: Matrix
@@ -129,8 +169,8 @@ class Lister:
         for start in range(0, len(room), self._some):
             self._check()
             some = room[start : start + self._some]
-            self.tried += len(some)
-            if self.tried > self._most_tried:
+            self._tried += len(some)
+            if self._tried > self._most_tried:
                 raise TooMany
             yield from self._whole(stages, some, behind, free)
             # Nothing is left for a stage in front where all GPUs are used.
@@ -160,8 +200,6 @@ class Lister:
 
     def _within(self, total: Matrix, top: Matrix, left: Matrix) -> Numbers:
         """Return the numbers of whole columns that are of use."""
-        if self._limits is None:
-            return self._enough(total, top, left, self._shares[:1, -1])
         state = (np.array(self._tables.gpus) - left) @ self._limits.strides
         at = np.searchsorted(self._limits.highs, top[..., 0])
         most = self._limits.whole[at, state[:, None]]
@@ -179,9 +217,6 @@ class Lister:
 
         `left` are the GPUs for the layers before.
         """
-        if self._limits is None:
-            ahead = sums[..., 1:], maxima[..., 1:]
-            return self._enough(*ahead, left, self._shares[1:, -1])
         limits, layers = self._limits, np.arange(1, sums.shape[2])
         states = (np.array(self._tables.gpus) - left) @ limits.strides
         found = []
@@ -192,26 +227,6 @@ class Lister:
                 found.append(k)
         return np.array(found, np.intp)
 
-    def _enough(
-        self, total: Matrix, top: Matrix, left: Matrix, shares: Floats
-    ) -> Numbers:
-        """Return the numbers of those beside which the GPUs left can take the rest.
-
-        n samples through stages of so much time, with such `shares` of the layers,
-        leave the other layers, and the samples that are not theirs, to what is left.
-        """
-        open_ = total <= self._us
-        within = tuple(range(1, total.ndim))
-        if self._rates is None:
-            return np.flatnonzero(open_.any(axis=within))
-        limit = self._tables.batch // self._size
-        n = np.minimum((self._us - total) // np.maximum(top, 1) + 1, limit)
-        n = np.where(top == 0, limit, n) * self._size
-        mine = np.where(open_, n * shares, -np.inf).max(axis=within)
-        rest = left @ self._rates * self._us
-        # Floats: a little more is allowed than the bound says.
-        return np.flatnonzero(mine + rest >= self._tables.batch * (1 - 1e-9))
-
 
 class Stages:
     """Stages with the GPUs of each pool that they use, and tables of them."""
@@ -219,7 +234,7 @@ class Stages:
     def __init__(
         self,
         tables: StageTables,
-        stages: Sequence[tuple[Stage, tuple[int, ...]]],
+        stages: Sequence[Used],
         least: Matrix,
     ) -> None:
         """`least` micro-batches are in a batch of each range."""

@@ -11,7 +11,7 @@ adapters (LoRA) the units are these, of each layer: frozen weights are no states
 whoever gets a layer reads its own from the released model, as at the start of the run.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 
 from ...costs.parameters import trained
@@ -28,16 +28,14 @@ def pose(
     old_plan: TrainingPlan,
     new_plan: TrainingPlan,
     storage: Storage | None = None,
-    saved: Iterable[Saved] | None = None,
 ) -> Data:
     """Return the recovery from one plan to the other.
 
-    With `saved` these shards are there, rather than those that the old plan would have
-    saved; what lies on lost nodes does not count either way.
+    What the old plan's GPUs saved on lost nodes does not count.
     """
     storage = storage or Storage()
     cluster = change.new.planned_cluster
-    rows = _shards(change, old_plan, storage) if saved is None else saved
+    rows = _shards(change, old_plan, storage)
     alive = {CLOUD, *(node.name for node in cluster.nodes)}
     cloud = storage.cloud_gbytes_per_s
     return Data(

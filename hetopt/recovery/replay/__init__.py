@@ -99,13 +99,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Leg:
-    """A run that is over: when it ended, what counts of it, whether nodes were lost."""
+    """A leg is a run that is over: when it ended, and what counts of it."""
 
     run: Run
     end_us: int
     iterations: int
     redone: int
-    lost: bool = False
 
 
 @dataclass
@@ -213,9 +212,9 @@ class Replay:
         saved = done - done % max(1, each)
         if saved:
             self._base, self._gone = (run.instance, run.plan), set()
-        self._end(run, saved, done - saved, lost=True)
+        self._end(run, saved, done - saved)
 
-    def _end(self, run: Run, counted: int, redone: int, *, lost: bool = False) -> None:
+    def _end(self, run: Run, counted: int, redone: int) -> None:
         tally, done = self.tally, counted + redone
         moving = min(run.ready_us, self._now) - run.start_us
         trained = max(0, self._now - run.ready_us)
@@ -227,7 +226,7 @@ class Replay:
         tally.iterations += counted
         tally.redone += redone
         tally.redone_us += redone * run.iteration_us
-        self.legs.append(Leg(run, self._now, counted, redone, lost))
+        self.legs.append(Leg(run, self._now, counted, redone))
         self._run = None
 
     # --- beginnings ---------------------------------------------------------------

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from brute_force_training import best_training_plan, random_tiny_instance
-from inputs import trials
+from brute_force_training import random_tiny_instance
 from random_graphs import Several, paths, potentials, random_graph
 
 from hetopt import api
@@ -247,28 +246,6 @@ def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
     for state in range(len(one)):
         each = [every.get((n, state), -1) for n in range(fewest - 1, most)]
         assert others[state] == max(each)
-
-
-@pytest.mark.parametrize("number", trials(10, 60))
-def test_whole_pipelines_never_refute_the_time_of_the_best_plan(number):
-    refuted = 0
-    schedule = Schedule(counting=Counting(near=1e9))
-    for seed in range(number):
-        instance = random_tiny_instance(Random(f"counts of GPUs/{seed}"), 4)
-        best = best_training_plan(instance, several_replicas=True)
-        if best is None:
-            continue
-        proved = []
-        for way in variants(instance):
-            bound = PipelineBound(way, 2 * best[0], 1, schedule=schedule, whole=True)
-            trial = bound.refute(best[0])
-            for _ in range(200):
-                if not trial.step():
-                    break
-            proved.append(trial.proved)
-            refuted += sum(box.whole is not None for box in bound.boxes)
-        assert not all(proved), seed
-    assert refuted
 
 
 def test_interleaved_pipelines_take_whole_rounds_and_no_more_than_is_counted():
