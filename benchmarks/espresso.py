@@ -33,7 +33,7 @@ from hetopt.planners import espresso_placer, hph_plus, whale_plus
 from hetopt.planners.espresso import Pruning, Stock, boundary, explore
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
-from hetopt.report import front as pictures
+from hetopt.report import front, writers
 from hetopt.schema import Instance, set_fields
 
 Row = dict[str, Any]
@@ -413,7 +413,7 @@ def figure_2(limit_s: float) -> Iterator[Row]:
     """Fig. 2: the best mixed plan against the best homogeneous one."""
     for job in JOBS:
         found = api.tradeoffs(f"espresso/{job}", ["espresso", "sia_plus", "whale_plus"])
-        pictures.FILES.write(found, RESULTS / f"espresso-{job}.svg")
+        writers.write(front.sheet(found), {}, RESULTS / f"espresso-{job}.svg")
         cheaper, fastest = ahead(found)
         yield {
             "job": job,

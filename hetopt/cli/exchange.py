@@ -15,7 +15,6 @@ from .output import written
 from .quantities import length
 
 if TYPE_CHECKING:
-    from ..explaining.simulator import Simulation
     from ..explaining.timeline import Schedule
 
 _NO_FEATURE = "The plan has no feature that limits where it can run"
@@ -228,20 +227,20 @@ def simulate(
     from ..text import writing
 
     output.check_writable(trace, "--trace")
-    output.check_writable(out)
-    if out is not None:
-        timeline.FILES.check(out)
+    output.check_out(out)
     data, made = api.posed_training(plan, instance)
     with naming(plan):
         found = simulator.simulate(
             data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
         )
+    if out is not None and out.suffix not in (".json", ".md", ".csv", ".tex"):
+        timeline.check_size(found)
     traced = written(
         trace, lambda path: writing.write_json(path, found.to_chrome_trace())
     )
-    drawn = written(out, lambda path: timeline.write(found, path))
-    output.give(
-        found.to_json(), [_simulation_table(found)], traced, drawn, as_json=as_json
+    document = found.to_json()
+    output.present(
+        document, lambda: timeline.sheet(found), out, traced, as_json=as_json
     )
 
 
@@ -308,38 +307,6 @@ def _schedule(word: str | None) -> "Schedule | None":
     if word not in known:
         raise Unsupported(f"--schedule {word}: expected one of {', '.join(known)}")
     return cast("Schedule", word)
-
-
-def _simulation_table(found: "Simulation") -> object:
-    """Simulated times beside the judge's, and how idle each stage is.
-
-    Pipelines that are equal are one row.
-    """
-    from ..report import words
-
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for number, row in enumerate(found.to_json()["pipelines"]):
-        cells = (
-            words.amount(row["simulated_us"], "us"),
-            words.amount(row["judged_us"], "us"),
-            f"{row['bubble']:.1%}",
-            ", ".join(words.amount(idle, "us") for idle in row["idle_us"]),
-            ", ".join(
-                f"{words.memory(need)}{' (over)' * (need > room)}"
-                for need, room in zip(row["memory_mib"], row["room_mib"], strict=True)
-            ),
-        )
-        alike.setdefault(cells, []).append(number)
-    rows: list[tuple[str, ...]] = [
-        (words.numbered(numbers), *cells) for cells, numbers in alike.items()
-    ]
-    iteration = (found.iteration_us, found.judged_iteration_us)
-    times = (words.amount(float(us), "us") for us in iteration)
-    rows.append(("iteration", *times, "", "", ""))
-    headings = ("pipeline", "simulated", "closed form", "bubble")
-    by_stage = ("idle by stage", "memory by stage")
-    texts = (headings[0], *by_stage)
-    return output.table((*headings, *by_stage), rows, texts=texts)
 
 
 def _able(rows: list[Document]) -> Iterator[Any]:

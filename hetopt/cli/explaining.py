@@ -8,7 +8,6 @@ import typer
 from ..errors import naming
 from . import output
 from .options import AsJson, PlanFile, PlanInstance
-from .output import written
 from .quantities import duration
 
 
@@ -49,16 +48,16 @@ def explain(
     from ..modelling import Limits
     from ..report import explanation
 
-    output.check_writable(out)
-    if out is not None:
-        explanation.FILES.check(out)
+    output.check_out(out)
     with output.watch("us", time_limit) as watch, naming(plan):
         limits = Limits(time_limit, seed=seed)
         found = api.explain(plan, instance, limits=limits, progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
-    failed = written(out, lambda path: explanation.write(found, path))
-    output.give(found.to_json(), explanation.terminal(found), failed, as_json=as_json)
+    if out is not None:
+        explanation.check_size(found, out)
+    document = found.to_json()
+    output.present(document, lambda: explanation.sheet(found), out, as_json=as_json)
     if found.violations:
         output.complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
         raise typer.Exit(output.BAD_INPUT)

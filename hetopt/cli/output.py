@@ -25,6 +25,7 @@ from .options import limit_s
 
 if TYPE_CHECKING:
     from ..problems import Objective
+    from ..report.sheet import Sheet
     from ..result import Result, Status
     from .progress import Watch
 
@@ -111,7 +112,7 @@ def table(
     from ..report import writers
     from ..report.sheet import Table
 
-    return writers.terminal(Table.of(headings, rows, texts=texts))
+    return writers.grid(Table.of(headings, rows, texts=texts))
 
 
 def _to_stdout(write: Callable[[], None]) -> None:
@@ -145,6 +146,15 @@ def check_writable(path: Path | None, option: str = "--out") -> None:
         check(path, option)
 
 
+def check_out(out: Path | None, *, pictures: bool = True) -> None:
+    """Refuse a file of an answer that cannot be written, or has another suffix."""
+    check_writable(out)
+    if out is not None:
+        from ..report import writers
+
+        writers.check(out, pictures=pictures)
+
+
 def written(
     path: Path | None, write: Callable[[Path], object], what: str = ""
 ) -> HetoptError | None:
@@ -176,6 +186,29 @@ def give(
     for failure in failures:
         if failure is not None:
             raise failure
+
+
+def present(
+    document: object,
+    sheet: "Callable[[], Sheet]",
+    out: Path | None,
+    *failures: HetoptError | None,
+    as_json: bool,
+) -> None:
+    """Write and show an answer; then raise the first of what failed to be written."""
+
+    def write(path: Path) -> None:
+        from ..report import writers
+
+        writers.write(sheet(), document, path)
+
+    def shown() -> Iterator[object]:
+        from ..report import writers
+
+        yield from writers.terminal(sheet())
+
+    failed = written(out, write)
+    give(document, shown(), failed, *failures, as_json=as_json)
 
 
 def deliver(

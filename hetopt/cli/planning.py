@@ -346,7 +346,7 @@ def compare(
     from ..report import gaps
     from ..text.options import values
 
-    output.check_writable(out)
+    output.check_out(out, pictures=not targets)
     if curves is not None and os.path.lexists(curves) and not curves.is_dir():
         raise Unsupported(f"--curves {curves}: found a file, expected a folder")
     if dask is not None and not (exact or targets):
@@ -361,8 +361,6 @@ def compare(
             )
         how = {"start": start or None, "known": known}
         _deliver_targets(instances, how, limits, out, as_json=as_json)
-    if out is not None:
-        gaps.FILES.check(out)
     names = None if planners is None else _name_list(planners, "--planners")
     given = problem is not None or _states_problem(instances[0])
     whose = "for each planner"
@@ -390,11 +388,11 @@ def compare(
             limits=limits,
             progress=watch,
         )
-    failed = output.written(out, lambda path: gaps.FILES.write(report, path))
     lost = output.written(
         curves, lambda path: drawn.write(path, gaps.curves(report)), "curves "
     )
-    output.give(report.to_json(), gaps.terminal(report), failed, lost, as_json=as_json)
+    document = report.to_json()
+    output.present(document, lambda: gaps.sheet(report), out, lost, as_json=as_json)
     results = [row.result for row in report.runs]
     broken = output.is_plugin_broken(results)
     raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))
@@ -426,13 +424,12 @@ def _deliver_targets(
     from .. import api
     from ..report import targets
 
-    if out is not None:
-        targets.FILES.check(out)
     output.tell_limit(limits.time_s, "for each target", as_json=as_json)
     with output.watch("us", limits.time_s or 0.0) as watch:
         report = api.compare_targets(instances, limits=limits, progress=watch, **how)
-    failed = output.written(out, lambda path: targets.FILES.write(report, path))
-    output.give(report.to_json(), targets.terminal(report), failed, as_json=as_json)
+    output.present(
+        report.to_json(), lambda: targets.sheet(report), out, as_json=as_json
+    )
     # That one trainer runs no plan of an instance is an answer beside the others.
     codes: dict[str, list[int]] = {}
     for row in report.rows:
@@ -506,7 +503,7 @@ def provision(
     from .. import api
     from ..modelling import Limits
 
-    output.check_writable(out)
+    (output.check_out if frontier else output.check_writable)(out)
     output.check_writable(plan_out, "--plan-out")
     if plan_out is not None and (frontier or alternatives is not None):
         raise Unsupported(
@@ -517,10 +514,6 @@ def provision(
             raise Unsupported(
                 "--frontier covers every deadline and budget: give no other option"
             )
-        from ..report import front
-
-        if out is not None:
-            front.FILES.check(out)
         with output.watch("points", time_limit) as watch:
             found = api.tradeoffs(
                 instance,
@@ -700,8 +693,7 @@ def _deliver_front(found: "Tradeoffs", out: Path | None, *, as_json: bool) -> No
     """Write and show a Pareto front, and leave with its exit code."""
     from ..report import front
 
-    failed = output.written(out, lambda path: front.FILES.write(found, path))
-    output.give(found.to_json(), front.terminal(found), failed, as_json=as_json)
+    output.present(found.to_json(), lambda: front.sheet(found), out, as_json=as_json)
     if found.front.points:
         raise typer.Exit(output.PLAN)
     raise typer.Exit(

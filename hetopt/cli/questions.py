@@ -44,7 +44,7 @@ Limit = Annotated[
 Page = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Write a page (.html), a picture or a .json document."
+        metavar="FILE", help="Write a page (.html), tables (.md, .csv, .tex) or .json."
     ),
 ]
 
@@ -104,9 +104,7 @@ def fit(
     from .. import api, catalogue
     from ..report import fitting
 
-    output.check_writable(out)
-    if out is not None:
-        fitting.FILES.check(out)
+    output.check_out(out, pictures=False)
     if cluster is not None and gpus is not None:
         raise Unsupported("--cluster and --gpus exclude each other: give one")
     if cluster is None and gpus is None and model in catalogue.models():
@@ -124,9 +122,8 @@ def fit(
             limits=limit_s(time_limit),
             progress=watch,
         )
-    failed = output.written(out, lambda path: fitting.FILES.write(found, path))
     document = found.to_json() | {"answer": fitting.answer(found)}
-    output.give(document, fitting.terminal(found), failed, as_json=as_json)
+    output.present(document, lambda: fitting.sheet(found), out, as_json=as_json)
     raise typer.Exit(_exit(found))
 
 
@@ -163,9 +160,7 @@ def scale(
     from .. import api
     from ..report import scaling
 
-    output.check_writable(out)
-    if out is not None:
-        scaling.FILES.check(out)
+    output.check_out(out, pictures=False)
     output.tell_limit(limit_s(time_limit), "for all points together", as_json=as_json)
     with output.watch("us", time_limit) as watch:
         found = api.scale(
@@ -176,9 +171,8 @@ def scale(
             limits=limit_s(time_limit),
             progress=watch,
         )
-    failed = output.written(out, lambda path: scaling.FILES.write(found, path))
     document = found.to_json() | {"answer": scaling.answer(found)}
-    output.give(document, scaling.terminal(found), failed, as_json=as_json)
+    output.present(document, lambda: scaling.sheet(found), out, as_json=as_json)
     results = [point.result for point in (found.alone, *found.points)]
     if any(result.plan is not None for result in results):
         raise typer.Exit(output.PLAN)
@@ -269,9 +263,7 @@ def rent(
     from ..api.renting import Losses
     from ..report import renting
 
-    output.check_writable(out)
-    if out is not None:
-        renting.FILES.check(out)
+    output.check_out(out)
     losses = None
     if losses_per_hour is not None:
         losses = Losses(losses_per_hour, restart, checkpoint_every)
@@ -291,9 +283,8 @@ def rent(
             limits=limit_s(time_limit),
             progress=watch,
         )
-    failed = output.written(out, lambda path: renting.FILES.write(found, path))
     document = found.to_json() | {"answer": renting.answer(found)}
-    output.give(document, renting.terminal(found), failed, as_json=as_json)
+    output.present(document, lambda: renting.sheet(found), out, as_json=as_json)
     none = output.NO_PLAN if found.refuted else output.NOT_FOUND
     raise typer.Exit(output.PLAN if found.best is not None else none)
 

@@ -1,19 +1,17 @@
 """The command `recover`, after a preemption or an arrival, for `hetopt.cli`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import HetoptError, Unsupported
+from ..errors import Unsupported
 from ..text.numbers import counted
 from . import options, output
 from .options import AsJson, Gap, Threads, flag
-from .output import written
 from .quantities import duration
 
 if TYPE_CHECKING:
-    from ..api.recovering import Recovered
     from ..problems.recovery.storage import Storage
     from ..recovery.replanning import Horizon
 
@@ -101,8 +99,10 @@ def recover(
     """
     from ..api import recovering
     from ..modelling import Limits
+    from ..report import recovery
+    from ..text.writing import write_json
 
-    output.check_writable(out)
+    output.check_out(out)
     output.check_writable(plan_out, "--plan-out")
     places = storage(option)
     if planner is not None and new_plan is not None:
@@ -123,10 +123,14 @@ def recover(
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
-    failed = _write(found.plan_file(), plan_out)
+    failed = None
+    if (file := found.plan_file()) is not None:
+        failed = output.written(plan_out, lambda path: write_json(path, file))
     if not as_json:
         _tell_of_loaders(*found.data_ranks)
-    _deliver(found, out, failed, as_json=as_json)
+    document, made = found.to_json(), lambda: recovery.sheet(found)
+    output.present(document, made, out, failed, as_json=as_json)
+    raise typer.Exit(output.exit_of(found.result.status))
 
 
 # --- words of `recover` and `replay` ---------------------------------------------
@@ -192,28 +196,3 @@ def _tell_of_loaders(before: int, after: int | None) -> None:
         "data-loader positions are not moved: "
         f"{counted(before, 'data-parallel rank')} before, {after} now; {became}"
     )
-
-
-# --- answers ---------------------------------------------------------------------
-
-
-def _deliver(
-    found: "Recovered", out: Path | None, failed: HetoptError | None, *, as_json: bool
-) -> NoReturn:
-    from ..report import recovery
-
-    document = found.to_json()
-    if out is not None and out.suffix.lower() in recovery.FILES.formats:
-        lost = written(out, lambda path: recovery.FILES.write(found, path))
-    else:
-        lost = _write(document, out)
-    output.give(document, recovery.terminal(found), lost, failed, as_json=as_json)
-    raise typer.Exit(output.exit_of(found.result.status))
-
-
-def _write(document: object, path: Path | None) -> HetoptError | None:
-    from ..text.writing import write_json
-
-    if document is None:
-        return None
-    return written(path, lambda path: write_json(path, document))

@@ -8,7 +8,6 @@ import typer
 
 from . import options, output
 from .options import AsJson, Threads
-from .output import written
 from .quantities import duration
 from .recovering import replanners, storage, until
 
@@ -106,9 +105,7 @@ def replay(
     from .progress import Steps
     from .terminal import console
 
-    output.check_writable(out)
-    if out is not None:
-        report.FILES.check(out)
+    output.check_out(out)
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
             old_plan,
@@ -129,7 +126,7 @@ def replay(
         )
     if found.interrupted:
         output.complain("interrupted: this is what was replayed so far")
-    failed = written(out, lambda path: report.FILES.write(found, path))
-    output.give(found.to_json(), report.terminal(found), failed, as_json=as_json)
+    document = found.to_json()
+    output.present(document, lambda: report.sheet(found), out, as_json=as_json)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)

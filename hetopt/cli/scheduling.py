@@ -9,7 +9,6 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output
 from .options import AsJson, listed
-from .output import check_writable, written
 from .quantities import duration, length, share
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def schedule(
     """
     from ..api import Listener, scheduling
 
-    _writable(out)
+    output.check_out(out)
     choices: Document = {
         "model": model,
         "batch": batch,
@@ -163,11 +162,9 @@ def _deliver(
         output.complain(
             f"interrupted during {outcomes[-1].policy}: these policies had finished"
         )
-    report = reports.Report(data, tuple(outcomes))
-    failed = written(out, lambda path: reports.FILES.write(report, path))
-    output.give(
-        reports.document(report), reports.terminal(report), failed, as_json=as_json
-    )
+    queue = reports.Queue(data, tuple(outcomes))
+    document = reports.document(queue)
+    output.present(document, lambda: reports.sheet(queue), out, as_json=as_json)
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     broken = output.is_plugin_broken(one.result for one in outcomes)
@@ -179,11 +176,3 @@ def _cells(text: str) -> dict[str, str]:
     if not all(name and equals for name, equals, _ in pairs):
         raise Unsupported(f"--where {text!r}: expected COLUMN=VALUE,...")
     return {name: value for name, _, value in pairs}
-
-
-def _writable(out: Path | None) -> None:
-    from ..report.schedule import FILES
-
-    check_writable(out)
-    if out is not None:
-        FILES.check(out)

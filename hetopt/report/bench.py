@@ -184,7 +184,7 @@ def terminal(report: Report) -> Iterator[RenderableType]:
         ):
             yield ""
             yield words.plain(section.title)
-            yield writers.terminal(section.table, narrow=False)
+            yield writers.grid(section.table, narrow=False)
 
 
 def _sheet(report: Report) -> Sheet:

@@ -106,7 +106,7 @@ def terminal(rows: Iterable[Row]) -> RenderableType:
         for row in rows
     )
     heads = ("kind", "name", "refuses", "carries in part")
-    return writers.terminal(Table.of(heads, cells, texts=heads))
+    return writers.grid(Table.of(heads, cells, texts=heads))
 
 
 def _reason_line(row: Row, carried: str) -> str:

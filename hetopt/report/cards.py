@@ -16,7 +16,7 @@ def gpus(rows: Iterable[Row]) -> RenderableType:
     figures = ("GiB", "GB/s", "TFLOP/s", "fp8", "fp4", "W", "link GB/s")
     cells = ((r["name"], *map(_number, _figures(r)), r["machine"]) for r in rows)
     texts = ("card", "machine")
-    return writers.terminal(Table.of(("card", *figures, "machine"), cells, texts=texts))
+    return writers.grid(Table.of(("card", *figures, "machine"), cells, texts=texts))
 
 
 def machines(rows: Iterable[Row]) -> RenderableType:
@@ -33,7 +33,7 @@ def machines(rows: Iterable[Row]) -> RenderableType:
     )
     texts = ("machine", "cards", "source")
     headings = ("machine", "GPUs", "joined", "adapters", "GB/s each", *texts[1:])
-    return writers.terminal(Table.of(headings, cells, texts=texts))
+    return writers.grid(Table.of(headings, cells, texts=texts))
 
 
 def _figures(row: Row) -> Iterator[float | None]:

@@ -154,7 +154,7 @@ def advice(found: Advice) -> Iterator[RenderableType]:
         yield ""
         headings = ("change", "by itself", "with those above")
         rows = [_row(change) for change in found.changes]
-        yield writers.terminal(Table.of(headings, rows, texts=("change",)))
+        yield writers.grid(Table.of(headings, rows, texts=("change",)))
 
 
 def sentence(found: Advice) -> str:

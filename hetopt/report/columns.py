@@ -6,7 +6,6 @@ repeats the column that names the rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from textwrap import wrap
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -32,10 +31,35 @@ class Columns:
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
         """Yield the parts of the table, as many as the width needs."""
-        for number, part in enumerate(self._parts(options.max_width)):
+        width, table = options.max_width, self.table
+        every = [self._texts(column) for column in range(len(table.headings))]
+        whole = [max(map(len, texts)) for texts in every]
+        least = [
+            most if numeric else _least(texts, most)
+            for texts, most, numeric in zip(every, whole, table.numeric, strict=True)
+        ]
+        # Rows are named by the first column, and by the first one without gaps.
+        full = (x for x in range(len(every)) if all(row[x].text for row in table.rows))
+        names = sorted({0, next(full, 0)})
+        parts: list[list[int]] = [names]
+        for column in range(len(every)):
+            wider = [*parts[-1], column]
+            if column in names:
+                continue
+            if parts[-1] != names and _width(wider, least) > width:
+                parts.append(names)
+            parts[-1] = sorted({*parts[-1], column})
+        for number, part in enumerate(parts):
             if number:
                 yield ""
-            yield self._grid(part, options.max_width)
+            slack = sum(whole[x] - least[x] for x in part)
+            spare = min(slack, max(0, width - _width(part, least)))
+            yield self._grid(
+                {
+                    x: least[x] + (whole[x] - least[x]) * spare // max(1, slack)
+                    for x in part
+                }
+            )
 
     def _heading(self, column: int) -> str:
         heading = self.table.headings[column]
@@ -44,80 +68,15 @@ class Columns:
         return "\n".join(wrap(heading, _HEADING, break_long_words=False))
 
     def _texts(self, column: int) -> list[str]:
-        """Return the lines of a column, its heading's among them."""
+        """Return the lines of a column, its heading's first."""
         cells = [row[column].text for row in self.table.rows]
         return [*self._heading(column).split("\n"), *cells]
 
-    def _whole(self, column: int) -> int:
-        """Return the letters of a column in which nothing wraps."""
-        return max(len(text) for text in self._texts(column))
-
-    def _least(self, column: int) -> int:
-        """Return the letters that a column cannot do without."""
-        whole = self._whole(column)
-        if self.table.numeric[column]:
-            return whole
-        longest = max(
-            (len(word) for text in self._texts(column) for word in text.split()),
-            default=0,
-        )
-        return max(min(longest, _MOST_WORDS), min(whole, _WORDS))
-
-    def _names(self) -> list[int]:
-        """Return the columns that name a row: the first, and the first without gaps."""
-        full = (
-            column
-            for column in range(len(self.table.headings))
-            if all(row[column].text for row in self.table.rows)
-        )
-        return sorted({0, next(full, 0)})
-
-    def _parts(self, width: int) -> list[list[int]]:
-        """Return the columns of each part of the table, about as many in each."""
-        every = [*range(len(self.table.headings))]
-        if self._width(every) <= width:
-            return [every]
-        names = self._names()
-        others = [column for column in every if column not in names]
-        parts = self._filled(names, others, width, len(others))
-        alike = self._filled(names, others, width, ceil(len(others) / len(parts)))
-        return alike if len(alike) == len(parts) else parts
-
-    def _filled(
-        self, names: Sequence[int], others: Sequence[int], width: int, most: int
-    ) -> list[list[int]]:
-        """Return parts of at most so many columns, each as full as the width allows."""
-        parts: list[list[int]] = [[]]
-        for column in others:
-            part = parts[-1]
-            wider = self._width([*names, *part, column])
-            if part and (len(part) == most or wider > width):
-                parts.append([])
-            parts[-1].append(column)
-        return [sorted({*names, *part}) for part in parts]
-
-    def _width(self, columns: Sequence[int]) -> int:
-        """Return the letters that columns need beside each other."""
-        return sum(map(self._least, columns)) + _GAP * (len(columns) - 1)
-
-    def _widths(self, columns: Sequence[int], width: int) -> dict[int, int]:
-        """Return the letters of each column; the narrowest grows first."""
-        found = {column: self._least(column) for column in columns}
-        wrapped = [x for x in columns if found[x] < self._whole(x)]
-        for _ in range(width - self._width(columns)):
-            if not wrapped:
-                break
-            narrowest = min(wrapped, key=found.__getitem__)
-            found[narrowest] += 1
-            if found[narrowest] == self._whole(narrowest):
-                wrapped.remove(narrowest)
-        return found
-
-    def _grid(self, columns: Sequence[int], width: int) -> Grid:
+    def _grid(self, widths: dict[int, int]) -> Grid:
         grid = Grid(
             box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold"
         )
-        for column, letters in self._widths(columns, width).items():
+        for column, letters in widths.items():
             numeric = self.table.numeric[column]
             grid.add_column(
                 self._heading(column),
@@ -127,5 +86,16 @@ class Columns:
                 overflow="fold",
             )
         for row in self.table.rows:
-            grid.add_row(*(Text(row[column].text) for column in columns))
+            grid.add_row(*(Text(row[column].text) for column in widths))
         return grid
+
+
+def _least(texts: Sequence[str], whole: int) -> int:
+    """Return the letters that a column of words cannot do without."""
+    longest = max((len(word) for text in texts for word in text.split()), default=0)
+    return max(min(longest, _MOST_WORDS), min(whole, _WORDS))
+
+
+def _width(columns: Sequence[int], least: Sequence[int]) -> int:
+    """Return the letters that columns need beside each other."""
+    return sum(least[x] for x in columns) + _GAP * (len(columns) - 1)

@@ -1,20 +1,19 @@
 """An explanation: where time and memory go, as bars and tables, and what would help."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
-
-from rich.console import RenderableType
-from rich.text import Text
 
 from ..errors import Unsupported
 from ..explaining import Effect, Explanation, layers, times, weights
 from ..explaining.times import StageTime
 from ..explaining.weights import GpuMemory
-from . import figures, results, stacked, words, writers
+from . import figures, results, stacked, words
 from .sheet import Figure, Section, Sheet, Table
 from .stacked import Bar, Panel
+from .writers import PICTURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -145,7 +144,11 @@ def sheet(found: Explanation) -> Sheet:
     title = f"{found.instance.name}: {words.amount(found.iteration_us, 'us')}"
     begin = Section(points=(*limits(found), *results.problems(found.violations)))
     parts = (begin, *_sections(found))
-    return Sheet(f"{title} per iteration", parts, kind="explanation")
+    told = f"{words.amount(found.iteration_us, 'us')} per iteration"
+    facts = ((found.instance.name, told),)
+    draw = partial(picture, found)
+    title = f"{title} per iteration"
+    return Sheet(title, parts, "explanation", facts, picture=draw)
 
 
 def _sections(found: Explanation) -> Iterator[Section]:
@@ -217,22 +220,6 @@ def _section(title: str, note: str, panel: Panel, *, mib: bool) -> Section:
     return Section(title, (f"{note}.",), table=table, figures=(drawn,))
 
 
-def terminal(found: Explanation) -> Iterator[RenderableType]:
-    """Yield the tables of the sheet for a terminal."""
-    _, *sections = sheet(found).sections
-    yield Text(words.plain(sheet(found).title))
-    for sentence in limits(found):
-        yield Text(words.plain(sentence), style="dim")
-    for section in sections:
-        yield ""
-        note = section.notes[0].removesuffix(".")
-        yield Text(f"{section.title}: {note[0].lower()}{note[1:]}", style="bold")
-        assert section.table is not None
-        yield writers.terminal(section.table)
-    for problem in results.problems(found.violations):
-        yield Text(words.plain(problem), style="red")
-
-
 # --- pictures --------------------------------------------------------------------
 
 
@@ -256,29 +243,11 @@ def _of_memory(found: Explanation) -> Panel:
     return Panel("memory, GiB", bars, weights.PARTS, each, "what the GPU has")
 
 
-# --- files -----------------------------------------------------------------------
-
-FILES = writers.Files[Explanation](
-    {
-        ".html": lambda found: page(found),
-        ".md": lambda found: writers.markdown(sheet(found)),
-        ".json": lambda found: writers.document(found.to_json()),
-        **dict.fromkeys(writers.PICTURES, picture),
-    }
-)
-
-
-def page(found: Explanation) -> str:
-    """Return the page of an explanation, which loads nothing from elsewhere."""
-    return writers.page(sheet(found))
-
-
-def write(found: Explanation, path: Path) -> None:
-    """Write it as the suffix of the path says; `Unsupported` for very many bars."""
+def check_size(found: Explanation, path: Path) -> None:
+    """`Unsupported` where a picture would have very many bars."""
     many = len(time_bars(found)) + len(memory_bars(found))
-    if path.suffix.lower() in writers.PICTURES and many > _MOST_BARS:
+    if path.suffix.lower() in PICTURES and many > _MOST_BARS:
         raise Unsupported(
             f"{path}: found {many} bars, expected at most {_MOST_BARS}; write a "
             ".html page"
         )
-    FILES.write(found, path)

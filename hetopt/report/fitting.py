@@ -1,19 +1,10 @@
 """The module says whether a model fits: the answer, then a row for each set of GPUs."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from rich.console import RenderableType
-
 from ..api.fitting import Fitting, Verdict
 from ..result import Status
 from ..scheduling.fitting import LOOKED_AT
-from . import figures, stacked, words, writers
-from .sheet import Figure, Section, Sheet, Table
-from .stacked import Bar, Panel
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+from . import words
+from .sheet import Section, Sheet, Table
 
 _COLUMNS = ("hardware", "fits", "headroom per GPU", "at most", "too few")
 _CONTEXT = ("longest context", "does not fit")
@@ -24,31 +15,11 @@ _MARP = (
 )
 
 
-def terminal(found: Fitting) -> Iterator[RenderableType]:
-    """The answer in a sentence, the table of what was asked, and MARP's rows."""
-    yield words.plain(answer(found))
-    if found.verdicts:
-        yield ""
-        yield writers.terminal(_table(found))
-    if not found.least_gpus:
-        return
-    yield ""
-    if found.marp:
-        yield writers.terminal(_marp(found), narrow=False)
-        yield f"Rows above: only {LOOKED_AT}."
-    else:
-        yield f"Nothing fits with only {LOOKED_AT}."
-    yield _SCOPE
-
-
 def answer(found: Fitting) -> str:
     """The answer in one sentence, or in one for each set of GPUs."""
-    told = _sentences(found) or [f"It is open whether {found.model} fits."]
+    told = [_sentence(found.model, one) for one in found.verdicts]
+    told = told or [f"It is open whether {found.model} fits."]
     return " ".join(told) + words.unfinished(found.open, complete=found.complete)
-
-
-def _sentences(found: Fitting) -> list[str]:
-    return [_sentence(found.model, one) for one in found.verdicts]
 
 
 def _sentence(model: str, one: Verdict) -> str:
@@ -157,58 +128,17 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"
 
 
-def page(found: Fitting) -> str:
-    """The answer, the memory of each set of GPUs, and the tables of the terminal."""
-    weighed = [one for one in found.verdicts if one.margin.value is not None]
-    note = (
-        "Memory per GPU in the plan with the most headroom, as a share of what "
-        "tensors may use: the card's memory less a reserve for CUDA and fragmentation."
-    )
-    drawn = Figure(
-        "Memory per GPU",
-        note,
-        lambda: picture(found),
-        lambda: picture(found, figures.NARROW),
-        "One bar per set of GPUs; the table has the numbers.",
-    )
-    pictures = (drawn,) if weighed else ()
-    first = Section(notes=(answer(found),), figures=pictures)
-    if found.complete and len(found.verdicts) > 1:
-        first = Section(points=tuple(_sentences(found)), figures=pictures)
-    sections = [first]
+def sheet(found: Fitting) -> Sheet:
+    """Return the answer, the margin of each set of GPUs, and MARP's rows."""
+    sections = []
     if found.verdicts:
         sections.append(Section("Margins", table=_table(found)))
     if found.marp:
         alone = "Only data and tensor parallelism"
-        sections.append(
-            Section(alone, (f"{LOOKED_AT}.",), table=_marp(found), folded=True)
-        )
+        sections.append(Section(alone, (f"{LOOKED_AT}.",), table=_marp(found)))
+    elif found.least_gpus:
+        sections.append(Section(notes=(f"Nothing fits with only {LOOKED_AT}.",)))
     if found.least_gpus:
-        sections.append(Section("What is looked at", (_SCOPE,)))
+        sections.append(Section(notes=(_SCOPE,)))
     title = f"{found.model}, {found.batch:,} × {found.sequence:,} tokens"
-    return writers.page(Sheet(title, tuple(sections), "does it fit"))
-
-
-def picture(found: Fitting, width: float = figures.WIDTH) -> "Drawing":
-    """A bar for each set of GPUs of which a plan is known: needed, and to spare."""
-    bars = []
-    for one in found.verdicts:
-        if (spare := one.margin.value) is not None:
-            parts = {"needed": one.room_mib - spare, "to_spare": max(0, spare)}
-            bars.append(Bar(one.on, parts, one.room_mib))
-    names = {
-        "needed": "needed by the plan with the most headroom",
-        "to_spare": "headroom",
-    }
-    lengths = [bar.whole / 1024 for bar in bars]
-    panel = Panel("memory per GPU, GiB", bars, names, lengths, "memory for tensors")
-    return stacked.picture([panel], width)
-
-
-FILES = writers.Files[Fitting](
-    {
-        ".html": page,
-        ".json": lambda found: writers.document(found.to_json()),
-        **dict.fromkeys(writers.PICTURES, picture),
-    }
-)
+    return Sheet(title, tuple(sections), "does it fit", answer=answer(found))

@@ -6,13 +6,10 @@ from math import dist, log
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from ..api.provisioning import FRONT, HOMOGENEOUS, Offered, Tradeoffs
 from ..plans import Provisioning
 from ..result import Result, Status, Stop
-from . import figures, words, writers
+from . import figures, words
 from .gantt import axis_of
 from .sheet import Figure, Section, Sheet, Table
 
@@ -50,15 +47,38 @@ def answer(result: Result) -> str:
     return f"{said}; its distance from the best is unknown."
 
 
-def terminal(found: Tradeoffs) -> Iterator[RenderableType]:
-    """A row for each best trade of cost against time; then planners at deadlines."""
-    front, rows = found.front, _front(found)
-    yield writers.terminal(_table(rows))
-    is_whole = front.stop is Stop.PROVED
-    whole = "the whole front, proved" if is_whole else "the front may have more"
-    yield Text(f"{words.counted(len(rows), 'plan')}: {whole}", style="dim")
+def sheet(found: Tradeoffs) -> Sheet:
+    """Return the picture, the front with what to rent, and planners at deadlines."""
+    front = found.front
+    whole = (
+        "the whole front, proved"
+        if front.stop is Stop.PROVED
+        else ("the front may have more")
+    )
+    note = (
+        "No plan is both faster and cheaper than a point of the front; points are "
+        "numbered, and the list says what each rents. Grey: fleets of one type of "
+        "GPU."
+    )
+    drawn = Figure("Cost against time", note, lambda: picture(found))
+    count = f"{words.counted(len(front.points), 'plan')}: {whole}."
+    table = _table(_front(found))
+    sections = [Section("The front", (count,), table=table, figures=(drawn,))]
+    failed = tuple(
+        f"{miss.method} within {words.duration(miss.asked_s)}: {miss.reason}"
+        for miss in found.failed
+    )
     if beside := list(_beside(found)):
-        yield writers.terminal(Table.of(_BESIDE, beside, texts=("planner", "to rent")))
+        table = Table.of(_BESIDE, beside, texts=("planner", "to rent"))
+        title = "Planners at deadlines along the front"
+        sections.append(Section(title, points=failed, table=table))
+    return Sheet(
+        f"{found.name}: cost against time",
+        tuple(sections),
+        "cost against time",
+        tuple(_ends(found.of(FRONT))),
+        records=lambda: [dict(zip(_COLUMNS, row, strict=True)) for row in rows(found)],
+    )
 
 
 def _front(found: Tradeoffs) -> list[tuple[str, ...]]:
@@ -133,43 +153,6 @@ def rows(found: Tradeoffs) -> Iterator[tuple[str, ...]]:
             )
 
 
-def markdown(found: Tradeoffs) -> str:
-    """A table, and a line for each planner and deadline without a plan."""
-    sections = [Section(table=Table.of(_COLUMNS, rows(found), texts=_COLUMNS))]
-    failed = tuple(
-        f"{failure.method} within {failure.asked_s:.3f} s: {failure.reason}"
-        for failure in found.failed
-    )
-    if failed:
-        sections.append(Section(notes=("Without a plan:",), points=failed))
-    title = f"Cost against time: {found.name}"
-    return writers.markdown(Sheet(title, tuple(sections)))
-
-
-def page(found: Tradeoffs) -> str:
-    """The picture, the front with what to rent, and planners at deadlines."""
-    front = found.front
-    proved = front.stop is Stop.PROVED
-    note = (
-        "No plan is both faster and cheaper than a point of the front; points are "
-        "numbered, and the list says what each rents. Grey: fleets of one type of "
-        "GPU."
-    )
-    drawn = Figure("Cost against time", note, lambda: picture(found))
-    sections = [Section(figures=(drawn,))]
-    table = _table(_front(found))
-    sections.append(Section("The front", table=table))
-    if beside := list(_beside(found)):
-        table = Table.of(_BESIDE, beside, texts=("planner", "to rent"))
-        sections.append(Section("Planners at deadlines along the front", table=table))
-    facts = (
-        ("plans on the front", f"{len(front.points)}" + ", proved whole" * proved),
-        *_ends(found.of(FRONT)),
-    )
-    kind = "cost against time"
-    return writers.page(Sheet(found.name, tuple(sections), kind, facts))
-
-
 def _ends(points: list[Offered]) -> Iterator[tuple[str, str]]:
     """The cheapest and the fastest plan."""
     told = (
@@ -180,12 +163,6 @@ def _ends(points: list[Offered]) -> Iterator[tuple[str, str]]:
         if point is not None:
             time = words.duration(point.total_s)
             yield name, f"{words.number(point.usd)} USD in {time}"
-
-
-def comma_separated(found: Tradeoffs) -> str:
-    """The table as CSV."""
-    listed = (dict(zip(_COLUMNS, row, strict=True)) for row in rows(found))
-    return writers.comma_separated(_COLUMNS, listed)
 
 
 def picture(found: Tradeoffs) -> "Drawing":
@@ -274,14 +251,3 @@ def _unbeaten(points: list[Offered]) -> list[Offered]:
         if not kept or point.usd < kept[-1].usd:
             kept.append(point)
     return kept
-
-
-FILES = writers.Files[Tradeoffs](
-    {
-        ".html": page,
-        ".json": lambda found: writers.document(found.to_json()),
-        ".md": markdown,
-        ".csv": comma_separated,
-        **dict.fromkeys(writers.PICTURES, picture),
-    }
-)

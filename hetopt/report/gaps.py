@@ -1,13 +1,11 @@
 """A gap report: a table for each instance, and for all of them a summary."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
 from statistics import fmean
-
-from rich.console import RenderableType
-from rich.text import Text
 
 from ..api.starts import LIBRARY
 from ..gaps import GapReport, GapRow, plain, referred
@@ -18,7 +16,7 @@ from ..result import Bound, Result, Status, known_gap
 from ..schema.targets import TARGETS
 from ..solving.statements import EXACT
 from . import curves as drawn_curves
-from . import gap_picture, pipelines, results, words, writers
+from . import gap_picture, pipelines, results, words
 from .gap_picture import unit_of
 from .sheet import Cell, Figure, Section, Sheet, Table
 
@@ -185,12 +183,6 @@ INTRODUCTION = (
 )
 
 
-def comma_separated(report: GapReport) -> str:
-    """One line a method and instance; raw numbers, empty where nothing is known."""
-    names = [field.name for field in fields(Row)]
-    return writers.comma_separated(names, (asdict(Row.of(r)) for r in report.rows))
-
-
 def sections(report: GapReport) -> list[Section]:
     """Return a section for each instance: what is proved of it, and a row a method.
 
@@ -201,40 +193,6 @@ def sections(report: GapReport) -> list[Section]:
         _spread(name, rows) if several else section(name, rows)
         for name, rows in _instances(report)
     ]
-
-
-def markdown(report: GapReport) -> str:
-    """A heading and a table for each instance, then the summary."""
-    return writers.markdown(_sheet(report))
-
-
-def latex(report: GapReport) -> str:
-    """The tables of the Markdown report, for a paper."""
-    return writers.latex(_sheet(report))
-
-
-def _sheet(report: GapReport) -> Sheet:
-    parts = (*sections(report), summary(report))
-    return Sheet("Optimality gaps", parts)
-
-
-def terminal(report: GapReport) -> Iterator[RenderableType]:
-    """A table for each instance; a summary where there are several."""
-    parts = sections(report)
-    for part in parts:
-        yield Text(words.plain(part.title), style="bold")
-        yield Text(words.plain(part.notes[0]), style="dim")
-        assert part.table is not None
-        yield writers.terminal(part.table)
-        yield ""
-    yield from (Text(note, style="dim") for note in _namesakes(report))
-    if len(parts) > 1:
-        whole = summary(report)
-        table = whole.table
-        assert table is not None
-        yield Text("summary", style="bold")
-        yield Text(whole.notes[0], style="dim")
-        yield writers.terminal(table)
 
 
 def _namesakes(report: GapReport) -> Iterator[str]:
@@ -248,7 +206,7 @@ def _namesakes(report: GapReport) -> Iterator[str]:
         )
 
 
-def page(report: GapReport) -> str:
+def sheet(report: GapReport) -> Sheet:
     """For each instance its planners and plans drawn, and a table that sorts."""
     parts = _instances(report)
     palette = pipelines.colours(
@@ -257,31 +215,35 @@ def page(report: GapReport) -> str:
         if isinstance(row.result.plan, TrainingPlan)
         for gpu in row.result.data.planned_cluster.gpus
     )
-    several = len(parts) > 1
-    sections = [Section(notes=(INTRODUCTION, *_namesakes(report)))]
+    several, seeds = len(parts) > 1, len(report.seeds) > 1
+    sections = [Section(notes=(INTRODUCTION,), on_page_only=True)]
+    if notes := tuple(_namesakes(report)):
+        sections.append(Section(notes=notes))
     if several:
         sections.append(summary(report))
     drawn = 0
     for name, rows in parts:
-        if len(report.seeds) > 1:
+        if seeds:
             spread = _spread(name, rows)
             sections.append(replace(spread, title=f"{name}: all seeds"))
-        sections.append(_picture_section(name, rows))
+        sections.append(replace(_picture_section(name, rows), on_page_only=seeds))
         alike = list(_plans(rows))
         sections += [
             _plan_section(one, palette, folded=drawn >= _OPEN) for one in alike
         ]
         drawn += len(alike)
     charts = tuple(_charts(report, several=several))
-    sections.append(Section("Over time" if charts else "", figures=charts))
-    title = (
-        f"{parts[0][0]}: planners and bound"
-        if len(parts) == 1
-        else "Planners and bounds"
+    over = "Over time" if charts else ""
+    sections.append(Section(over, figures=charts, on_page_only=True))
+    name = "Planners and bounds" if several else f"{parts[0][0]}: planners and bound"
+    return Sheet(
+        name,
+        tuple(sections),
+        "optimality gaps",
+        () if several else _facts(parts[0][1]),
+        picture=partial(gap_picture.picture, report),
+        records=lambda: (asdict(Row.of(row)) for row in report.rows),
     )
-    facts = () if several else _facts(parts[0][1])
-    sheet = Sheet(title, tuple(sections), kind="optimality gaps", facts=facts)
-    return writers.page(sheet)
 
 
 def _facts(rows: list[GapRow]) -> tuple[tuple[str, str], ...]:
@@ -495,15 +457,3 @@ def _note(row: Row, of: GapRow) -> str:
         f"{words.counted(row.stages or 0, 'stage')}, {words.memory(row.headroom_mib)} "
         "headroom on the fullest GPU"
     )
-
-
-FILES = writers.Files[GapReport](
-    {
-        ".html": page,
-        ".md": markdown,
-        ".csv": comma_separated,
-        ".json": lambda report: writers.document(report.to_json()),
-        ".tex": latex,
-        **dict.fromkeys(writers.PICTURES, gap_picture.picture),
-    }
-)

@@ -1,39 +1,56 @@
 """A recovery: what was lost, which plans were weighed, busy links, the new plan."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-from rich.text import Text
-
+from ..api import margins
 from ..result import Method, Result, Status, Stop
 from ..text.documents import Document
-from . import figures, pipelines, results, words, writers
-from .sheet import Figure, Section, Sheet, Table
+from . import figures, pipelines, results, words
+from .sheet import Section, Sheet, Table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
-
     from ..api.recovering import Recovered
 
 
-def terminal(found: "Recovered") -> Iterator[RenderableType]:
-    """The change, the candidates, the new training plan, and the recovery."""
-    change = found.change
-    yield writers.facts(_changes(found))
+def sheet(found: "Recovered") -> Sheet:
+    """Return what is lost, plans considered, what is moved, and the new plan."""
+    sections = []
     if found.candidates:
-        yield writers.terminal(_candidates(found))
-        yield ""
-    if found.new_plan is not None:
-        from ..problems import training_plan
+        sections.append(_candidate_section(found))
+    new = _new_plan_result(found)
+    if new is not None and new.plan is not None:
+        assert new.evaluation is not None
+        name = found.chosen.name if found.chosen else ""
+        sections.append(
+            Section(
+                "The new training plan",
+                (
+                    f"Made by {name}. {pipelines.NOTE}",
+                    *margins.warnings(new.data, new.evaluation),
+                ),
+                tuple(f"{a}: {b}" for a, b in results.totals(new.evaluation.parts)),
+                results.table(new.data, new.plan, new.evaluation.parts),
+                (pipelines.figure(new, _palette(new), "The new training plan"),),
+            )
+        )
+    if found.result.plan is not None:
+        note = "How long each link is busy; the busiest says when all states arrive."
+        moved = results.table(
+            found.result.data, found.result.plan, _parts_of(found.result)
+        )
+        sections.append(Section("What is moved", (note,), table=moved))
+    sections.append(
+        Section("Recovery", points=tuple(f"{a}: {b}" for a, b in _known(found.result)))
+    )
+    title = f"{found.change.new.name}: recovery"
+    facts = (*_changes(found), *_facts(found))
+    return Sheet(title, tuple(sections), "recovery", facts)
 
-        judged = training_plan.evaluate(change.new, found.new_plan)
-        yield Text("new training plan", style="bold")
-        yield from results.judged(change.new, found.new_plan, judged)
-        yield ""
-        yield Text("recovery", style="bold")
-    yield from results.solved(found.result)
+
+def _known(result: Result) -> Iterator[tuple[str, str]]:
+    yield from results.known(result)
+    yield from results.totals(_parts_of(result))
 
 
 def _changes(found: "Recovered") -> list[tuple[str, str]]:
@@ -63,40 +80,8 @@ def _candidates(found: "Recovered") -> Table:
 
 # --- files -----------------------------------------------------------------------
 
-_MOST_LINKS = 24  # that a picture has room for
 _ITERATIONS = 3  # that the slowest plan makes in the picture of progress, at the least
 _LONGER = 4  # times the longest move: how long that picture is
-_BAR, _FOOT = 0.28, 0.9  # inches
-
-
-def page(found: "Recovered") -> str:
-    """Plans considered, what is moved over which link, and the new plan."""
-    sections = [Section(points=tuple(f"{a}: {b}" for a, b in _changes(found)))]
-    if found.candidates:
-        sections.append(_candidate_section(found))
-    if carried := _link_loads(found.result):
-        note = "How long each link is busy; the busiest says when all states arrive."
-        moved = results.table(
-            found.result.data, _plan_of(found.result), _parts_of(found.result)
-        )
-        drawn = Figure(
-            "Links",
-            "",
-            lambda: _links(carried, figures.WIDTH),
-            lambda: _links(carried, figures.NARROW),
-            "One bar per link, as long as it is busy; the table has the numbers.",
-        )
-        sections.append(Section("What is moved", (note,), (), moved, (drawn,)))
-    if (new := _new_plan_result(found)) is not None:
-        palette = pipelines.colours(new.data.planned_cluster.gpus)
-        name = found.chosen.name if found.chosen else ""
-        told = f"Made by {name}. {pipelines.NOTE}"
-        title = "The new training plan"
-        sections.append(pipelines.section(new, palette, title, told, folded=False))
-    if found.result.reasons:
-        sections.append(Section("Why there is no plan", points=found.result.reasons))
-    title = f"{found.change.new.name}: recovery"
-    return writers.page(Sheet(title, tuple(sections), "recovery", tuple(_facts(found))))
 
 
 def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
@@ -139,19 +124,6 @@ def _parts_of(result: Result) -> Document:
     return dict(result.evaluation.parts) if result.evaluation else {}
 
 
-def _plan_of(result: Result) -> Any:
-    assert result.plan is not None
-    return result.plan
-
-
-def _link_loads(result: Result) -> list[tuple[str, dict[str, int]]]:
-    """Links and what they carry, the busiest first; none without a recovery."""
-    if result.plan is None:
-        return []
-    carried = _parts_of(result).get("carried", {})
-    return sorted(carried.items(), key=lambda row: -row[1]["us"])
-
-
 def _new_plan_result(found: "Recovered") -> Result | None:
     """The new training plan, judged."""
     if found.chosen is None:
@@ -166,38 +138,5 @@ def _new_plan_result(found: "Recovered") -> Result | None:
     )
 
 
-def picture(found: "Recovered") -> "Drawing":
-    """Return how long each link is busy, and the new plan below."""
-    carried, new = _link_loads(found.result), _new_plan_result(found)
-    low = 0.8 + pipelines.ROW * len(new.plan.pipelines) if new and new.plan else 0.5
-    high = _FOOT + _BAR * min(_MOST_LINKS, len(carried))
-    figure = figures.canvas(figures.WIDTH, high + low)
-    parts = figure.subfigures(2, 1, height_ratios=(high, low), squeeze=False)
-    above, below = parts[:, 0]
-    if not carried or new is None:
-        above.text(0.02, 0.5, f"no recovery: {found.result.status.value}")
-        return figure
-    _bars(above.subplots(), carried)
-    palette = pipelines.colours(new.data.planned_cluster.gpus)
-    pipelines.drawn(below, below.subplots(), new, palette)
-    return figure
-
-
-def _links(carried: list[tuple[str, dict[str, int]]], width: float) -> "Drawing":
-    figure = figures.canvas(width, _FOOT + _BAR * min(_MOST_LINKS, len(carried)))
-    _bars(figure.subplots(), carried)
-    return figure
-
-
-def _bars(axes: "Axes", carried: list[tuple[str, dict[str, int]]]) -> None:
-    """A bar a link, with the bytes that it carries."""
-    shown = carried[:_MOST_LINKS]
-    times = [row["us"] / 1e6 for _, row in shown]
-    told = [words.size(row["bytes"]) for _, row in shown]
-    figures.bars(axes, [name for name, _ in shown], times, told)
-    axes.set_xlabel("time that a link is busy, s", loc="left")
-
-
-FILES: "writers.Files[Recovered]" = writers.Files(
-    {".html": page, **dict.fromkeys(writers.PICTURES, picture)}
-)
+def _palette(new: Result) -> dict[str, str]:
+    return pipelines.colours(new.data.planned_cluster.gpus)

@@ -54,7 +54,7 @@ def terminal(rows: Iterable[Row]) -> RenderableType:
         )
         for row in rows
     )
-    return writers.terminal(Table.of(_HEADINGS[:5], cells, texts=_HEADINGS[:5]))
+    return writers.grid(Table.of(_HEADINGS[:5], cells, texts=_HEADINGS[:5]))
 
 
 def _cells(row: Row) -> list[str]:

@@ -1,18 +1,11 @@
 """The module says what to rent, at what cost: a sentence, rows, and a picture."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from rich.console import RenderableType
-from rich.text import Text
 
 from ..api.renting import NO_TIME, Rental, Rentals
-from . import figures, words, writers
+from . import figures, words
 from .gantt import axis_of
 from .sheet import Figure, Section, Sheet, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 _COLUMNS = (
     *("to rent", "at", "USD per hour", "time", "USD", "USD at least", "kWh"),
@@ -20,19 +13,8 @@ _COLUMNS = (
 )
 _TEXTS = ("to rent", "at", "in time")
 _SAID = 3  # cards that the first line names
-_NEAR = 2  # times the longest run: a later deadline would stretch the picture
 _MINUTES = 10  # from which on a run is told in minutes
 _CENTS = 100  # USD below which cents are told
-
-
-def terminal(found: Rentals) -> Iterator[RenderableType]:
-    """The answer in a sentence, then a row for each offer and what has none."""
-    yield words.plain(answer(found))
-    if found.rows:
-        yield ""
-        yield writers.terminal(_table(found))
-    for note in (*_without(found), *_notes(found)):
-        yield Text(words.plain(note), style="dim")
 
 
 def answer(found: Rentals) -> str:
@@ -159,64 +141,31 @@ def _notes(found: Rentals) -> Iterator[str]:
     )
 
 
-def page(found: Rentals) -> str:
-    """The answer, the picture, and a row for each offer."""
-    note = "Each mark is a number of machines of one offer; left and low is better."
-    drawn = Figure(
-        "Cost against time",
-        note,
-        lambda: picture(found),
-        lambda: picture(found, figures.NARROW),
-        "One mark per offer; the table has the numbers.",
-    )
-    sections: tuple[Section, ...] = (
-        Section(notes=(answer(found),), figures=(drawn,) if found.rows else ()),
-        Section("Offers", tuple(_notes(found)), table=_table(found)),
-    )
-    if found.without:
-        why = Section("Other cards", points=tuple(_without(found)))
-        sections = (*sections, why)
-    kind = "what to rent"
-    return writers.page(
-        Sheet(f"{found.model}, {words.tokens(found.tokens)}", sections, kind)
-    )
+def sheet(found: Rentals) -> Sheet:
+    """Return the answer, a row for each offer, and what has none."""
+    sections = [Section(notes=(*_without(found), *_notes(found)))]
+    if found.rows:
+        drawn = tuple(filter(None, [_picture(found)]))
+        sections.insert(0, Section("Offers", table=_table(found), figures=drawn))
+    title = f"{found.model}, {words.tokens(found.tokens)}"
+    return Sheet(title, tuple(sections), "what to rent", answer=answer(found))
 
 
-def picture(found: Rentals, width: float = figures.WIDTH) -> "Drawing":
+def _picture(found: Rentals) -> Figure | None:
     """Cost against time, a mark for each row; names say the best of each card."""
-    longest = max((row.seconds for row in found.rows), default=0.0)
-    size, unit = axis_of(longest)
+    size, unit = axis_of(max(row.seconds for row in found.rows))
     best = {row.price.card: row for row in found.by_card}
-    figure = figures.canvas(width, 4.5)
-    axes = figure.subplots()
-    cards = list(dict.fromkeys(row.price.card for row in found.rows))
-    for number, card in enumerate(cards):
-        mine = [row for row in found.rows if row.price.card == card]
-        name = f"{card}: {_usd(best[card].usd)} USD {_place(best[card])}"
-        axes.scatter(
-            [row.seconds / size for row in mine],
-            [row.usd for row in mine],
-            color=figures.COLOURS[number % len(figures.COLOURS)],
-            marker="os^DvP*"[number % 7],
-            label=figures.label(name),
-        )
-    if found.deadline_s is not None and found.deadline_s <= _NEAR * longest:
-        axes.axvline(found.deadline_s / size, color="0.6", linestyle=":")
-        axes.set_title("dotted line: deadline", loc="right", size="small")
-    axes.margins(0.15)
-    figures.logarithmic(axes)
-    axes.set_xlabel(f"time, {unit}")
-    axes.set_ylabel("cost, USD")
-    axes.grid(visible=True, which="major", alpha=0.3)
-    columns = 1 if width == figures.NARROW else 2
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
-    return figure
-
-
-FILES = writers.Files[Rentals](
-    {
-        ".html": page,
-        ".json": lambda found: writers.document(found.to_json()),
-        **dict.fromkeys(writers.PICTURES, picture),
+    series = {
+        f"{card}: {_usd(best[card].usd)} USD {_place(best[card])}": [
+            (row.seconds / size, row.usd)
+            for row in found.rows
+            if row.price.card == card
+        ]
+        for card in dict.fromkeys(row.price.card for row in found.rows)
     }
-)
+    axes = (
+        figures.Axis(f"time, {unit}", log=True),
+        figures.Axis("cost, USD", log=True),
+    )
+    note = "Each mark is a number of machines of one offer; left and low is better."
+    return figures.chart("Cost against time", note, axes, series, style="dots")

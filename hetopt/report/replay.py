@@ -3,11 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from ..text.documents import Document
-from . import figures, words, writers
+from . import figures, words
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
@@ -49,23 +46,36 @@ def rows(found: "Replayed") -> list[list[str]]:
     return listed
 
 
-def terminal(found: "Replayed") -> Iterator[RenderableType]:
-    """The trace in words, and a row a method."""
-    facts = [
-        ("instance", found.instance.name),
-        ("series", found.series),
+def sheet(found: "Replayed") -> Sheet:
+    """Return the trace in words, the picture, and a row a method."""
+    note = (
+        "Available GPUs; samples per second while a method trains (none while it "
+        "recovers); and samples kept, without lost work."
+    )
+    title = f"{found.instance.name}, {found.series}"
+    facts = (
         ("replayed", words.duration(found.end_us / 1e6)),
         ("changes of nodes", str(found.changes)),
         ("clusters planned for", str(found.planned)),
-    ]
-    yield writers.facts(facts)
-    yield writers.terminal(Table.of(COLUMNS, rows(found)))
+        *_best(found),
+    )
+    sections = (
+        Section(
+            "Recovery methods",
+            points=tuple(_proofs(found)),
+            table=Table.of(COLUMNS, rows(found)),
+            figures=(Figure("Along the trace", note, lambda: picture(found)),),
+        ),
+    )
+    return Sheet(title, sections, "a job along a trace", facts)
+
+
+def _proofs(found: "Replayed") -> Iterator[str]:
     for replay in found.replays:
         if replay.exact:
             proved = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
-            yield Text(f"{replay.method}: {proved} fastest", style="dim")
-        for failure in replay.failed:
-            yield Text(words.plain(f"a bug: {failure}"))
+            yield f"{replay.method}: {proved} fastest"
+        yield from (f"a bug: {failure}" for failure in replay.failed)
 
 
 def picture(found: "Replayed") -> "Drawing":
@@ -130,38 +140,8 @@ def _progress(
     return [t / _HOUR_US for t, _ in points], [n for _, n in points]
 
 
-def page(found: "Replayed") -> str:
-    """The picture, and a row a method."""
-    methods = Table.of(COLUMNS, rows(found))
-    note = (
-        "Available GPUs; samples per second while a method trains (none while it "
-        "recovers); and samples kept, without lost work."
-    )
-    drawn = Figure("Along the trace", note, lambda: picture(found))
-    facts = (
-        ("replayed", words.duration(found.end_us / 1e6)),
-        ("changes of nodes", str(found.changes)),
-        *_best(found),
-    )
-    sections = (
-        Section("Along the trace", figures=(drawn,)),
-        Section("Recovery methods", table=methods),
-    )
-    title = f"{found.instance.name}, {found.series}"
-    return writers.page(Sheet(title, sections, "a job along a trace", facts))
-
-
 def _best(found: "Replayed") -> Iterator[tuple[str, str]]:
     """The way to recover by which most iterations are done."""
     if found.replays:
         most = max(found.replays, key=lambda replay: replay.tally.iterations)
         yield f"most iterations, by {most.method}", f"{most.tally.iterations:,}"
-
-
-FILES: "writers.Files[Replayed]" = writers.Files(
-    {
-        ".html": page,
-        ".json": lambda found: writers.document(found.to_json()),
-        **dict.fromkeys(writers.PICTURES, picture),
-    }
-)

@@ -46,7 +46,7 @@ def solved(result: Result) -> Iterator[RenderableType]:
     if result.problem == "training_plan":
         yield Text(words.plain(answer(result)))
         yield ""
-    yield writers.facts(_known(result))
+    yield writers.facts(known(result))
     if result.plan is not None and result.evaluation is not None:
         yield ""
         yield from judged(result.data, result.plan, result.evaluation)
@@ -77,7 +77,7 @@ def answer(result: Result) -> str:
 def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]:
     """The plan with its times and memory, its totals, and the rules that it breaks."""
     if (rows := table(data, plan, found.parts)) is not None:
-        yield writers.terminal(rows)
+        yield writers.grid(rows)
     if facts := list(totals(found.parts)):
         yield writers.facts(facts)
     if isinstance(plan, TrainingPlan):
@@ -123,7 +123,7 @@ def alternatives(results: Iterable[Result]) -> RenderableType:
             )
         )
     headings = ("machines", "to rent", "USD", "time", "status", "gap")
-    return writers.terminal(Table.of(headings, rows, texts=("to rent", "status")))
+    return writers.grid(Table.of(headings, rows, texts=("to rent", "status")))
 
 
 def named(entries: Iterable[dict[str, str]]) -> RenderableType:
@@ -146,7 +146,8 @@ def named(entries: Iterable[dict[str, str]]) -> RenderableType:
 # --- what is known ---------------------------------------------------------------
 
 
-def _known(result: Result) -> Iterator[tuple[str, str]]:
+def known(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield status, method, objective, bound and gap, as far as they are known."""
     from ..problems import get
 
     unit = get(result.problem).unit(result.data)

@@ -1,28 +1,11 @@
 """The module says whether another machine pays off: a sentence and a table."""
 
-from collections.abc import Iterator
-
-from rich.console import RenderableType
-from rich.text import Text
-
 from ..api.scaling import Point, Scaling
 from ..result import Result, Status
-from . import words, writers
+from . import words
 from .sheet import Section, Sheet, Table
 
 _COLUMNS = ("machines", "network", "iteration", "saves", "saves at most")
-
-
-def terminal(found: Scaling) -> Iterator[RenderableType]:
-    """The answer in a sentence, then a row for each point."""
-    yield words.plain(answer(found))
-    yield ""
-    yield writers.terminal(_table(found))
-    yield Text(
-        "Saves: compared with one machine. At most: proved for every plan. Machines: "
-        + words.plain(", ".join(found.names)),
-        style="dim",
-    )
 
 
 def answer(found: Scaling) -> str:
@@ -92,18 +75,12 @@ def _table(found: Scaling) -> Table:
     return Table.of(_COLUMNS, rows, texts=())
 
 
-def _sheet(found: Scaling) -> Sheet:
-    sections = (
-        Section(notes=(answer(found),)),
-        Section("Points", table=_table(found)),
+def sheet(found: Scaling) -> Sheet:
+    """Return the answer, and a row for each point."""
+    note = (
+        "Saves: compared with one machine. At most: proved for every plan. Machines: "
+        + ", ".join(found.names)
     )
-    return Sheet(found.instance, sections, "does another machine pay off")
-
-
-FILES = writers.Files[Scaling](
-    {
-        ".html": lambda found: writers.page(_sheet(found)),
-        ".md": lambda found: writers.markdown(_sheet(found)),
-        ".json": lambda found: writers.document(found.to_json()),
-    }
-)
+    sections = (Section("Points", (note,), table=_table(found)),)
+    kind = "does another machine pay off"
+    return Sheet(found.instance, sections, kind, answer=answer(found))

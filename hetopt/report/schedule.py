@@ -1,12 +1,10 @@
 """Schedules: metrics, times of every job, who held which GPU when."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from .. import registry
 from ..api.scheduling import Outcome
@@ -16,11 +14,8 @@ from ..scheduling.metrics import times
 from ..scheduling.traces import offered_load
 from ..text.documents import Document
 from . import figures, words, writers
-from .gantt import COLOURS, axis_of, gantt
+from .gantt import axis_of, gantt
 from .sheet import Cell, Figure, Section, Sheet, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 TIMES = (
     *("policy", "mean completion", "p50", "p90", "p99"),
@@ -35,7 +30,7 @@ ASSUMED = ("assumed", "what", "jobs", "changed by")
 
 
 @dataclass(frozen=True)
-class Report:
+class Queue:
     """A queue, and what each policy made of it."""
 
     data: Data
@@ -48,14 +43,14 @@ class Report:
         return [(policy, plan) for policy, plan in kept if plan is not None]
 
 
-def document(report: Report) -> Document:
+def document(queue: Queue) -> Document:
     """One policy: its result document, with the queue, which `hetopt check` takes."""
-    load = offered_load(report.data)
+    load = offered_load(queue.data)
     shared = {
-        "instance": report.data.model_dump(mode="json"),
+        "instance": queue.data.model_dump(mode="json"),
         "offered_load": load if load < float("inf") else None,
     }
-    documents = [outcome.to_json() for outcome in report.outcomes]
+    documents = [outcome.to_json() for outcome in queue.outcomes]
     if len(documents) == 1:
         return documents[0] | shared
     return {"problem": "job_scheduling", **shared, "results": documents}
@@ -64,10 +59,10 @@ def document(report: Report) -> Document:
 # --- tables ----------------------------------------------------------------------
 
 
-def times_of(report: Report) -> Table:
+def times_of(queue: Queue) -> Table:
     """Completion and queueing of all jobs, a row a policy."""
     rows: list[list[Cell | str]] = []
-    for outcome in report.outcomes:
+    for outcome in queue.outcomes:
         m = outcome.metrics
         seconds: tuple[float | None, ...] = (None,) * 8
         if m is not None:
@@ -82,10 +77,10 @@ def times_of(report: Report) -> Table:
     return Table.of(TIMES, rows)
 
 
-def use_of(report: Report) -> Table:
+def use_of(queue: Queue) -> Table:
     """Return what the cluster did, and the policy, a row a policy."""
     rows = []
-    for outcome in report.outcomes:
+    for outcome in queue.outcomes:
         m = outcome.metrics
         if m is None:
             rows.append([outcome.policy, *[words.NONE] * (len(USE) - 1)])
@@ -112,16 +107,16 @@ def assumed_of(data: Data) -> Table:
     return Table.of(ASSUMED, rows, texts=("assumed", "what", "changed by"))
 
 
-def jobs_of(report: Report) -> Table:
+def jobs_of(queue: Queue) -> Table:
     """Every job: what it trains, and its times and GPUs under each policy."""
     headings = ["job", "model", "batch", "GPUs asked", "submitted"]
     by_policy = []
-    for policy, plan in report.plans:
+    for policy, plan in queue.plans:
         headings += [f"{policy}: queueing", "completion", "last on"]
         entries = {entry.job: entry for entry in plan.jobs}
-        by_policy.append((entries, times(report.data, plan)))
+        by_policy.append((entries, times(queue.data, plan)))
     rows = []
-    for job in report.data.jobs[:MOST_JOBS]:
+    for job in queue.data.jobs[:MOST_JOBS]:
         row = _asked(job)
         for entries, found in by_policy:
             at = found.get(job.name)
@@ -129,7 +124,7 @@ def jobs_of(report: Report) -> Table:
             for us in spent:
                 seconds = None if us is None else us / MICRO
                 row.append(Cell.of(seconds, words.duration(seconds)))
-            row.append(Cell.of(_last_on(report.data, entries[job.name])))
+            row.append(Cell.of(_last_on(queue.data, entries[job.name])))
         rows.append(row)
     return Table.of(headings, rows, texts=("job", "model", "last on"))
 
@@ -156,28 +151,16 @@ def _last_on(data: Data, entry: ScheduledJob) -> str:
 
 def assumed(data: Data) -> Iterator[RenderableType]:
     """Yield what the maker of the queue filled in, for a terminal."""
-    yield writers.terminal(assumed_of(data), narrow=False)
+    yield writers.grid(assumed_of(data), narrow=False)
 
 
-def terminal(report: Report) -> Iterator[RenderableType]:
-    """The metrics, and what is to be said beside them."""
-    yield writers.terminal(times_of(report))
-    yield Text("")
-    yield writers.terminal(use_of(report))
-    if note := choosers(report):
-        yield Text(note, style="dim")
-    reasons = (reason for one in report.outcomes for reason in one.result.reasons)
-    for reason in dict.fromkeys(reasons):
-        yield Text(words.plain(f"refused {reason}"))
-
-
-def choosers(report: Report) -> str:
+def choosers(queue: Queue) -> str:
     """Return which policies do not follow what jobs ask for; empty where all do."""
-    if all(job.asked is None for job in report.data.jobs):
+    if all(job.asked is None for job in queue.data.jobs):
         return ""
     names = [
         one.policy
-        for one in report.outcomes
+        for one in queue.outcomes
         if not getattr(
             registry.entry("scheduling.policies", one.policy), "follows_requests", True
         )
@@ -188,34 +171,41 @@ def choosers(report: Report) -> str:
     return f"{told}, whatever jobs ask for."
 
 
-def sheet(report: Report) -> Sheet:
-    """The tables, the CDF and the Gantt charts of all policies."""
-    data = report.data
-    waiting, used = "Completion and queueing times", "Use of the cluster"
-    held, every = "Who held which GPU", "Jobs"
+def sheet(queue: Queue) -> Sheet:
+    """Return metrics of all policies, who held which GPU when, and every job."""
+    data = queue.data
     listed = _JOBS
     if len(data.jobs) > MOST_JOBS:
         listed += f" Shown: {MOST_JOBS} of {len(data.jobs)}."
-    note = tuple(filter(None, (choosers(report),)))
-    drawn = Figure(held, "", lambda: gantt(data, report.plans))
-    curves = Figure(waiting, "", lambda: cdf(data, report.plans))
-    sections = [
-        Section(notes=(_introduction(data), *_source(data))),
-        Section(waiting, table=times_of(report), figures=(curves,)),
-        Section(held, notes=(_GANTT,), figures=(drawn,)),
-        Section(used, notes=note, table=use_of(report)),
-        Section(every, notes=(listed,), table=jobs_of(report)),
-    ]
-    if data.assumed:
-        sections.insert(1, Section("What was assumed", table=assumed_of(data)))
+    reasons = (why for one in queue.outcomes for why in one.result.reasons)
+    refused = tuple(f"refused {why}" for why in dict.fromkeys(reasons))
+    notes = tuple(filter(None, (choosers(queue),)))
+    waiting = "Completion and queueing times"
+    assumed = assumed_of(data) if data.assumed else None
+    sections = (
+        Section(notes=(_introduction(data), *_source(data)), in_files_only=True),
+        Section("What was assumed" * bool(assumed), table=assumed, in_files_only=True),
+        Section(waiting, table=times_of(queue), figures=_cdfs(queue)),
+        Section("Use of the cluster", notes, refused, use_of(queue)),
+        Section(
+            "Who held which GPU", (_GANTT,), figures=(_gantt(queue),), on_page_only=True
+        ),
+        Section("Jobs", (listed,), table=jobs_of(queue), in_files_only=True),
+    )
     name = f"Schedules of {data.name}"
-    return Sheet(name, tuple(sections), "a queue of jobs", tuple(_facts(report)))
+    facts = tuple(_facts(queue))
+    draw = _gantt(queue).draw
+    return Sheet(name, sections, "a queue of jobs", facts, picture=draw)
 
 
-def _facts(report: Report) -> Iterator[tuple[str, str]]:
+def _gantt(queue: Queue) -> Figure:
+    return Figure("Who held which GPU", "", lambda: gantt(queue.data, queue.plans))
+
+
+def _facts(queue: Queue) -> Iterator[tuple[str, str]]:
     """The policy whose jobs are done soonest, and the one that is done first."""
-    known = [(one.policy, m) for one in report.outcomes if (m := one.metrics)]
-    yield "jobs", f"{len(report.data.jobs)} on {report.data.cluster.gpu_count} GPUs"
+    known = [(one.policy, m) for one in queue.outcomes if (m := one.metrics)]
+    yield "jobs", f"{len(queue.data.jobs)} on {queue.data.cluster.gpu_count} GPUs"
     if known:
         name, best = min(known, key=lambda one: one[1].average_completion_s)
         told = words.duration(best.average_completion_s)
@@ -245,43 +235,29 @@ def _introduction(data: Data) -> str:
     )
 
 
-def cdf(data: Data, plans: Sequence[tuple[str, Schedule]]) -> "Drawing":
+def _cdfs(queue: Queue) -> tuple[Figure, ...]:
     """Shares of jobs that are complete, and that waited no longer, within a time."""
-    figure = figures.canvas(10, 3.4)
-    panels = figure.subplots(1, 2, sharey=True)
-    for panel, word in zip(panels, ("completion", "queueing"), strict=True):
+    data = queue.data
+    found = {name: [*times(data, plan).values()] for name, plan in queue.plans}
+    charts = []
+    for word in ("completion", "queueing"):
         every = {
-            policy: sorted(
-                getattr(one, f"{word}_us") / MICRO for one in times(data, plan).values()
-            )
-            for policy, plan in plans
+            name: sorted(getattr(one, f"{word}_us") / MICRO for one in jobs)
+            for name, jobs in found.items()
         }
-        longest = max((found[-1] for found in every.values() if found), default=1.0)
+        longest = max((spent[-1] for spent in every.values() if spent), default=1.0)
         size, unit = axis_of(longest)
-        for number, (policy, found) in enumerate(every.items()):
-            if found:
-                shares = [(i + 1) / len(found) for i in range(len(found))]
-                line = [0.0, *(one / size for one in found)], [0.0, *shares]
-                style = ("-", "--", "-.", ":")[number % 4]
-                look = {"where": "post", "label": figures.label(policy)}
-                panel.step(*line, linestyle=style, color=COLOURS[number % 7], **look)
-        panel.set_xlabel(f"{word} time in {unit}")
-        panel.set_ylim(0, 1.02)
-        panel.set_xlim(left=0)
-        panel.grid(alpha=0.3)
-    panels[0].set_ylabel("share of jobs")
-    if panels[0].lines:
-        panels[0].legend(frameon=False)
-    return figure
-
-
-FILES: "writers.Files[Report]" = writers.Files(
-    {
-        ".html": lambda report: writers.page(sheet(report)),
-        ".json": lambda report: writers.document(document(report)),
-        ".md": lambda report: writers.markdown(sheet(report)),
-        **dict.fromkeys(
-            writers.PICTURES, lambda report: gantt(report.data, report.plans)
-        ),
-    }
-)
+        series = {
+            name: [(0.0, 0.0)]
+            + [(one / size, (i + 1) / len(spent)) for i, one in enumerate(spent)]
+            for name, spent in every.items()
+            if spent
+        }
+        axes = (
+            figures.Axis(f"{word} time in {unit}"),
+            figures.Axis("share of jobs", kind="share"),
+        )
+        charts.append(
+            figures.chart(f"{word} times".capitalize(), "", axes, series, style="step")
+        )
+    return tuple(filter(None, charts))

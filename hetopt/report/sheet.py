@@ -1,6 +1,9 @@
-"""A sheet is what a report says, however it is written: text, tables and pictures."""
+"""A sheet is the answer of a command: a sentence, facts, tables and pictures.
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+Each report makes one of what was found, and `writers` has a writer for each format.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,17 +94,28 @@ class Section:
     level: int = 2
     folded: bool | None = None  # None: always open; else whether it begins closed
     on_page_only: bool = False
+    in_files_only: bool = False  # too long for a terminal
     table_folded: str = ""  # on a page: the words behind which the table lies
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A report: its title, and its sections in order.
+    """An answer: its title, and its sections in order.
 
-    A page says what `kind` of report it is, and has the facts above everything else.
+    `answer` says it in a sentence, first of all. A page says what `kind` of report it
+    is. `picture` draws it as a file, in place of the first figure; `records` are rows
+    of raw values for CSV, in place of the first table's.
     """
 
     title: str
     sections: tuple[Section, ...]
     kind: str = ""
     facts: tuple[tuple[str, str], ...] = ()  # names and values
+    answer: str = ""
+    picture: "Callable[[], Drawing | str] | None" = None
+    records: Callable[[], Iterable[Mapping[str, object]]] | None = None
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Return the pictures of all sections."""
+        return [figure for section in self.sections for figure in section.figures]

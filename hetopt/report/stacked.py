@@ -41,8 +41,6 @@ COLOURS = {
     "logits": "#d9722e",
     "flat_gradients": "#c77dbb",
     "reserve": "#8d96a5",
-    "needed": "#3b7dd8",
-    "to_spare": "#d0d5dd",
 }
 WAITING = {"slower_stage", "filling", "slower_pipeline", "slower_sync", "slower_update"}
 WAITING |= {"ports", "idle"}

@@ -3,11 +3,8 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from ..api.targets import TargetReport, TargetRow
-from . import words, writers
+from . import words
 from .sheet import Cell, Section, Sheet, Table
 
 HEADINGS = (
@@ -19,15 +16,6 @@ _NOTE = (
     "how much slower the target is than one that runs every plan that the "
     "architecture allows."
 )
-
-
-def terminal(report: TargetReport) -> Iterator[RenderableType]:
-    """A table for each instance."""
-    for part in _sections(report):
-        yield Text(words.plain(part.title), style="bold")
-        assert part.table is not None
-        yield writers.terminal(part.table)
-        yield ""
 
 
 def _sections(report: TargetReport) -> Iterator[Section]:
@@ -66,15 +54,7 @@ def _status(row: TargetRow) -> str:
     return result.status.value + reason
 
 
-def _sheet(report: TargetReport) -> Sheet:
+def sheet(report: TargetReport) -> Sheet:
+    """Return a table for each instance."""
     sections = (Section(notes=(_NOTE,)), *_sections(report))
     return Sheet("What each trainer's best plan costs", sections, kind="targets")
-
-
-FILES = writers.Files[TargetReport](
-    {
-        ".html": lambda report: writers.page(_sheet(report)),
-        ".md": lambda report: writers.markdown(_sheet(report)),
-        ".json": lambda report: writers.document(report.to_json()),
-    }
-)

@@ -1,36 +1,29 @@
-"""The timeline of a simulated plan, a bar a pass: a picture, or a page to zoom.
-
-On the page, bars are SVG that a small script zooms; without it the page is whole.
-"""
+"""The timeline of a simulated plan, a bar a pass, and where its time goes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..explaining.delays import idle
 from ..explaining.simulator import Simulation
-from ..explaining.timeline import Pass, Timeline
-from . import figures, words, writers
+from ..explaining.timeline import Timeline
+from . import figures, words
 from .sheet import Figure, Section, Sheet, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-WIDTH, ROW, BAR = 1000, 24, 18  # of a drawing, in units; it is stretched to the page
 #: What a pass is, and its shades, which alternate from one micro-batch to the next.
 KINDS = {"F": "forward", "B": "backward"}
 COLOURS = {
     "F": ("#8ecae6", "#5fa8d3"),
     "B": ("#f4a261", "#e07a3f"),
 }
-_MOST_PASSES = {".html": 60_000}  # there a pass is an element of its own
-_MOST_DRAWN = 200_000
+_MOST_PASSES = 60_000  # that a picture shows
 STAGE_HEADINGS = (
     *("stage", "busy", "idle: filling", "waiting", "draining", "total idle"),
-    "of the critical path",
+    *("of the critical path", "memory", "over"),
 )
 PIPELINE_HEADINGS = (
     *("pipeline", "micro-batches", "simulated", "judged", "judge's slots, rounding"),
@@ -126,56 +119,29 @@ def _named(found: Simulation, pipeline: int, stage: int) -> str:
     return f" · {found.names[pipeline][stage]}" if found.names else ""
 
 
-# --- page ------------------------------------------------------------------------
+# --- sheet -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Bar:
-    """One pass: where, how wide, in which style, and of which micro-batch."""
-
-    x: float
-    width: float
-    style: str
-    number: str
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A row of passes: its name, and what it is called when one is pointed at.
-
-    `more` stands behind the name where the screen has room.
-    """
-
-    name: str
-    bars: tuple[Bar, ...]
-    called: str
-    more: str = ""
-
-
-def page(found: Simulation) -> str:
-    """Return the page: its bubbles in numbers, and a bar a pass to zoom into."""
-    last = max(line.total_us for line in found.timelines)
-    pipelines = (_pipeline(found, *each, last) for each in _alike(found))
+def sheet(found: Simulation) -> Sheet:
+    """Return the timeline, where the time goes, and bubbles and memory in numbers."""
+    title = f"{amount(found.iteration_us)} per iteration, simulated"
+    drawn = Figure("Timeline", "", lambda: picture(found))
+    pipelines = Table.of(PIPELINE_HEADINGS, _pipelines(found))
     sections = (
-        *pipelines,
+        Section("Timeline", figures=(drawn,), on_page_only=True),
         Section("Where the time goes", points=tuple(sentences(found))),
         Section(
             "Pipelines, and what the judge charges beyond the simulation",
             (_CAUSES,),
-            table=Table.of(PIPELINE_HEADINGS, _pipelines(found)),
+            table=pipelines,
         ),
+        *(_stage_section(found, *each) for each in _alike(found)),
     )
-    title = f"{amount(found.iteration_us)} per iteration, simulated"
-    used = {one.kind for line in found.timelines for one in line.passes}
-    return writers.page(
-        Sheet(title, sections, kind="timeline"),
-        "timeline.html.j2",
-        kinds={kind.lower(): name for kind, name in KINDS.items() if kind in used},
-        last_us=float(last),
-        width=WIDTH,
-        row=ROW,
-        bar=BAR,
+    facts = (
+        ("iteration, simulated", amount(found.iteration_us)),
+        ("by the judge's closed form", amount(found.judged_iteration_us)),
     )
+    return Sheet(title, sections, "timeline", facts)
 
 
 def sentences(found: Simulation) -> Iterator[str]:
@@ -232,68 +198,30 @@ def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
         yield words.numbered(numbers), *cells
 
 
-def _pipeline(
-    found: Simulation, line: Timeline, numbers: list[int], last: Fraction
-) -> Section:
-    """All stages on the axis that all pipelines share; equal pipelines are one."""
-    path = line.critical_path()
-    critical = set(path)
-    scale = Fraction(WIDTH) / last
-    lanes = []
-    for j in range(len(line.times)):
-        mine = (one for one in line.passes if one.stage == j)
-        bars = tuple(
-            bar_of(one, scale, line.runs, critical=one in critical) for one in mine
-        )
-        told = _named(found, numbers[0], j)
-        lanes.append(Lane(f"{numbers[0]}.{j}", bars, f"stage {j}{told}", told))
+def _stage_section(found: Simulation, line: Timeline, numbers: list[int]) -> Section:
+    """Return the stages of a pipeline, and of all that are equal to it."""
     several = f"s {words.spans(numbers)}" if len(numbers) > 1 else f" {numbers[0]}"
-    title = f"Pipeline{several}"
-    names = [f"{j}{_named(found, numbers[0], j)}" for j in range(len(line.times))]
-    table = Table.of(STAGE_HEADINGS, _stages(line, path, names))
-    return Section(
-        title,
-        table=table,
-        figures=(drawn(title, lanes, float(last)),),
-        table_folded="Stages in numbers",
-    )
+    held = found.to_json()["pipelines"][numbers[0]]
+    rows = [
+        (
+            f"{j}{_named(found, numbers[0], j)}",
+            *cells,
+            words.memory(held["memory_mib"][j]),
+            "yes" if held["memory_mib"][j] > held["room_mib"][j] else "",
+        )
+        for j, cells in enumerate(_stages(line))
+    ]
+    table = Table.of(STAGE_HEADINGS, rows, texts=("stage", "over"))
+    return Section(f"Stages of pipeline{several}", table=table)
 
 
-def drawn(title: str, lanes: list[Lane], last_us: float) -> Figure:
-    """Rows of passes above an axis of time, which the page's script zooms."""
-    ends = [words.duration(last_us / 1e6 * part / 4) for part in range(1, 5)]
-    svg = writers.rendered(
-        "timeline.svg.j2",
-        title=words.plain(title),
-        lanes=lanes,
-        marks=("0 s", *ends),
-        width=WIDTH,
-        row=ROW,
-        bar=BAR,
-    )
-    return Figure(title, "", lambda: svg)
-
-
-def bar_of(one: Pass, scale: Fraction, runs: int, *, critical: bool) -> Bar:
-    run = f", virtual stage {one.run}" if runs > 1 else ""
-    return Bar(
-        round(float(one.start_us * scale), 3),
-        round(float((one.end_us - one.start_us) * scale), 3),
-        f"{one.kind.lower()}{one.micro_batch % 2}" + " c" * critical,
-        f"{one.micro_batch}{run}",
-    )
-
-
-def _stages(
-    line: Timeline, path: list[Pass], names: list[str]
-) -> Iterator[tuple[str, ...]]:
+def _stages(line: Timeline) -> Iterator[tuple[str, ...]]:
     """A row a stage: busy, idle in its parts, and its share of the critical path."""
-    total = line.total_us
+    total, path = line.total_us, line.critical_path()
     for j, parts in enumerate(idle(line)):
         busy = line.micro_batches * line.times[j].both_us
         on = sum((x.end_us - x.start_us for x in path if x.stage == j), Fraction(0))
         yield (
-            names[j],
             amount(busy),
             amount(parts.filling_us),
             amount(parts.waiting_us),
@@ -303,28 +231,10 @@ def _stages(
         )
 
 
-# --- files -----------------------------------------------------------------------
-
-FILES = writers.Files[Simulation](
-    {".html": page, **dict.fromkeys(writers.PICTURES, picture)}
-)
-
-
-def write(found: Simulation, path: Path) -> None:
-    """Write it as the suffix of the path says.
-
-    `Unsupported` where there are too many passes to see any.
-    """
-    FILES.check(path)
-    check_size(found, path)
-    FILES.write(found, path)
-
-
-def check_size(found: Simulation, path: Path) -> None:
-    """`Unsupported` where a file of that suffix would have too many passes."""
-    most = _MOST_PASSES.get(path.suffix.lower(), _MOST_DRAWN)
-    if (many := sum(len(line.passes) for line in found.timelines)) > most:
+def check_size(found: Simulation) -> None:
+    """`Unsupported` where a picture would have too many passes to see any."""
+    if (many := sum(len(line.passes) for line in found.timelines)) > _MOST_PASSES:
         raise Unsupported(
-            f"{path}: found {many} passes, expected at most {most}; write a trace and "
+            f"found {many} passes, expected at most {_MOST_PASSES}; write a trace and "
             "open it in Perfetto"
         )

@@ -3,12 +3,11 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
 from rich import table as rich_tables
+from rich.console import RenderableType
 from rich.text import Text
 
 from ..errors import Unsupported
@@ -19,41 +18,65 @@ from .columns import Columns
 from .sheet import Figure, Sheet, Table
 
 PICTURES = (".png", ".svg", ".pdf")
-Subject = TypeVar("Subject")
+_TEXTS = (".html", ".md", ".csv", ".tex", ".json")
 
 
-@dataclass(frozen=True)
-class Files(Generic[Subject]):
-    """The files that a subject can be written to: the suffix of a file says how.
+def check(path: Path | None, *, pictures: bool = True) -> None:
+    """`Unsupported`, which lists the suffixes, where the path has none of them."""
+    known = (*_TEXTS, *PICTURES) if pictures else _TEXTS
+    if path is not None and path.suffix.lower() not in known:
+        raise Unsupported(
+            f"{path}: found suffix {path.suffix!r}, expected one of {', '.join(known)}"
+        )
 
-    A writer gives text; for a suffix of `PICTURES`, a Matplotlib figure.
+
+def write(sheet: Sheet, content: object, path: Path) -> None:
+    """Write it as the suffix of the path says; a reader never sees half of it.
+
+    `content` is the document of a .json file.
     """
+    draw = sheet.picture or next((x.draw for x in sheet.figures), None)
+    check(path, pictures=draw is not None)
+    suffix = path.suffix.lower()
+    if suffix in PICTURES and draw is not None:
+        write_bytes(path, figures.picture(draw, suffix[1:]))
+    elif suffix == ".json":
+        write_text(path, document(content))
+    else:
+        write_text(path, as_text(sheet, suffix))
 
-    formats: Mapping[str, Callable[[Subject], Any]]
 
-    def check(self, path: Path) -> None:
-        """`Unsupported`, which lists the suffixes, where the path has none of them."""
-        if path.suffix.lower() not in self.formats:
-            raise Unsupported(
-                f"{path}: found suffix {path.suffix!r}, expected one of "
-                f"{', '.join(self.formats)}"
-            )
-
-    def write(self, found: Subject, path: Path) -> None:
-        """Write it as the suffix of the path says; a reader never sees half of it."""
-        self.check(path)
-        suffix = path.suffix.lower()
-        content = self.formats[suffix]
-        if suffix in PICTURES:
-            write_bytes(path, figures.picture(lambda: content(found), suffix[1:]))
-        else:
-            write_text(path, content(found))
+def as_text(sheet: Sheet, suffix: str) -> str:
+    """Return the sheet as a page, Markdown, CSV or LaTeX."""
+    writer = {".html": page, ".md": markdown, ".csv": records, ".tex": latex}[suffix]
+    return writer(sheet)
 
 
 # --- terminal --------------------------------------------------------------------
 
 
-def terminal(table: Table, *, narrow: bool = True) -> Columns:
+def terminal(sheet: Sheet) -> Iterator[RenderableType]:
+    """Yield the answer, the facts, and every section that a terminal has room for."""
+    if sheet.answer:
+        yield Text(words.plain(sheet.answer))
+    if sheet.facts:
+        yield facts(sheet.facts)
+    begun = bool(sheet.answer or sheet.facts)
+    for section in sheet.sections:
+        if section.on_page_only or section.in_files_only:
+            continue
+        if begun:
+            yield ""
+        begun = True
+        if section.title:
+            yield Text(words.plain(section.title), style="bold")
+        yield from (Text(words.plain(note), style="dim") for note in section.notes)
+        yield from (Text(words.plain(point)) for point in section.points)
+        if section.table is not None:
+            yield grid(section.table)
+
+
+def grid(table: Table, *, narrow: bool = True) -> Columns:
     """Return the table for a terminal; `narrow` folds headings, so that many fit."""
     return Columns(table, narrow)
 
@@ -86,9 +109,28 @@ def comma_separated(fields: Sequence[str], rows: Iterable[Mapping[str, object]])
     return buffer.getvalue()
 
 
+def records(sheet: Sheet) -> str:
+    """Return the rows of the sheet as CSV: raw ones, or those of its first table."""
+    if sheet.records is not None:
+        rows = list(sheet.records())
+    else:
+        table = next(
+            (one.table for one in sheet.sections if one.table), Table.of((), ())
+        )
+        cells = (
+            [x.text if x.value is None else x.value for x in row] for row in table.rows
+        )
+        rows = [dict(zip(table.headings, row, strict=True)) for row in cells]
+    return comma_separated(list(rows[0]) if rows else (), rows)
+
+
 def markdown(sheet: Sheet) -> str:
     """Headings, sentences and tables; pictures are on the page."""
     blocks = [f"# {escaped(sheet.title)}"]
+    blocks += [escaped(sheet.answer)] if sheet.answer else []
+    if sheet.facts:
+        told = (f"- {escaped(name)}: {escaped(value)}" for name, value in sheet.facts)
+        blocks.append("\n".join(told))
     for section in sheet.sections:
         if section.on_page_only:
             continue
@@ -178,13 +220,8 @@ def escaped(text: str) -> str:
 # --- page ------------------------------------------------------------------------
 
 
-def page(sheet: Sheet, template: str = "sheet.html.j2", **more: object) -> str:
+def page(sheet: Sheet) -> str:
     """One HTML page that needs nothing else: no network, no other file."""
-    return rendered(template, sheet=sheet, plain=words.plain, svg=_svg, **more)
-
-
-def rendered(template: str, **values: object) -> str:
-    """A template of this folder, escaped, and strict about names."""
     # A table needs none of it, and it takes as long to load as all tables.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -195,7 +232,8 @@ def rendered(template: str, **values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**values)
+    template = environment.get_template("sheet.html.j2")
+    return template.render(sheet=sheet, plain=words.plain, svg=_svg)
 
 
 def _svg(figure: Figure) -> str:

@@ -5,7 +5,6 @@ Nothing on it changes once it is there, and the oldest go when there is no room.
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
@@ -15,7 +14,7 @@ from ..errors import HetoptError
 from ..explaining import simulator
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..report import explanation, timeline
+from ..report import explanation, timeline, writers
 from ..result import known_gap
 from ..schema import Instance
 from ..text.complaints import validated
@@ -150,15 +149,16 @@ class Desk:
         sheet = self.sheet(name)
         instance = self.find(sheet.digest).instance
         found = simulator.simulate(instance, sheet.plan)
-        timeline.check_size(found, Path("timeline.html"))
-        return timeline.page(found)
+        timeline.check_size(found)
+        return writers.page(timeline.sheet(found))
 
     def explain(self, name: str) -> str:
         """Return the page of `hetopt explain`: where time goes, and what would help."""
         sheet = self.sheet(name)
         instance = self.find(sheet.digest).instance
         limits = Limits(time_s=EXPLAIN_S)
-        return explanation.page(api.explain(sheet.plan, instance, limits=limits))
+        found = api.explain(sheet.plan, instance, limits=limits)
+        return writers.page(explanation.sheet(found))
 
     def sheet(self, name: str) -> Sheet:
         """The plan of a name; a refusal where it is not here any more."""

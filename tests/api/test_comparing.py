@@ -14,7 +14,7 @@ from hetopt import problems, registry
 from hetopt.cli import app
 from hetopt.errors import MixedData, UnknownName, Unsupported
 from hetopt.gaps import GapReport
-from hetopt.report import gaps
+from hetopt.report import gaps, writers
 from hetopt.result import Status
 
 SUBPROBLEMS = ("device_grouping", "layer_partition", "provisioning")
@@ -168,7 +168,7 @@ def test_forms_of_a_report_are_of_any_problem(
     report: GapReport, tmp_path: Path
 ) -> None:
     for suffix in (".html", ".md", ".csv", ".json", ".svg"):
-        gaps.FILES.write(report, tmp_path / f"gaps{suffix}")
+        writers.write(gaps.sheet(report), report.to_json(), tmp_path / f"gaps{suffix}")
     page = Page((tmp_path / "gaps.html").read_text())
     assert "no plan has more than" in page.words
     assert "no plan is faster" not in page.words
@@ -185,7 +185,7 @@ def test_a_page_says_limits_in_the_problems_own_words(
     problem: str, tmp_path: Path
 ) -> None:
     report = hetopt.compare(tiny(problem, 0), statements=[], limits=10)
-    page = gaps.page(report)
+    page = writers.page(gaps.sheet(report))
     unit = problems.get(problem).unit(tiny(problem, 0))
     words = {"GFLOP/s": "has more than", "us": "is faster than", "USD": "is cheaper"}
     best = next(row for row in report.rows if row.method == problem)

@@ -16,7 +16,7 @@ from hetopt.errors import InstanceError, Unsupported
 from hetopt.files import best
 from hetopt.modelling import Limits
 from hetopt.portfolio import turns
-from hetopt.report import gaps
+from hetopt.report import gaps, writers
 from hetopt.result import Result, Stop
 from hetopt.schema import Instance
 
@@ -182,7 +182,7 @@ def test_a_comparison_knows_the_librarys_best_and_a_gap_follows_from_its_row() -
     (row,) = report.runs
     assert row.result.started_from is None  # a benchmark, whatever is known
     told, _ = report.to_json()["rows"]
-    line, _ = csv.DictReader(io.StringIO(gaps.comma_separated(report)))
+    line, _ = csv.DictReader(io.StringIO(writers.records(gaps.sheet(report))))
     for one in (told, {k: v for k, v in line.items() if v != ""}):
         objective = int(one["objective"])
         assert objective == row.result.objective
@@ -233,7 +233,7 @@ def test_what_was_given_to_a_method_is_marked_wherever_it_is_shown(
             assert run.trace[0][0] == pytest.approx(0, abs=0.1)
             assert run.trace[0][1] is not None
     for suffix in (".html", ".md", ".csv", ".tex", ".svg"):
-        gaps.FILES.write(report, tmp_path / f"out{suffix}")
+        writers.write(gaps.sheet(report), report.to_json(), tmp_path / f"out{suffix}")
         text = (tmp_path / f"out{suffix}").read_text()
         assert "portfolio (known)" in text
         assert text.count("(known)") >= 4
@@ -258,7 +258,7 @@ def test_a_row_says_what_it_takes_to_run_it_again() -> None:
     limits = Limits(time_s=3, threads=2, seed=5)
     report = hetopt.compare(NAME, ["megatron"], limits=limits)
     told, quoted = report.to_json()["rows"]
-    line, _ = csv.DictReader(io.StringIO(gaps.comma_separated(report)))
+    line, _ = csv.DictReader(io.StringIO(writers.records(gaps.sheet(report))))
     for one in (told, line):
         asked = [str(one[name]) for name in ("time_limit_s", "threads", "seed")]
         assert asked == ["3", "2", "5"]

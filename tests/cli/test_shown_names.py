@@ -135,7 +135,7 @@ def test_tables_of_claims_and_measurements_show_names_as_they_are(
     made: Any = SimpleNamespace(gpu=CLOSING, torch="2", measured=[])
     assert CLOSING in printed_all(measuring._shown(made), capsys)
     line = Table.of(("a",), [(CLOSING,)])
-    assert CLOSING in printed(writers.terminal(line), capsys)
+    assert CLOSING in printed(writers.grid(line), capsys)
 
 
 def test_lines_are_neither_markup_nor_emoji_nor_commands(

@@ -40,7 +40,7 @@ def test_every_number_is_whole_and_every_word_is_there(
     ]
     texts = [name for name, each in zip(headings, numeric, strict=True) if not each]
     table = Table.of(headings, rows, texts=texts)
-    lines = shown(writers.terminal(table, narrow=narrow), width)
+    lines = shown(writers.grid(table, narrow=narrow), width)
     assert all(len(line) <= width for line in lines)
     for row in rows:
         for cell, each in zip(row, numeric, strict=True):
@@ -56,7 +56,7 @@ def test_an_explanation_names_its_rows_at_any_width(width: int) -> None:
     found = hetopt.explain(PLAN, limits=0)
     for section in explanation.sheet(found).sections[1:]:
         assert section.table is not None
-        lines = shown(writers.terminal(section.table), width)
+        lines = shown(writers.grid(section.table), width)
         whole = " ".join(" ".join(lines).split())
         assert all(len(line) <= width for line in lines)
         for row in section.table.rows:

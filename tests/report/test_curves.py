@@ -132,11 +132,11 @@ def test_spreads_are_of_a_method_on_an_instance(report: GapReport) -> None:
 
 
 def test_reports_of_seeds_have_a_row_a_method(report: GapReport) -> None:
-    text = gaps.markdown(report)
+    text = writers.markdown(gaps.sheet(report))
     assert "| method | runs | with a plan | best | mean | worst | deviation |" in text
     assert len(re.findall(r"^\| megatron \| 3 \| 3 \|", text, re.M)) == 2
     one = hetopt.compare("tiny/two-nodes", PLANNERS, limits=10)
-    assert "deviation" not in gaps.markdown(one)
+    assert "deviation" not in writers.markdown(gaps.sheet(one))
 
 
 # --- curves ----------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_latex_keeps_its_columns_and_runs_no_name(names: list[str]) -> None:
 
 
 def test_latex_has_every_table(report: GapReport) -> None:
-    text = gaps.latex(report)
+    text = writers.latex(gaps.sheet(report))
     for word in ("table", "tabular"):
         opened, closed = (text.count(rf"\{x}{{{word}}}") for x in ("begin", "end"))
         assert opened == closed == 3
@@ -242,5 +242,5 @@ def test_a_row_says_its_primal_integral() -> None:
     for row in report.rows:
         assert row.primal_integral_s is not None
         assert 0 <= row.primal_integral_s <= longest + 1e-9
-    lines = gaps.comma_separated(report).splitlines()
+    lines = writers.records(gaps.sheet(report)).splitlines()
     assert {"seed", "primal_integral_s"} <= set(lines[0].split(","))

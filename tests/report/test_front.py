@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt import api, cli
 from hetopt.api.provisioning import FRONT, HOMOGENEOUS, Tradeoffs, deadlines
-from hetopt.errors import Unsupported
 from hetopt.problems import provisioning as judge
-from hetopt.report import front, words
+from hetopt.report import front, words, writers
 
 PLANNERS = ["espresso", "sia_plus", "whale_plus"]
 
@@ -54,14 +53,16 @@ def test_points_are_the_judges(found: Tradeoffs) -> None:
 
 def test_tables_have_a_row_for_each_point(found: Tradeoffs, tmp_path: Path) -> None:
     rows = list(front.rows(found))
-    front.FILES.write(found, tmp_path / "front.csv")
+    for suffix in ("csv", "md", "json"):
+        path = tmp_path / f"front.{suffix}"
+        writers.write(front.sheet(found), found.to_json(), path)
     with (tmp_path / "front.csv").open(newline="") as file:
         assert len(list(csv.reader(file))) == len(rows) + 1
-    front.FILES.write(found, tmp_path / "front.md")
     text = (tmp_path / "front.md").read_text()
-    # Heading and rule stand above the rows.
-    assert sum(line.startswith("| ") for line in text.splitlines()) == len(rows) + 2
-    front.FILES.write(found, tmp_path / "front.json")
+    asked = [one for one in [*found.points, *found.failed] if one.asked_s is not None]
+    # Heading and rule stand above the rows of each table.
+    lines = len(found.front.points) + 2 + (len(asked) + 2 if asked else 0)
+    assert sum(line.startswith("| ") for line in text.splitlines()) == lines
     document = json.loads((tmp_path / "front.json").read_text())
     assert len(document["points"]) == len(found.of(FRONT))
 
@@ -73,13 +74,8 @@ def test_pictures_are_written(
     found: Tradeoffs, tmp_path: Path, suffix: str, begins: bytes
 ) -> None:
     path = tmp_path / f"front{suffix}"
-    front.FILES.write(found, path)
+    writers.write(front.sheet(found), {}, path)
     assert path.read_bytes().startswith(begins)
-
-
-def test_an_unknown_suffix_is_refused_before_any_work(found: Tradeoffs) -> None:
-    with pytest.raises(Unsupported, match=r"suffix '\.doc', expected one of"):
-        front.FILES.write(found, Path("front.doc"))
 
 
 def command(*words: str) -> Any:
@@ -153,7 +149,8 @@ def test_a_front_says_which_settings_its_plans_chose() -> None:
     for name, document in (("plain", plain), ("chosen", chosen)):
         found = api.tradeoffs(document)
         assert found.front.points
-        shown[name] = front.comma_separated(found)
-        assert ("settings" in front.page(found)) is (name == "chosen")
+        sheet = front.sheet(found)
+        shown[name] = writers.records(sheet)
+        assert ("settings" in writers.page(sheet)) is (name == "chosen")
     assert "recompute none" in shown["chosen"]
     assert "recompute" not in shown["plain"]

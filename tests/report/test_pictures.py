@@ -23,6 +23,7 @@ from hetopt.report import (
     results,
     timeline,
     words,
+    writers,
 )
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
@@ -90,12 +91,12 @@ def test_boxes_of_a_picture_name_their_gpus_alike() -> None:
 def test_every_schedule_has_a_page_that_names_its_stages(schedule: Schedule) -> None:
     found = judged((0, 3, "node0"), (3, 4, "node1"), times=2)
     simulated = simulate(found.data, found.plan, schedule)
-    html = timeline.page(simulated)
+    html = writers.page(timeline.sheet(simulated))
     gpus = {node.name: node.gpu for node in found.data.planned_cluster.nodes}
     assert f"layers 0–2 on 1 × {gpus['node0']}" in html
     assert f"layer 3 on 1 × {gpus['node1']}" in html
     # Equal pipelines are one, on the page and in the picture.
-    assert html.count('<svg class="timeline"') == 1
+    assert html.count("<svg ") == 1
     axes = timeline.picture(simulated).axes[0]
     assert len(axes.get_yticklabels()) == 2
     last = max(line.total_us for line in simulated.timelines)
@@ -108,7 +109,7 @@ def test_a_method_of_several_seeds_is_one_bar_and_one_plan() -> None:
         replace(found, method=replace(found.method, seed=seed)) for seed in range(3)
     ]
     report = GapReport.of(seeds)
-    html = gaps.page(report)
+    html = writers.page(gaps.sheet(report))
     assert "someone, someone" not in html
     axes = gap_picture.picture(report).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["someone"]
@@ -164,7 +165,7 @@ def test_interleaved_stages_are_shown_with_the_layers_that_are_launched() -> Non
     table = results.table(data, plan, checked.parts)
     at = table.headings.index("layers")
     assert [row[at].text for row in table.rows] == told
-    html = timeline.page(simulate(data, plan))
+    html = writers.page(timeline.sheet(simulate(data, plan)))
     assert all(f"layers {layers} on " in html for layers in told)
     found = Result(
         *("training_plan", data, Method("someone", "heuristic")),

@@ -15,7 +15,7 @@ from hetopt.errors import Unsupported
 from hetopt.files import load_instance
 from hetopt.gaps import GapReport
 from hetopt.plans import TrainingPlan
-from hetopt.report import gaps, pipelines, words
+from hetopt.report import gaps, pipelines, words, writers
 from hetopt.result import WORK, Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
 
@@ -89,7 +89,7 @@ def report() -> GapReport:
 @pytest.fixture(scope="module")
 def html(report: GapReport) -> str:
     """The page of the report."""
-    return gaps.page(report)
+    return writers.page(gaps.sheet(report))
 
 
 def test_the_page_needs_nothing_else(html: str) -> None:
@@ -110,7 +110,7 @@ def test_hostile_names_are_shown_and_not_run(html: str) -> None:
 
 
 def test_the_same_report_is_the_same_page(report: GapReport, html: str) -> None:
-    assert gaps.page(report) == html
+    assert writers.page(gaps.sheet(report)) == html
 
 
 def test_the_page_draws_every_plan_and_says_where_its_layers_are(html: str) -> None:
@@ -164,7 +164,7 @@ def test_unknown_values_sort_last_and_are_no_zero(html: str) -> None:
 
 
 def test_the_comma_separated_numbers_are_the_reports(report: GapReport) -> None:
-    table = list(csv.DictReader(io.StringIO(gaps.comma_separated(report))))
+    table = list(csv.DictReader(io.StringIO(writers.records(gaps.sheet(report)))))
     for line, row in zip(table, report.rows, strict=True):
         assert line["instance"] == row.instance
         assert line["method"] == row.method
@@ -177,7 +177,7 @@ def test_the_comma_separated_numbers_are_the_reports(report: GapReport) -> None:
 def test_markdown_cells_keep_their_columns_whatever_the_names(
     report: GapReport,
 ) -> None:
-    lines = gaps.markdown(report).splitlines()
+    lines = writers.markdown(gaps.sheet(report)).splitlines()
     tables = [line for line in lines if line.startswith("|")]
     widths = {len(re.findall(r"(?<!\\)\|", line)) - 1 for line in tables}
     assert widths == {len(gaps.HEADINGS), 1 + len(gaps.SUMMARY_HEADINGS)}
@@ -198,25 +198,27 @@ def test_the_headline_is_the_strongest_bound() -> None:
 
 @pytest.mark.parametrize("suffix", [".html", ".md", ".tex", ".csv", ".json"])
 def test_the_suffix_says_the_format(
-    report: GapReport, html: str, suffix: str, tmp_path: Path
+    report: GapReport, suffix: str, tmp_path: Path
 ) -> None:
     path = tmp_path / f"report{suffix}"
-    gaps.FILES.write(report, path)
-    text = html if suffix == ".html" else gaps.FILES.formats[suffix](report)
+    writers.write(gaps.sheet(report), report.to_json(), path)
+    text = writers.document(report.to_json())
+    if suffix != ".json":
+        text = writers.as_text(gaps.sheet(report), suffix)
     assert path.read_text(encoding="utf-8") == text
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_json_report_is_the_document(report: GapReport, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    gaps.FILES.write(report, path)
+    writers.write(gaps.sheet(report), report.to_json(), path)
     document = json.loads(path.read_text(encoding="utf-8"))
     assert document == report.to_json()
 
 
 def test_an_unknown_suffix_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match=r"'\.doc', expected one of \.html, \.md"):
-        gaps.FILES.check(tmp_path / "report.doc")
+        writers.check(tmp_path / "report.doc")
 
 
 @pytest.mark.parametrize(

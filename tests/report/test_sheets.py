@@ -67,18 +67,20 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     compared = hetopt.compare("tiny/two-nodes", planners=["megatron"], limits=1)
     outcomes = api.schedule("frenzy/testbed-30", ["frenzy", "opportunistic"])
     return {
-        "gaps": gaps.page(compared),
+        "gaps": writers.page(gaps.sheet(compared)),
         "explain": writers.page(explanation.sheet(hetopt.explain(PLAN, limits=0))),
-        "simulate": timeline.page(simulate(data, plan)),
+        "simulate": writers.page(timeline.sheet(simulate(data, plan))),
         "schedule": writers.page(
-            schedule.sheet(schedule.Report(outcomes[0].result.data, tuple(outcomes)))
+            schedule.sheet(schedule.Queue(outcomes[0].result.data, tuple(outcomes)))
         ),
-        "recover": recovery.page(recovered()),
-        "replay": replay.page(replayed(folder)),
+        "recover": writers.page(recovery.sheet(recovered())),
+        "replay": writers.page(replay.sheet(replayed(folder))),
         "bench": bench.page(bench.report(suite, [])),
-        "frontier": front.page(api.tradeoffs("tiny/offers", ["espresso"])),
-        "targets": targets.FILES.formats[".html"](
-            hetopt.compare_targets("tiny/two-nodes", limits=0.05)
+        "frontier": writers.page(
+            front.sheet(api.tradeoffs("tiny/offers", ["espresso"]))
+        ),
+        "targets": writers.page(
+            targets.sheet(hetopt.compare_targets("tiny/two-nodes", limits=0.05))
         ),
     }
 
@@ -123,8 +125,7 @@ def test_a_page_says_to_readers_what_it_has(pages: dict[str, str], kind: str) ->
         assert one["aria-label"]
     drawn = found.of("svg")
     assert all(one["role"] == "img" and one["aria-label"] for one in drawn)
-    static = [one for one in drawn if one.get("class") != "timeline"]
-    assert len(found.of("title")) == 1 + len(static)
+    assert len(found.of("title")) == 1 + len(drawn)
 
 
 def test_names_within_pictures_are_their_own(pages: dict[str, str]) -> None:
@@ -149,7 +150,7 @@ def test_what_pages_and_the_served_page_look_like_is_one() -> None:
 @pytest.mark.parametrize("suffix", writers.PICTURES)
 def test_a_recovery_is_a_picture_too(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"recovery{suffix}"
-    recovery.FILES.write(recovered(), path)
+    writers.write(recovery.sheet(recovered()), {}, path)
     assert path.stat().st_size > 5_000
 
 
@@ -195,25 +196,3 @@ def test_a_page_fits_every_screen(
         assert asked == [file.as_uri()]
         assert wrong == []
         page.context.close()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium: set HETOPT_CHROMIUM")
-def test_a_timeline_is_zoomed_and_read_without_a_mouse(
-    pages: dict[str, str], chromium: Any, tmp_path: Path
-) -> None:
-    file = tmp_path / "page.html"
-    file.write_text(pages["simulate"], encoding="utf-8")
-    page = chromium.new_page()
-    page.goto(file.as_uri())
-    first = page.locator("svg.timeline").first
-    whole = float(first.get_attribute("viewBox").split()[2])
-    first.focus()
-    page.keyboard.press("+")
-    assert float(first.get_attribute("viewBox").split()[2]) < whole
-    page.keyboard.press("End")
-    start, _, wide, _ = map(float, first.get_attribute("viewBox").split())
-    assert start + wide == pytest.approx(whole)
-    page.locator("button[data-part=all]").click()
-    page.locator("svg.timeline rect").first.hover()
-    assert "forward 0: " in page.locator("output").inner_text()
