@@ -23,7 +23,6 @@ from _measuring import RESULTS, publish
 
 from hetopt.costs.constants import plain, shipped
 from hetopt.costs.formulas import memory
-from hetopt.costs.formulas.step import terms
 from hetopt.costs.runs import (
     Constant,
     Described,
@@ -485,7 +484,7 @@ def shares(study: Study) -> Iterator[Row]:
     for sort, rows in study.groups(kind).items():
         total: dict[str, float] = defaultdict(float)
         for row in rows:
-            found = terms(values, *study.observed[row].described)
+            found = study.observed[row].described.terms(values)
             whole = sum(found.values())
             for name, seconds in found.items():
                 total[name] += 100 * seconds / whole / len(rows)

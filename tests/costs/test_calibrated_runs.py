@@ -15,7 +15,7 @@ from hetopt.costs.formulas import memory
 from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
-from hetopt.costs.formulas.step import terms
+from hetopt.costs.runs import Described
 from hetopt.formats.calibrating import run_by
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import Evaluation, training_plan
@@ -132,7 +132,7 @@ def layout(recompute: str = "none", **degrees: int) -> Layout:
 
 
 def agree(run: Layout, mixture: bool) -> None:
-    found = terms(Stated(values()), MACHINE, architecture(mixture), run)
+    found = Described(MACHINE, architecture(mixture), run).terms(Stated(values()))
     besides = sum(found[name] for name in ("gradients", "iteration"))
     # Hops and the bubble are laid out differently, and take a few per cent.
     own = judged(run, mixture).objective / 1e6

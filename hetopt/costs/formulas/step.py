@@ -1,9 +1,8 @@
-"""Seconds of an iteration of a symmetric run, term by term."""
+"""Seconds of one GPU's layers, gradients and updates, term by term."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER
@@ -14,7 +13,6 @@ from .kernels import Constants
 from .layout import Layout
 from .machine import Machine
 
-Terms = Mapping[str, float]
 _BACKWARD_ATTENTION = 2.5  # five products in place of two
 _BACKWARD_TRAFFIC = 1.4
 UPDATE_BYTES = 40  # of a parameter, at which the constant `update` is 1
@@ -250,43 +248,6 @@ def busy_s(times: LayerTimes) -> float:
     return math.sqrt(times.device**2 + times.launches**2)
 
 
-def weights(a: Architecture, run: Layout) -> tuple[float, float, float]:
-    """Parameters on the fullest GPU: of layers without experts, experts, ends."""
-    dense = experts = 0.0
-    for layer, count in a.kinds.items():
-        for part in layer:
-            whole = a.parameters(part, run.tp, run.experts)
-            grouped = sum(
-                m.parameters for m in a.matrices(part, run.tp, run.experts) if m.routed
-            )
-            dense += count * (whole - grouped)
-            experts += count * grouped
-    held = most_layers(a, run) / len(a.layers)
-    ends = a.vocabulary * a.hidden / run.tp
-    if run.pp == 1 and not a.tied:
-        ends *= 2
-    return dense * held, experts * held, ends
-
-
-def most_layers(a: Architecture, run: Layout) -> float:
-    """Layers of the fullest stage."""
-    if run.stage_layers:
-        return max(run.stage_layers)
-    return math.ceil(len(a.layers) / run.pp)
-
-
-def stages(a: Architecture, run: Layout) -> list[float]:
-    """Layers of each stage; the last ones have what is left."""
-    if run.stage_layers:
-        return [float(x) for x in run.stage_layers]
-    most, left = most_layers(a, run), float(len(a.layers))
-    made = []
-    for _ in range(run.pp):
-        made.append(min(most, left))
-        left -= made[-1]
-    return made
-
-
 Ring = Callable[[float, int, int], float]
 
 
@@ -328,52 +289,3 @@ def gradients_s(
         apart = run.ep * run.experts.cut
         comm += ring((width + 2) * experts, alike, apart)
     return c("dp", run.framework, site, _beside(hidden=run.overlap_dp)) * comm
-
-
-def terms(c: Constants, machine: Machine, a: Architecture, run: Layout) -> Terms:
-    """Seconds of an iteration by term; they sum to it."""
-    layer = layer_times(c, machine, a, run)
-    fw, tokens = run.framework, run.tokens
-    each = busy_s(layer) * pace(c, a, run, machine.site)
-    alone = each / crowded(c, run, machine.site)
-    head = kernels.head_s(c, machine, a, tokens, run.tp, (run.style, fw), lora=run.lora)
-    hop = 0.0
-    if run.pp > 1:
-        hop = 2 * wires.hop_s(machine, a, run, tokens)
-        hop *= c("hop", fw, "interleaved" if run.vp > 1 else "plain")
-        hop *= run.vp
-    held = stages(a, run)
-    taus = [x * each + hop for x in held]
-    taus[-1] += head
-    most = max(taus)
-    n = run.micro_batches
-    steady = n * most
-    at = taus.index(most)
-    fill = sum(taus) - most - (sum(held) - held[at]) * (each - alone)
-    fill /= run.vp
-    in_head = head if at == len(taus) - 1 else 0.0
-    in_layers = held[at] * each
-    found: dict[str, float] = {}
-    scale = n * in_layers / busy_s(layer)
-    for name, x in zip(LayerTimes._fields, layer, strict=True):
-        if name != "launches":
-            found[name] = x * scale
-    found["launches"] = n * in_layers - sum(found.values())
-    found["head"] = n * in_head
-    found["hops"] = steady - n * (in_layers + in_head)
-    found["bubble"] = fill
-    parameters = weights(a, run)
-    ring = partial(wires.ring_s, machine)
-    found["gradients"] = gradients_s(
-        c, ring, run, parameters, n * in_layers, machine.site
-    )
-    dense, experts, ends = parameters
-    updated = dense + ends, experts
-    if run.lora:
-        share = held[at] / len(a.layers)
-        updated = share * memory.adapters(a, run, a.layers), 0.0
-    found["iteration"] = c("iteration", fw)
-    if run.offload:
-        found["offload"] = (c("offload") - 1) * sum(found.values())
-    found["update"] = update_s(c, machine, run, *updated)
-    return found

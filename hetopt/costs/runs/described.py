@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple, Self
 
 from ..constants import Table
-from ..formulas import memory, step
+from ..formulas import iteration, memory
 from ..formulas.architecture import Architecture
 from ..formulas.layout import Layout
 from ..formulas.machine import Machine
@@ -35,7 +35,7 @@ class Described(NamedTuple):
 
     def terms(self, c: Table) -> Mapping[str, float]:
         """Return the seconds of an iteration by term."""
-        return step.terms(c, *self)
+        return iteration.terms(c, self.architecture, iteration.alike(*self))
 
     def peak(self, c: Table) -> memory.Terms:
         """Return the bytes by term of the fullest GPU, as they show."""

@@ -14,10 +14,10 @@ from typing import NamedTuple, Self
 
 from ... import plans
 from ..constants import Table
-from ..formulas import memory, unequal
+from ..formulas import iteration, memory
 from ..formulas.architecture import Architecture
+from ..formulas.iteration import Group, Pipeline, Stage
 from ..formulas.machine import Machine
-from ..formulas.unequal import Group, Pipeline, Stage
 from . import machines
 from .described import Described, NotModelled, systems, untold
 from .description import architecture_of, framework_of, layout_of
@@ -48,7 +48,7 @@ class Mixed(NamedTuple):
 
     def terms(self, c: Table) -> Mapping[str, float]:
         """Return the seconds of an iteration by term."""
-        return unequal.terms(c, self.architecture, self.pipelines)
+        return iteration.terms(c, self.architecture, self.pipelines)
 
     def peak(self, c: Table) -> memory.Terms:
         """Return the bytes by term of the GPU that has most of them."""
@@ -70,7 +70,7 @@ class Mixed(NamedTuple):
 
     def hosted(self, c: Table) -> float:
         """Return the bytes that the fullest host pins, at the least."""
-        held: Counter[str] = Counter()
+        held: Counter[str | None] = Counter()
         for group, j in self._groups():
             each = memory.hosted(c, self.architecture, group.run, j)
             held[group.node] += math.ceil(each * group.run.tp)

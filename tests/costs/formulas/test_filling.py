@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hetopt.costs.constants import Table
-from hetopt.costs.formulas import step, unequal
+from hetopt.costs.formulas import iteration, step
 from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
@@ -21,7 +21,7 @@ QUICK = {"hop": 1e-9, "dp": 1e-9, "update": 1e-9, "iteration": 1e-9}
 
 def seconds(pace: float, run: Layout) -> dict[str, float]:
     c = Table(QUICK | {"pace": pace})
-    return dict(step.terms(c, H100, MODEL, run))
+    return dict(iteration.terms(c, MODEL, iteration.alike(H100, MODEL, run)))
 
 
 @pytest.mark.parametrize("micro_batches", [1, 4, 64])
@@ -43,13 +43,12 @@ def test_the_pace_of_all_is_not_that_of_one(micro_batches: int, vp: int) -> None
 def test_unequal_pipelines_fill_as_equal_ones_do() -> None:
     machine = H100._replace(gpus=1, domain=1)
     stages = tuple(
-        unequal.Stage(
-            4 * j, 4 * j + 4, (unequal.Group(machine, f"n{j}", replace(RUN, dp=1)),)
+        iteration.Stage(
+            4 * j, 4 * j + 4, (iteration.Group(machine, f"n{j}", replace(RUN, dp=1)),)
         )
         for j in range(8)
     )
     c = Table(QUICK | {"pace": 1.5})
-    found = unequal.terms(c, MODEL, (unequal.Pipeline(8, stages),))
-    assert found["bubble"] == pytest.approx(
-        step.terms(c, machine, MODEL, RUN)["bubble"]
-    )
+    found = iteration.terms(c, MODEL, (iteration.Pipeline(8, stages),))
+    alike = iteration.terms(c, MODEL, iteration.alike(machine, MODEL, RUN))
+    assert found["bubble"] == pytest.approx(alike["bubble"])

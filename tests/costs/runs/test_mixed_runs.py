@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from hetopt import api
 from hetopt.cli import app
 from hetopt.costs.constants import Table, plain, shipped
-from hetopt.costs.formulas import unequal as formulas
+from hetopt.costs.formulas import iteration as formulas
 from hetopt.costs.formulas.step import LayerTimes
 from hetopt.costs.runs import Run, predictions, read_runs
 from hetopt.costs.runs.mixed import Mixed

@@ -1,18 +1,19 @@
-"""Seconds of an iteration of a run whose pipelines are not alike, term by term.
+"""Seconds of an iteration of a run, term by term.
 
-Each group of GPUs is timed as one of a symmetric run of its own (`step`), and groups
-are put together as plans are: a stage takes as long as its slowest replica, a pipeline
-as long as its slowest stage for each micro-batch, an iteration as long as the slowest
-pipeline, the slowest sum of gradients and the slowest update. Runs whose pipelines are
-alike take what `step` says of them.
+Each group of GPUs is timed by itself (`step`), and groups are put together as plans
+are: a stage takes as long as its slowest replica, a pipeline as long as its slowest
+stage for each micro-batch, an iteration as long as the slowest pipeline, the slowest
+sum of gradients and the slowest update. Of a symmetric run one pipeline stands for all.
 """
 
+import math
 from collections.abc import Mapping
-from itertools import pairwise
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from ...schema.layers import Parts
-from . import kernels, memory, shared, step
+from . import kernels, memory, shared, step, wires
 from .architecture import Architecture
 from .kernels import Constants
 from .layout import Layout
@@ -24,11 +25,12 @@ class Group(NamedTuple):
     """A tensor-parallel group: its machine, which of the nodes it is on, its layout.
 
     The layout is that of a symmetric run of such groups: `dp` are the replicas of the
-    group's layers, `micro_batch` the samples that it takes, `pp` the stages.
+    group's layers, `micro_batch` the samples that it takes, `pp` the stages. On nodes
+    that are alike, which have no names, ranks are numbered as Megatron does it.
     """
 
     machine: Machine
-    node: str
+    node: str | None
     run: Layout
 
 
@@ -56,6 +58,22 @@ class _Times(NamedTuple):
     crowded: float  # of `busy`, what only computing beside others takes
 
 
+_Known = dict[tuple[int, tuple[Parts, ...]], LayerTimes]
+
+
+def alike(machine: Machine, a: Architecture, run: Layout) -> tuple[Pipeline, ...]:
+    """Return the pipeline that stands for all of a symmetric run.
+
+    Unless its stages are told, the last ones have the layers that are left.
+    """
+    total, most = len(a.layers), math.ceil(len(a.layers) / run.pp)
+    counts = run.stage_layers or (most,) * run.pp
+    ends = [min(total, end) for end in accumulate(counts, initial=0)]
+    group = Group(machine, None, run)
+    stages = tuple(Stage(*span, (group,)) for span in pairwise(ends))
+    return (Pipeline(run.micro_batches, stages),)
+
+
 def terms(
     c: Constants, a: Architecture, pipelines: tuple[Pipeline, ...]
 ) -> Mapping[str, float]:
@@ -63,16 +81,18 @@ def terms(
 
     Terms of layers are those of the slowest stage of the slowest pipeline.
     """
-    timed = [_pipeline(c, a, one) for one in pipelines]
-    found = max(timed, key=lambda each: sum(each.values()))
-    fw = pipelines[0].stages[0].groups[0].run.framework
+    known: _Known = {}
+    timed = [_slowest(c, a, one, known) for one in pipelines]
+    both = zip(pipelines, timed, strict=True)
+    found = max((_pipeline(c, a, *x) for x in both), key=lambda x: sum(x.values()))
+    run = pipelines[0].stages[0].groups[0].run
     found["gradients"] = max(
-        _gradients(c, a, pipelines, one, stage)
-        for one in pipelines
-        for stage in one.stages
+        _gradients(c, a, pipelines, one, j, times.busy)
+        for one, slowest in zip(pipelines, timed, strict=True)
+        for j, times in enumerate(slowest)
     )
-    found["iteration"] = c("iteration", fw)
-    if pipelines[0].stages[0].groups[0].run.offload:
+    found["iteration"] = c("iteration", run.framework)
+    if run.offload:
         found["offload"] = (c("offload") - 1) * sum(found.values())
     found["update"] = max(
         _update(c, a, one, j) for one in pipelines for j in range(len(one.stages))
@@ -80,19 +100,26 @@ def terms(
     return found
 
 
-def _pipeline(c: Constants, a: Architecture, one: Pipeline) -> dict[str, float]:
+def _slowest(
+    c: Constants, a: Architecture, one: Pipeline, known: _Known
+) -> list[_Times]:
+    """Return the times of the slowest group of each stage of a pipeline."""
+    found = []
+    for stage in one.stages:
+        last = stage is one.stages[-1]
+        timed = [_group(c, a, stage, x, known, last=last) for x in stage.groups]
+        found.append(max(timed, key=lambda times: times.busy + times.head))
+    return found
+
+
+def _pipeline(
+    c: Constants, a: Architecture, one: Pipeline, slowest: list[_Times]
+) -> dict[str, float]:
     """Return the seconds of a pipeline by term."""
-    count = len(one.stages)
     # A stage takes part in the hop to the next one, the last in that from before.
     hops = [_hop(c, a, *pair) for pair in pairwise(one.stages)]
     hops.append(hops[-1] if hops else 0.0)
-    slowest, taus = [], []
-    for j, stage in enumerate(one.stages):
-        last = j == count - 1
-        timed = [_group(c, a, stage, group, last=last) for group in stage.groups]
-        each = max(timed, key=lambda times: times.busy + times.head)
-        slowest.append(each)
-        taus.append(each.busy + each.head + hops[j])
+    taus = [x.busy + x.head + hop for x, hop in zip(slowest, hops, strict=True)]
     most = max(taus)
     at, n = taus.index(most), one.micro_batches
     layers, busy, head, _ = slowest[at]
@@ -108,22 +135,29 @@ def _pipeline(c: Constants, a: Architecture, one: Pipeline) -> dict[str, float]:
     return found | {
         "head": n * head,
         "hops": n * hops[at],
-        "bubble": sum(taus) - most - crowding,
+        "bubble": (sum(taus) - most - crowding) / one.stages[0].groups[0].run.vp,
     }
 
 
 def _group(
-    c: Constants, a: Architecture, stage: Stage, group: Group, *, last: bool
+    c: Constants,
+    a: Architecture,
+    stage: Stage,
+    group: Group,
+    known: _Known,
+    *,
+    last: bool,
 ) -> _Times:
     """Return what one micro-batch takes a group of a stage."""
     machine, run = group.machine, group.run
     busy, total = 0.0, [0.0] * len(LayerTimes._fields)
-    known: dict[Parts, LayerTimes] = {}
     for layer in a.layers[stage.first : stage.last]:
-        if layer not in known:
-            known[layer] = step.layer_times(c, machine, a, run, (layer,))
-        busy += step.busy_s(known[layer])
-        total = [x + y for x, y in zip(total, known[layer], strict=True)]
+        # Constants were fitted to the mean layer of symmetric runs.
+        kinds = () if group.node is None else (layer,)
+        if (key := (id(run), kinds)) not in known:
+            known[key] = step.layer_times(c, machine, a, run, kinds)
+        busy += step.busy_s(known[key])
+        total = [x + y for x, y in zip(total, known[key], strict=True)]
     busy *= step.pace(c, a, run, machine.site)
     head = 0.0
     if last:
@@ -136,6 +170,10 @@ def _group(
 
 def _hop(c: Constants, a: Architecture, stage: Stage, after: Stage) -> float:
     """Return both directions of the quickest way from a stage to the next."""
+    machine, node, run = stage.groups[0]
+    exposed = c("hop", run.framework, "interleaved" if run.vp > 1 else "plain")
+    if node is None:
+        return 2 * wires.hop_s(machine, a, run, run.tokens) * exposed * run.vp
     ways = []
     for one in stage.groups:
         for other in after.groups:
@@ -146,7 +184,7 @@ def _hop(c: Constants, a: Architecture, stage: Stage, after: Stage) -> float:
             if one.node != other.node:
                 rate = min(rate, *(end.share_bytes_per_s for end in ends))
             ways.append(2 * volume / rate)
-    return min(ways) * c("hop", stage.groups[0].run.framework, "plain")
+    return min(ways) * exposed
 
 
 def _gradients(
@@ -154,9 +192,25 @@ def _gradients(
     a: Architecture,
     pipelines: tuple[Pipeline, ...],
     one: Pipeline,
-    stage: Stage,
+    j: int,
+    busy: float,
 ) -> float:
     """Return what summing the gradients of a stage's layers takes and shows."""
+    stage = one.stages[j]
+    group = min(stage.groups, key=lambda x: x.run.tp)
+    ring: step.Ring | None = partial(wires.ring_s, group.machine)
+    if group.node is not None:
+        ring = _ring_of(pipelines, stage)
+    if ring is None:
+        return 0.0
+    held = _held(a, one, j, group.run)
+    parameters = (held.dense, held.experts, held.ends)
+    passes_s, site = one.micro_batches * busy, group.machine.site
+    return step.gradients_s(c, ring, group.run, parameters, passes_s, site)
+
+
+def _ring_of(pipelines: tuple[Pipeline, ...], stage: Stage) -> step.Ring | None:
+    """Return what a ring of all that hold a stage's layers takes; None of one."""
     span = set(range(stage.first, stage.last))
     holders = [
         group
@@ -166,7 +220,7 @@ def _gradients(
         for group in other.groups
     ]
     if len(holders) < 2:
-        return 0.0
+        return None
     nodes = {group.node for group in holders}
 
     def ring(volume: float, size: int, stride: int) -> float:
@@ -179,13 +233,7 @@ def _gradients(
             rates.append(group.machine.leaving_bytes_per_s(own, group.run.tp))
         return shared.ring_s(volume, size, 0.0, min(rates)) if size > 1 else 0.0
 
-    group = min(stage.groups, key=lambda x: x.run.tp)
-    held = _held(a, one, one.stages.index(stage), group.run)
-    last = stage is one.stages[-1]
-    busy = max(_group(c, a, stage, x, last=last).busy for x in stage.groups)
-    parameters = (held.dense, held.experts, held.ends)
-    passes_s, site = one.micro_batches * busy, group.machine.site
-    return step.gradients_s(c, ring, group.run, parameters, passes_s, site)
+    return ring
 
 
 def _held(a: Architecture, one: Pipeline, j: int, run: Layout) -> memory.Parameters:
