@@ -26,8 +26,7 @@ from .machines import Site, name_of, queue
 from .store import CANCELLED, DATABASE, FAILED, LIVE, REFUSED, WAITING, Entry, Store
 
 ENGINES = "queueing.engines"
-#: Of an attempt whose plan the policy knows nothing of.
-NO_DEGREES = (0, 0)
+NO_DEGREES = (0, 0)  # of an attempt whose plan the policy does not know
 Tell = Callable[[str], None]
 
 
