@@ -309,9 +309,8 @@ class Queue:
         every = _together(data.planned_cluster, _idle(data.planned_cluster, ()))
         whole = launching.plan_job(data, every, seconds) if every != free else made
         if isinstance(whole, Planned):
-            where = _gpus(whole.data, whole.nodes)
-            why = f"it needs more GPUs than are idle: {where}"
-            return Placement(entry, None, why)
+            gpus = _gpus(whole.data, whole.nodes)
+            return Placement(entry, None, f"it needs more GPUs than are idle: {gpus}")
         return Placement(entry, None, *self._refusal(site, entry, whole), refused=True)
 
     def _refusal(

@@ -79,9 +79,8 @@ def test_the_plan_is_the_best_of_what_fits_by_the_formula(
     for row in fitting.fits(data.model, CLUSTER, batch, 1024):
         if not row.marp_fits or not row.cost_model_fits:
             continue
-        assert (row.gpu, row.data_parallel, row.tensor_parallel) in {
-            x[:3] for x in fits
-        }
+        shape = row.gpu, row.data_parallel, row.tensor_parallel
+        assert shape in {x[:3] for x in fits}
         if efficiency == "per_gpu":
             assert judged.objective * d * t <= 1.01 * row.step_us * row.gpus
 
