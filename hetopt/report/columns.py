@@ -52,14 +52,11 @@ class Columns:
         for number, part in enumerate(parts):
             if number:
                 yield ""
-            slack = sum(whole[x] - least[x] for x in part)
-            spare = min(slack, max(0, width - _width(part, least)))
-            yield self._grid(
-                {
-                    x: least[x] + (whole[x] - least[x]) * spare // max(1, slack)
-                    for x in part
-                }
-            )
+            widths = {x: least[x] for x in part}
+            for _ in range(width - _width(part, least)):
+                if short := [x for x in part if widths[x] < whole[x]]:
+                    widths[min(short, key=widths.__getitem__)] += 1
+            yield self._grid(widths)
 
     def _heading(self, column: int) -> str:
         heading = self.table.headings[column]

@@ -216,9 +216,8 @@ def sheet(report: GapReport) -> Sheet:
         for gpu in row.result.data.planned_cluster.gpus
     )
     several, seeds = len(parts) > 1, len(report.seeds) > 1
-    sections = [Section(notes=(INTRODUCTION,), on_page_only=True)]
-    if notes := tuple(_namesakes(report)):
-        sections.append(Section(notes=notes))
+    points = () if several else tuple(map(": ".join, _facts(parts[0][1])))
+    sections = [Section(notes=(INTRODUCTION,), points=points, on_page_only=True)]
     if several:
         sections.append(summary(report))
     drawn = 0
@@ -232,6 +231,8 @@ def sheet(report: GapReport) -> Sheet:
             _plan_section(one, palette, folded=drawn >= _OPEN) for one in alike
         ]
         drawn += len(alike)
+    if notes := tuple(_namesakes(report)):
+        sections.append(Section(notes=notes))
     charts = tuple(_charts(report, several=several))
     over = "Over time" if charts else ""
     sections.append(Section(over, figures=charts, on_page_only=True))
@@ -240,7 +241,6 @@ def sheet(report: GapReport) -> Sheet:
         name,
         tuple(sections),
         "optimality gaps",
-        () if several else _facts(parts[0][1]),
         picture=partial(gap_picture.picture, report),
         records=lambda: (asdict(Row.of(row)) for row in report.rows),
     )

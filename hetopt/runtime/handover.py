@@ -249,12 +249,12 @@ def _begins(names: Mapping[str, object], start: str) -> bool:
 
 def _open_states(folder: str | Path) -> tuple[Saved, Path]:
     """Return what a run's folder says of its latest states, and where they are."""
-    _torch()
     state = Saved.of(str(folder))
     if state is None:
         raise InstanceError(
             f"{folder}: found no {LATEST}, expected states of `hetopt run --checkpoint`"
         )
+    _torch()
     return state, Path(folder, state.folder)
 
 

@@ -309,7 +309,6 @@ def test_fit_has_a_page_of_what_it_says(tmp_path: Path) -> None:
         False,
     )
     assert "8 × A100-40GB-SXM4" in html
-    assert "Memory per GPU" in html
     assert f"{fits['margin_mib'] / 1024:.1f} GiB" in html
     assert told(*words, "--out", str(tmp_path / "x.txt"))[0] == 2
 

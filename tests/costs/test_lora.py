@@ -130,7 +130,7 @@ def test_queues_of_lora_jobs_are_judged_and_bounded() -> None:
         for kind, job in (("lora", jobs[0]), ("full", jobs[1]))
     }
     assert fewest["lora"] < fewest["full"]
-    for policy in ("frenzy", "opportunistic", "exact"):
+    for policy in ("frenzy", "opportunistic", "sia"):
         schedule = simulator.simulate(data, policy).schedule
         found = job_scheduling.evaluate(data, schedule)
         assert not found.violations

@@ -50,7 +50,7 @@ def test_one_of_a_thing_is_no_plural() -> None:
 
 
 def known(result: hetopt.Result) -> dict[str, str]:
-    return dict(results._known(result))
+    return dict(results.known(result))
 
 
 def test_what_is_finished_is_named() -> None:

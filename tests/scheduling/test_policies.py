@@ -483,7 +483,7 @@ def test_schedule_writes_a_page_with_all_policies_above_one_axis_and_every_job(
     assert code == 0
     assert "opportunistic" in said
     text = page.read_text(encoding="utf-8")
-    assert text.count("<svg") == 2
+    assert text.count('<svg class="broad"') == 3
     assert text.count("since the first submission") == 1
     assert 'aria-label="Who held which GPU"' in text
     for job in load_problem(FEW)[1].jobs:
@@ -601,7 +601,7 @@ def test_a_queue_of_which_nothing_fits_is_proved_to_have_no_schedule(
         (["frenzy/simulator-30", "--jobs", "3"], "jobs: expected with --trace only"),
         (["frenzy/simulator-30", "--policy", "x"], "unknown policy 'x': expected one"),
         (["tiny/two-nodes"], "has one model and no jobs"),
-        (["frenzy/simulator-30", "--out", "x.txt"], "expected one of .html, .json"),
+        (["frenzy/simulator-30", "--out", "x.txt"], "expected one of .html, .md, .csv"),
         (["frenzy/simulator-30", "--out", "no/x.html"], "a folder that exists"),
         (
             ["frenzy/simulator-30", "--trace", "t.csv", "--where", "a"],
