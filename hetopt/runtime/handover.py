@@ -26,12 +26,12 @@ from .configs import config, family
 from .decoder import CONFIG, Decoder, of_config
 from .parameters import TABLE, Parameter, parameters
 from .released import INDEX, SINGLE, Role, role
-from .saved import LATEST, Saved
+from .saved import KINDS, LATEST, MOMENTS, Saved
 
 if TYPE_CHECKING:
     from .pytorch import Tensor
+    from .states import Folder
 
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 _HEAD = "lm_head.weight"
 _FILE_BYTES = 4 * 2**30
 _OPTIMISERS = ("optim", "optimizer")
@@ -42,16 +42,14 @@ Sizes = Mapping[str, tuple[int, ...]]
 
 def summary(folder: str | Path) -> Document:
     """Return what the latest states of a run's folder are, and what they lack."""
-    state, source = _open_states(folder)
-    from .states import KINDS, Folder
-
-    there = Folder(source)
+    state, there = _open_states(folder)
+    sizes = [file.stat().st_size for file in there.folder.glob("*.safetensors")]
     whole = list(parameters(state.decoder))
     return {
         "step": state.step,
         "parameters": sum(prod(one.shape) for one in whole),
-        "files": len(list(source.glob("*.safetensors"))),
-        "bytes": sum(file.stat().st_size for file in source.glob("*.safetensors")),
+        "files": len(sizes),
+        "bytes": sum(sizes),
         "incomplete": [
             f"{kind}/{one.name}"
             for kind in KINDS
@@ -67,13 +65,13 @@ def to_huggingface(folder: str | Path, out: str | Path) -> dict[str, object]:
     Returns the step and the number of tensors. Raises `InstanceError` where there are
     no states or `out` is in use, `Unsupported` for a model of no family.
     """
-    state, source = _open_states(folder)
+    state, there = _open_states(folder)
     shape = state.decoder
     told = config(shape, "float32")
     with _draft(out) as draft:
         places: dict[str, str] = {}
         run: Tensors = {}
-        for name, whole in _names_by_parameter(shape, source, "weight"):
+        for name, whole in _names_by_parameter(shape, there, "weight"):
             run[name] = whole.float().contiguous()
             if sum(t.numel() * 4 for t in run.values()) >= _FILE_BYTES:
                 _write_part(draft, run, places)
@@ -88,14 +86,14 @@ def to_dcp(folder: str | Path, out: str | Path) -> dict[str, object]:
 
     All of them are in host memory meanwhile. Raises what `to_huggingface` raises.
     """
-    state, source = _open_states(folder)
+    state, there = _open_states(folder)
     shape = state.decoder
     told = config(shape, "float32")
     with _draft(out) as draft:
-        model = dict(_names_by_parameter(shape, source, "weight"))
+        model = dict(_names_by_parameter(shape, there, "weight"))
         rows: dict[str, Document] = {name: {} for name in model}
-        for moment in _MOMENTS:
-            for name, whole in _names_by_parameter(shape, source, moment):
+        for moment in MOMENTS:
+            for name, whole in _names_by_parameter(shape, there, moment):
                 rows[name][moment] = whole
         for row in rows.values():
             row["step"] = _torch().tensor(float(state.updates))
@@ -149,7 +147,7 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
     """Weights and moments by our names; moments are 0 without an optimiser's."""
     kinds = {"weight": "model.{}"}
     if optimiser is not None:
-        kinds |= {m: f"{optimiser}.state.{{}}.{m}" for m in _MOMENTS}
+        kinds |= {m: f"{optimiser}.state.{{}}.{m}" for m in MOMENTS}
     its = family(shape)
     asked: dict[str, str] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -165,7 +163,7 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
         for own, name in asked.items()
     }
     for parameter in parameters(shape) if optimiser is None else ():
-        for moment in _MOMENTS:
+        for moment in MOMENTS:
             zeros = _torch().zeros(parameter.shape, dtype=_torch().float32)
             found[f"{moment}/{parameter.name}"] = zeros
     return found
@@ -175,12 +173,12 @@ def _own(source: Path, sizes: Sizes, shape: Decoder, optimiser: str | None) -> T
 
 
 def _names_by_parameter(
-    shape: Decoder, source: Path, kind: str
+    shape: Decoder, there: "Folder", kind: str
 ) -> Iterator[tuple[str, "Tensor"]]:
     """Tensors of a kind as a family keeps them, one after another."""
     told = family(shape)
     thirds: dict[str, list[Tensor]] = {}  # weights and biases take turns
-    for parameter, whole in _parts_held(shape, source, kind):
+    for parameter, whole in _parts_held(shape, there, kind):
         its = role(parameter, told)
         if its.third is not None:
             parts = thirds.setdefault(its.tensor, [])
@@ -192,12 +190,9 @@ def _names_by_parameter(
 
 
 def _parts_held(
-    shape: Decoder, source: Path, kind: str
+    shape: Decoder, there: "Folder", kind: str
 ) -> Iterator[tuple[Parameter, "Tensor"]]:
     """Tensors of a kind as states have them."""
-    from .states import Folder
-
-    there = Folder(source)
     for one in parameters(shape):
         name = f"{kind}/{one.name}"
         yield one, there.read(name, one.axis or 0, 0, one.shape)
@@ -247,15 +242,17 @@ def _begins(names: Mapping[str, object], start: str) -> bool:
 # --- folders -------------------------------------------------------------------------
 
 
-def _open_states(folder: str | Path) -> tuple[Saved, Path]:
-    """Return what a run's folder says of its latest states, and where they are."""
+def _open_states(folder: str | Path) -> tuple[Saved, "Folder"]:
+    """Return what a run's folder says of its latest states, and their pieces."""
     state = Saved.of(str(folder))
     if state is None:
         raise InstanceError(
             f"{folder}: found no {LATEST}, expected states of `hetopt run --checkpoint`"
         )
     _torch()
-    return state, Path(folder, state.folder)
+    from .states import Folder
+
+    return state, Folder(Path(folder, state.folder))
 
 
 @contextmanager

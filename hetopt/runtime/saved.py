@@ -13,6 +13,8 @@ from .decoder import Decoder
 
 LATEST = "latest.json"
 NEAR = "local.json"  # the newest states on hosts' own disks
+MOMENTS = ("exp_avg", "exp_avg_sq")
+KINDS = ("weight", *MOMENTS)  # of tensors, for each parameter
 
 
 class Saved(Record):

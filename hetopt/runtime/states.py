@@ -31,11 +31,9 @@ from .jobs import Job
 from .optimiser import Update
 from .processes import Line
 from .pytorch import Foreign, Group, Tensor, dist, torch
-from .saved import LATEST, NEAR, Saved
+from .saved import KINDS, LATEST, MOMENTS, NEAR, Saved
 from .tensor_files import opened
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
-KINDS = ("weight", *MOMENTS)
 _KEY = re.compile(r"(.+)@(\d{1,12}):(\d{1,12})")
 _KEPT = 2  # saved steps on local disks
 _SOURCES = ("local", "peer", "storage")
