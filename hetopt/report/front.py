@@ -50,11 +50,8 @@ def answer(result: Result) -> str:
 def sheet(found: Tradeoffs) -> Sheet:
     """Return the picture, the front with what to rent, and planners at deadlines."""
     front = found.front
-    whole = (
-        "the whole front, proved"
-        if front.stop is Stop.PROVED
-        else ("the front may have more")
-    )
+    proved = front.stop is Stop.PROVED
+    whole = "the whole front, proved" if proved else "the front may have more"
     note = (
         "No plan is both faster and cheaper than a point of the front; points are "
         "numbered, and the list says what each rents. Grey: fleets of one type of "

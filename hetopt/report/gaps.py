@@ -216,8 +216,7 @@ def sheet(report: GapReport) -> Sheet:
         for gpu in row.result.data.planned_cluster.gpus
     )
     several, seeds = len(parts) > 1, len(report.seeds) > 1
-    points = () if several else tuple(map(": ".join, _facts(parts[0][1])))
-    sections = [Section(notes=(INTRODUCTION,), points=points, on_page_only=True)]
+    sections = [Section(notes=(INTRODUCTION,), on_page_only=True)]
     if several:
         sections.append(summary(report))
     drawn = 0
@@ -233,14 +232,15 @@ def sheet(report: GapReport) -> Sheet:
         drawn += len(alike)
     if notes := tuple(_namesakes(report)):
         sections.append(Section(notes=notes))
-    charts = tuple(_charts(report, several=several))
-    over = "Over time" if charts else ""
-    sections.append(Section(over, figures=charts, on_page_only=True))
+    if charts := tuple(_charts(report, several=several)):
+        sections.append(Section("Over time", figures=charts, on_page_only=True))
     name = "Planners and bounds" if several else f"{parts[0][0]}: planners and bound"
     return Sheet(
         name,
         tuple(sections),
         "optimality gaps",
+        () if several else tuple(_facts(parts[0][1])),
+        facts_in_files_only=True,
         picture=partial(gap_picture.picture, report),
         records=lambda: (asdict(Row.of(row)) for row in report.rows),
     )

@@ -59,9 +59,10 @@ def terminal(sheet: Sheet) -> Iterator[RenderableType]:
     """Yield the answer, the facts, and every section that a terminal has room for."""
     if sheet.answer:
         yield Text(words.plain(sheet.answer))
-    if sheet.facts:
-        yield facts(sheet.facts)
-    begun = bool(sheet.answer or sheet.facts)
+    shown = () if sheet.facts_in_files_only else sheet.facts
+    if shown:
+        yield facts(shown)
+    begun = bool(sheet.answer or shown)
     for section in sheet.sections:
         if section.on_page_only or section.in_files_only:
             continue
