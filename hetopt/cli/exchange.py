@@ -223,7 +223,7 @@ def simulate(
     """
     from .. import api
     from ..explaining import simulator
-    from ..report import timeline
+    from ..report import timeline, writers
     from ..text import writing
 
     output.check_writable(trace, "--trace")
@@ -233,7 +233,7 @@ def simulate(
         found = simulator.simulate(
             data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
         )
-    if out is not None and out.suffix not in (".json", ".md", ".csv", ".tex"):
+    if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
         timeline.check_size(found)
     traced = written(
         trace, lambda path: writing.write_json(path, found.to_chrome_trace())
