@@ -12,7 +12,7 @@ from hetopt import cli
 from hetopt.api import boxes
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats.assembling import Listed, assembly
-from hetopt.formats.importing import changes, edits
+from hetopt.formats.importing import changes
 from hetopt.formats.importing.placing import Claim, Settings
 from hetopt.problems import training_plan
 from hetopt.schema import Instance, ModelSpec
@@ -171,21 +171,14 @@ def test_a_run_is_the_same_in_every_trainers_file(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "name", [one for one in FORMS if one not in ("log", "ms-swift", "Python", "W&B")]
 )
-def test_another_setting_is_written_where_the_old_one_stands(
-    name: str, tmp_path: Path
-) -> None:
+def test_settings_have_words_in_every_form(name: str, tmp_path: Path) -> None:
     data = instance(48)
     path = put(tmp_path, FORMS[name])
     module, asked = changes.recognise([path])
     search = changes._Search(module, asked, data, "")
     zero = 2 if "zero" in module.choices(asked, data) else 3
     wanted = WANTED._replace(micro_batch_size=2, recompute="none", zero=zero)
-    made = edits.edit(module, asked, search.asked_for(wanted), search.told_of(wanted))
-    assert made.left == ()
-    for file, (_, new) in made.texts.items():
-        file.write_text(new)
-    module, asked = changes.recognise([path])
-    assert module.claimed(asked, data).settings == wanted
+    assert module.claimed(search.asked_for(wanted), data).settings == wanted
 
 
 ALONE = {
@@ -447,11 +440,7 @@ def test_another_batch_of_torchtitan_is_told_in_its_words(
     module, asked = changes.recognise([path])
     search = changes._Search(module, asked, data, "")
     wanted = TITAN._replace(tensor_parallel=2, micro_batch_size=2, recompute="none")
-    made = edits.edit(module, asked, search.asked_for(wanted), search.told_of(wanted))
-    assert made.left == ()
-    path.write_text(made.texts[path][1])
-    module, asked = changes.recognise([path])
-    assert module.claimed(asked, data).settings == wanted
+    assert module.claimed(search.asked_for(wanted), data).settings == wanted
 
 
 def judged(paths: list[Path], data: Instance) -> Claim:
