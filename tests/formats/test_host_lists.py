@@ -40,10 +40,6 @@ def headed(gpu: str, count: int, mib: int) -> str:
     return "\n".join(["name, uuid, memory.total [MiB], mig.mode.current", *rows])
 
 
-def unindexed(gpu: str, count: int, mib: int) -> str:
-    return "\n".join([f"{gpu}, {mib} MiB"] * count)
-
-
 def pdsh() -> Iterator[str]:
     for name, gpu, count, _ in HOSTS:
         yield from (f"{name}: {line}" for line in smi_l(gpu, count))
@@ -91,11 +87,6 @@ FORMS: dict[str, Files] = {
             + [f"2026/01/02 03:04:05.1, {gpu}, 0:{i}.0, {mib} MiB"
                for i in range(count)]
         ), "csv",
-    ),
-    "query, no index": each(unindexed, "csv"),
-    "query, names": each(lambda gpu, count, _: "\n".join([gpu] * count), "csv"),
-    "query, names, header": each(
-        lambda gpu, count, _: "\n".join(["name", *[gpu] * count]), "csv"
     ),
     "pdsh": {"all.txt": "\n".join(pdsh())},
     "pdsh, headers": {"all.txt": "\n".join(pdsh_with_headers())},
@@ -397,8 +388,6 @@ def test_amds_tools_name_the_cards_of_a_host(tool: str, tmp_path: Path) -> None:
         ("slurm.conf", "NodeName=g[1-2] Feature=l40s,ib Gres=gpu:8\n"),
         ("slurm.conf", "nodename=g[1-2] FEATURES=l40s gres=gpu:8\nPARTITIONNAME=x\n"),
         ("slurm.conf", "NodeName=DEFAULT Feature=L40S\n NodeName=g[1-2] Gres=gpu:8\n"),
-        ("smi", "g1: NVIDIA L40S, 46068\ng2: NVIDIA L40S, 46068\n" * 8),
-        ("smi", "g1: NVIDIA L40S, 46068 MiB\ng2: NVIDIA L40S, 46068 MiB\n" * 8),
     ],
 )  # fmt: skip
 def test_other_spellings_are_the_same_hosts(
