@@ -792,19 +792,6 @@ def test_what_does_not_fit_at_full_length_is_said_to_be_of_that_length(
 
 
 @pytest.mark.parametrize(
-    "value", ["${SIZE:2}", "${SIZE:-2}", "${oc.env:SIZE,2}", "${env:SIZE, 2}"]
-)
-def test_a_default_stands_for_a_variable_and_is_told(
-    value: str, tmp_path: Path
-) -> None:
-    text = _YAML.replace("batch_size: 1", f"batch_size: {value}")
-    _, asked = changes.recognise([put(tmp_path, {"run.yaml": text})])
-    assert asked.values["samples"] == "2"
-    key = "per_device_train_batch_size"
-    assert f"{key}: taken as 2, the default of {value}" in asked.notes
-
-
-@pytest.mark.parametrize(
     "more", ["kernel_config: {name: auto}", "peft_config: {name: lora, r: 16}", ""]
 )
 def test_keys_of_llama_factorys_v1_are_not_taken_for_those_of_0_9(
