@@ -354,11 +354,6 @@ OF_TITAN: dict[str, dict[str, str]] = {
         "seq_len = 128\n[parallelism]\ntensor_parallel_degree = 2\n"
         '[activation_checkpoint]\nmode = "selective"\n',
     },
-    "TOML of 2024": {
-        "run.toml": "[training]\nbatch_size = 8\nseq_len = 128\n"
-        "data_parallel_degree = -1\ntensor_parallel_degree = 4\n"
-        '[activation_checkpoint]\nmode = "selective"\n'
-    },
     "in tokens": {
         "run.json": json.dumps(
             {
@@ -399,29 +394,7 @@ def test_a_run_of_torchtitan_is_the_same_in_its_forms(
             changes.recognise([path])
         path = Path(f"{path}:llama3_8b")
     module, asked = changes.recognise([path])
-    # Releases of 2024 add no gradients up: a replica's batch is one micro-batch.
-    samples = 8 if name == "TOML of 2024" else 1
-    wanted = TITAN._replace(micro_batch_size=samples)
-    assert module.claimed(asked, data).settings == wanted
-
-
-def test_stages_of_2024_have_as_many_micro_batches_as_they_are(tmp_path: Path) -> None:
-    text = (
-        "[training]\nbatch_size = 8\nseq_len = 128\ntensor_parallel_degree = 2\n"
-        "[experimental]\npipeline_parallel_degree = 2\n"
-    )
-    path = put(tmp_path, {"run.toml": text})
-    data = instance(48)
-    stage = judged([path], data).plan
-    assert stage is not None
-    assert [one.micro_batches for one in stage.pipelines] == [2] * 6
-    assert {one.micro_batch_size for one in stage.pipelines} == {4}
-    points = "pipeline_parallel_microbatches = 4\npipeline_parallel_split_points = "
-    path.write_text(text + points + '["layers.1"]\n')
-    plan = judged([path], data).plan
-    assert plan is not None
-    assert {one.micro_batch_size for one in plan.pipelines} == {2}
-    assert plan.pipelines[0].stages[0].layers == (0, 1)
+    assert module.claimed(asked, data).settings == TITAN
 
 
 def test_a_configuration_that_is_not_there_is_asked_for(tmp_path: Path) -> None:

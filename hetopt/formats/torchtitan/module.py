@@ -184,31 +184,3 @@ def put(section, *generations):
             return
     raise AttributeError(f"this torchtitan has none of {generations}")
 '''
-
-#: For releases up to 0.2.2: `job.custom_config_module` imports it.
-FLAVOUR = '''\
-"""The planned model as a flavour of Llama 3, for torchtitan up to 0.2.2."""
-
-from torchtitan.config import JobConfig
-from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
-from torchtitan.models.llama3.model.args import RoPEScalingArgs
-
-__all__ = ["JobConfig"]
-MODEL = @MODEL@
-SCALING = MODEL.get("rope_scaling", {"scaling_factor": 1.0})
-llama3_args["planned"] = TransformerModelArgs(
-    dim=MODEL["dim"],
-    n_layers=MODEL["n_layers"],
-    n_heads=MODEL["n_heads"],
-    n_kv_heads=MODEL["n_kv_heads"],
-    vocab_size=MODEL["vocab_size"],
-    # The width is half of what is told, rounded up to a multiple of all of it.
-    multiple_of=MODEL["hidden_dim"],
-    ffn_dim_multiplier=MODEL["hidden_dim"] / (16 * MODEL["dim"] / 3),
-    norm_eps=MODEL["norm_eps"],
-    rope_theta=MODEL["rope_theta"],
-    rope_scaling_args=RoPEScalingArgs(
-        **{key: value for key, value in SCALING.items() if key != "scaling"}
-    ),
-)
-'''
