@@ -231,10 +231,10 @@ def test_sinfo_is_read_with_ranges_sockets_and_other_resources(tmp_path: Path) -
     path = put(
         tmp_path,
         "sinfo.txt",
-        "n[01-03,07] gpu:l40s:8(S:0,1),nic:2 128 1031000",
-        "n02 gpu:l40s:8(S:0,1),nic:2 128 1031000",
-        "login (null) 16 64000",
-        "old mps:400,gpu:4(S:0-1) 32 128000",
+        "n[01-03,07] gpu:l40s:8(S:0,1),nic:2",
+        "n02 gpu:l40s:8(S:0,1),nic:2",
+        "login (null)",
+        "old mps:400,gpu:4(S:0-1)",
     )
     found = cluster(sinfo.read([path], gpu="T4", inter_gbytes_per_s=1.0))
     assert [(node.name, node.gpu, node.count) for node in found.nodes] == [
@@ -249,15 +249,20 @@ def test_sinfo_is_read_with_ranges_sockets_and_other_resources(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["n1"], "line 1: found 'n1', expected `NODES GRES ...`. Run: sinfo"),
-        (["n1 gpu:a:b:c 1 1"], "line 1: found 'gpu:a:b:c'"),
+        (
+            ["n1"],
+            "line 1: found 'n1', expected `NODES GRES` or `NODES",
+        ),
+        (["p* gpu:t4:2"], "line 1: found 'p* gpu:t4:2', expected `NODES GRES`"),
+        (["n1 gpu:a:b:c"], "line 1: found 'gpu:a:b:c'"),
         (["n1 gpu:t4:2,gpu:l4:2", "n1 gpu:t4:2"], "line 2: found node 'n1' with gpu:t"),
         (["n1 gpu:t4:2", "n1 gpu:t4:3"], "line 2: found node 'n1' with gpu:t4:3"),
         (["n[4-1] gpu:t4:2"], "line 1: found the range 4-1"),
         (["n[1-999999] gpu:t4:2"], "line 1: found the range 1-999999"),
         (["n[a] gpu:t4:2"], "line 1: found the range [a]"),
         (["n1 (null)"], "No GPU nodes found: nothing in column 2 is a gpu"),
-        (["p n1 gpu:t4:2"], f"No GPU nodes found: column 2 is not a GRES. Run: {RUN}"),
+        (["p n1"], f"No GPU nodes found: column 2 is not a GRES. Run: {RUN}"),
+        (["p gpu:t4:2 3 idle"], "line 1: found 'p gpu:t4:2 3 idle', expected `NODES"),
         (
             [
                 "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST",
