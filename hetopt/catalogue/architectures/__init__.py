@@ -5,7 +5,6 @@ That of any family is read by the names that the families share, and by what
 """
 
 import re
-from pathlib import Path
 
 from ...errors import InstanceError, cut
 from ...schema import MOST_LAYERS, ModelSpec
@@ -15,7 +14,6 @@ from . import (
     inner,
     kinds,
     mixers,
-    published,
     remainder,
     shapes,
     vectors,
@@ -33,7 +31,7 @@ from .keys import (
 )
 from .trainers import architecture
 
-__all__ = ["from_config", "published", "remarks"]
+__all__ = ["from_config", "remarks"]
 
 # Keys that published configurations leave out, by the defaults of the family's class in
 # transformers.
@@ -87,30 +85,17 @@ _INDEXED = ("deepseek_v32", "glm_moe_dsa")
 _OF_MAMBA = re.compile(r"mamba_|ssm_|time_step_")
 
 
-def from_config(
-    config: Fields,
-    name: str,
-    *,
-    mtp: bool = True,
-    file: Path | None = None,
-    parameters: str | None = None,
-) -> ModelSpec:
+def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
     """Return the model of a Hugging Face `config.json`.
 
     Multimodal configurations are read by their `text_config`. `total_parameters` are
     those of the class in transformers, to the last one, for the families of
     `families.FAMILIES`; of others norms and biases are taken as Llama's. Layers that
     predict further tokens are left out unless `mtp`. `remarks` say what is not
-    modelled. Raises `InstanceError` for what is missing, for a key that can change a
-    layer and is not supported, and where a count of parameters that is published in
-    the configuration, in the index beside its `file`, or told as `parameters`, is
-    another (`published`).
+    modelled. Raises `InstanceError` for what is missing, and for a key that can change
+    a layer and is not supported.
     """
-    spec = _model(*_language(config), name, mtp=mtp)
-    if told := published.counts(config, file, parameters):
-        other = _model(*_language(config), name, mtp=not mtp)
-        published.check(told, (spec.total_parameters, other.total_parameters))
-    return spec
+    return _model(*_language(config), name, mtp=mtp)
 
 
 def _model(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
