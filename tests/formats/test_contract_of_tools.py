@@ -37,7 +37,7 @@ def test_trainers_and_lists_of_hosts_are_told_by_their_protocols() -> None:
     ]
     assert found == [
         {"megatron_plan", "torchtitan_plan", "transformers_plan"},
-        {"amd_smi", "hostfile", "kubectl", "launchers", "nvidia_smi", "sinfo"},
+        {"amd_smi", "hostfile", "kuberay", "kubectl", "nvidia_smi", "sinfo"},
     ]
 
 

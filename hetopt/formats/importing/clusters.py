@@ -58,9 +58,8 @@ class Settings(NamedTuple):
 class Host(NamedTuple):
     """A machine: its GPUs by the name found; memory where a file tells.
 
-    `usual` is the card that the tool means by a name that several cards share. Of a
-    machine with GPUs of several types it is the part that has one; `machine` then is
-    the name of the whole.
+    Of a machine with GPUs of several types it is the part that has one; `machine` then
+    is the name of the whole.
     """
 
     name: str
@@ -72,7 +71,6 @@ class Host(NamedTuple):
     product: str | None = None  # what nvidia-smi calls them, or a label made of it
     machine: str | None = None
     network_gbytes_per_s: float | None = None  # of a machine that is rented by a name
-    usual: str | None = None
     host_mib: int | None = None  # memory of the whole machine for what GPUs offload
     most_mib: int | None = None  # of the largest of its cards
 
@@ -422,8 +420,7 @@ def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
     if held.sheet.is_called(found):
         return None
     change = f"-o types={found}:CARD"
-    source = "its short name" if host.usual is None else "what the tool calls so"
-    return Assumption(f"card of {found}", held.name, source, change)
+    return Assumption(f"card of {found}", held.name, "its short name", change)
 
 
 def _links_row(host: Host, held: Card, settings: Settings) -> Assumption | None:
@@ -492,7 +489,7 @@ def card(host: Host, settings: Settings) -> Card:
             f"{host.place}: found no type of GPU for {host.name!r}; write type=NAME "
             "beside it, or give -o gpu=NAME"
         )
-    told = _meanings(settings.types).get(found.lower(), host.usual or found)
+    told = _meanings(settings.types).get(found.lower(), found)
     tflops, slash, gib = told.partition("/")
     if slash and told is not found:
         try:
