@@ -137,9 +137,6 @@ def _shape(config, told):
 
 def _recomputation(config):
     mode = PLAN["activation_checkpoint"]
-    if hasattr(config.activation_checkpoint, "mode"):
-        config.activation_checkpoint.mode = mode
-        return
     from torchtitan.distributed import activation_checkpoint as policies
 
     kinds = {"full": "FullAC", "selective": "SelectiveAC"}
@@ -161,9 +158,7 @@ def _parallelism(section):
     from torchtitan.distributed import pipeline_parallel
 
     # A model of one layer in one part: the release's names of what is around it.
-    name = "generate_llm_fqn_per_model_part"
-    generate = getattr(pipeline_parallel, name, None)
-    generate = generate or getattr(pipeline_parallel, f"_{name}")
+    generate = pipeline_parallel._generate_llm_fqn_per_model_part
     first, _, *last = generate(1, 1)[0]
     parts = [[first, *parts[0]], *parts[1:-1], [*parts[-1], *last]]
     put(section, {"pipeline_parallel_schedule": PLAN["schedule"]})
