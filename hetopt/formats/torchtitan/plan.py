@@ -90,7 +90,7 @@ _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
-    """Yield the one plan of the file, which claims no time."""
+    """Yield the one plan of the file."""
     (file,) = opened([path])
     yield _claim(
         _known_values(file.form.values), file.place, data, hosts, file.form.notes
