@@ -57,19 +57,6 @@ def test_nodes_are_asked_for_by_name_where_that_is_told() -> None:
     assert not any("nodelist" in line for line in directives())
 
 
-@pytest.mark.parametrize(
-    ("option", "error"),
-    [
-        ("time=soon", "option time: found 'soon', expected a time"),
-        ("cpus_per_gpu=0", "expected a positive whole number"),
-        ("partition=a b", "expected a name, or TYPE:NAME"),
-    ],
-)
-def test_words_that_are_none_of_slurm_are_refused(option: str, error: str) -> None:
-    with pytest.raises(InstanceError, match=error):
-        directives(option)
-
-
 def test_options_of_another_target_or_type_are_refused() -> None:
     with pytest.raises(UnknownName, match="GPU type"):
         directives("partition=tiny:x")
