@@ -94,7 +94,7 @@ CARDS = "types=a100:A100-80GB-SXM4,old:V100-32GB-SXM2,big:A100-80GB-SXM4"
 
 
 def test_slurm_is_asked_by_the_types_of_its_own_list(tmp_path: Path) -> None:
-    lines = "gpu[01-02] gpu:a100:8(S:0-1) 128 1031000\n"
+    lines = "gpu[01-02] gpu:a100:8(S:0-1)\n"
     data, plan = planned(tmp_path, lines, CARDS)
     assert {node.gpu for node in data.planned_cluster.nodes} == {"A100-80GB-SXM4"}
     assert asked(data, plan) == ["--gres=gpu:a100:8"]
