@@ -62,12 +62,6 @@ FORMS: dict[str, dict[str, str]] = {
         + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\ntemplate: llama3\n",
         "ds.json": json.dumps(AUTO),
     },
-    "Axolotl": {
-        "run.yml": "base_model: some/model\nsequence_len: 128\nmicro_batch_size: 1\n"
-        "gradient_accumulation_steps: 2\ngradient_checkpointing: true\nbf16: auto\n"
-        "optimizer: adamw_torch\ntf32: true\nadapter:\nfsdp:\n  - full_shard\n"
-        "  - auto_wrap\nfsdp_config:\n  fsdp_offload_params: false\n"
-    },
     "TRL by Accelerate": {
         "run.sh": "accelerate launch --config_file fsdp.yaml trl/scripts/sft.py \\\n"
         "  --model_name_or_path some/model --max_length 128 --bf16 \\\n"
@@ -75,33 +69,11 @@ FORMS: dict[str, dict[str, str]] = {
         "  --gradient_checkpointing True\n",
         "fsdp.yaml": ACCELERATE,
     },
-    "ms-swift": {
-        "run.sh": "NPROC_PER_NODE=8 NNODES=3 \\\nswift sft \\\n"
-        "    --model some/model \\\n"
-        "    --tuner_type full \\\n    --torch_dtype bfloat16 \\\n"
-        "    --per_device_train_batch_size 1 \\\n    --max_length 128 \\\n"
-        "    --gradient_accumulation_steps 2 \\\n    --deepspeed zero3\n"
-    },
     "LLaMA-Factory, started": {
         "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train run.yaml\n",
         "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "")
         + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\n",
         "ds.json": json.dumps(AUTO),
-    },
-    "W&B": {
-        "config.yaml": "wandb_version: 1\n"
-        + "".join(
-            f"{k}:\n  desc: null\n  value: {json.dumps(v)}\n"
-            for k, v in {
-                "per_device_train_batch_size": 1,
-                "gradient_accumulation_steps": 2,
-                "gradient_checkpointing": True,
-                "bf16": True,
-                "optim": "adamw_torch",
-                "deepspeed": "ds_z3.json",
-                "_wandb": {"cli_version": "0.1"},
-            }.items()
-        )
     },
     "LLaMA-Factory, with other words": {
         "run.sh": "llamafactory-cli train run.yaml per_device_train_batch_size=1\n",
@@ -110,23 +82,6 @@ FORMS: dict[str, dict[str, str]] = {
         )
         + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\n",
         "ds.json": json.dumps(AUTO),
-    },
-    "Axolotl, with other words": {
-        "run.sh": "axolotl train run.yml --micro-batch-size 1\n",
-        "run.yml": "base_model: some/model\nsequence_len: 128\nmicro_batch_size: 8\n"
-        "gradient_accumulation_steps: 2\ngradient_checkpointing: offload\n"
-        "fsdp_version: 2\nfsdp_config:\n  offload_params: false\n",
-    },
-    "W&B, with the model": {
-        "config.json": json.dumps(
-            {
-                **{"num_attention_heads": 8, "hidden_size": 64, "num_layers": 2},
-                **{"max_length": 20, "num_beams": 1, "do_sample": False},
-                **{"per_device_train_batch_size": 1, "bf16": True, "output_dir": "o"},
-                **{"gradient_accumulation_steps": 2, "gradient_checkpointing": True},
-                **{"fsdp": ["full_shard", "auto_wrap"], "fsdp_config": {"xla": False}},
-            }
-        )
     },
     "log": {
         "train.log": "loading ...\nINFO TrainingArguments(\n_n_gpu=1,\n"
@@ -168,9 +123,7 @@ def test_a_run_is_the_same_in_every_trainers_file(name: str, tmp_path: Path) -> 
     assert judged.objective is not None
 
 
-@pytest.mark.parametrize(
-    "name", [one for one in FORMS if one not in ("log", "ms-swift", "Python", "W&B")]
-)
+@pytest.mark.parametrize("name", [one for one in FORMS if one not in ("log", "Python")])
 def test_settings_have_words_in_every_form(name: str, tmp_path: Path) -> None:
     data = instance(48)
     path = put(tmp_path, FORMS[name])
@@ -295,21 +248,6 @@ OF_MEGATRON: dict[str, dict[str, str]] = {
         "micro_batch_size: 2\nglobal_batch_size: 48\nmax_length: 128\n"
         "recompute_granularity: full\nrecompute_method: uniform\n"
         "recompute_num_layers: 1\n"
-    },
-    "W&B": {
-        "config.yaml": "".join(
-            f"{k}:\n  value: {json.dumps(v)}\n"
-            for k, v in {
-                "num_layers": 12,
-                "tensor_model_parallel_size": 4,
-                "pipeline_model_parallel_size": 3,
-                "micro_batch_size": 2,
-                "global_batch_size": 48,
-                "use_distributed_optimizer": True,
-                "recompute_granularity": "full",
-                "swiglu": False,
-            }.items()
-        )
     },
 }
 
@@ -494,14 +432,6 @@ FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
         ),
         (
             {
-                "run.yml": "base_model: a\nmicro_batch_size: 1\n"
-                "gradient_accumulation_steps: 2\nfsdp_version: 2\n"
-                "fsdp_config:\n  offload_params: true\n"
-            },
-            "plans here have no such weights",
-        ),
-        (
-            {
                 "b.yaml": OF_MEGATRON["Bridge"]["overrides.yaml"].replace(
                     "bf16_mixed", "bf16_with_fp8_delayed_scaling_mixed"
                 )
@@ -657,7 +587,6 @@ OF_PAIRS = {
     "program.sh": f"torchrun --nproc_per_node 8 my/run_dpo.py {_ARGS}\n",
     "script.sh": f"accelerate launch --config_file a.yaml trl/orpo.py {_ARGS}\n",
     "module.sh": f"torchrun --nproc_per_node 8 -m trl.scripts.kto {_ARGS}\n",
-    "swift.sh": f"swift rlhf {_ARGS}\n",
     "slime.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rollout-batch-size 8\n",
     "step.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --perform-rl-step\n",
     "megatron.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rlhf_type grpo\n",
@@ -674,8 +603,7 @@ OF_PAIRS = {
     "beta.sh": f"torchrun train.py {_ARGS} --beta 0.1\n",
     "preference.yaml": f"{_YAML}pref_beta: 0.1\n",
     "distilled.sh": f"torchrun train.py {_ARGS} --teacher_model_name_or_path t\n",
-    "axolotl.yaml": "base_model: m\nrl: ipo\nmicro_batch_size: 1\n",
-    "model.yaml": "base_model: m\nreward_model: true\nmicro_batch_size: 1\n",
+    "model.yaml": f"{_YAML}reward_model: true\n",
     "nemo_rl.yaml": "grpo: {num_prompts_per_step: 32}\n"
     "policy: {train_micro_batch_size: 4}\n",
     "args.json": '{"rlhf_type": "kto", "per_device_train_batch_size": 1}',
@@ -725,7 +653,6 @@ def test_names_of_methods_elsewhere_refuse_no_run(
         ("run.yaml", f"{_YAML}packing: false\n", "packing: true\n"),
         ("run.yaml", f"{_YAML}finetuning_type: full\n", "neat_packing: true\n"),
         ("run.yaml", f"{_YAML}cutoff_len: 8\n", "stage: pt\n"),
-        ("run.yaml", "base_model: m\nmicro_batch_size: 1\n", "sample_packing: true\n"),
         ("run.sh", f"trl sft {_ARGS}", " --packing"),
         ("run.sh", f"python run_clm.py {_ARGS}", " --block_size 1024"),
         ("run.sh", OF_MEGATRON["ms-swift"]["run.sh"][:-1], " --packing true"),
@@ -834,6 +761,8 @@ STRANGERS = {
     },
     "MosaicML Composer": {"device_train_microbatch_size": 4, "max_seq_len": 128},
     "torchtune": {"model": {"_component_": "torchtune.models.llama3"}, "batch_size": 1},
+    "Axolotl": {"base_model": "m", "micro_batch_size": 1, "sequence_len": 128},
+    "ms-swift": {"train_type": "lora", "per_device_train_batch_size": 1},
     "verl": {"actor_rollout_ref": {"actor": {"ppo_micro_batch_size_per_gpu": 1}}},
 }
 

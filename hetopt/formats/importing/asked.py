@@ -21,14 +21,11 @@ from . import forms, processes, strangers
 from .forms import Form
 
 #: Trainers of texts, each a sequence of its own unless something packs them.
-_OF_TEXTS = (
-    *("transformers", "LLaMA-Factory", "Axolotl", "ms-swift", "DeepSpeed"),
-    "Accelerate",
-)
+_OF_TEXTS = ("transformers", "LLaMA-Factory", "ms-swift", "DeepSpeed", "Accelerate")
 _PACKING = frozenset(
     {
-        *("packing", "sample_packing", "neat_packing", "packed_sequence", "block_size"),
-        *("packed_sequence_size", "pretraining_dataset"),
+        *("packing", "neat_packing", "packed_sequence", "block_size"),
+        "packed_sequence_size",
     }
 )
 _OFF = ("", "none", "null", "false", "0")

@@ -1,9 +1,8 @@
 """A file of a run as names and values, in whichever form it is kept.
 
-These are YAML, JSON and TOML, whose branches are `a.b`; what Weights & Biases saves
-(`name: {value: ...}`); a Python configuration (`importing.constants` says how much of
-it is read); what a log prints of its arguments; a command or a launch script. Nothing
-of a file is run.
+These are YAML, JSON and TOML, whose branches are `a.b`; a Python configuration
+(`importing.constants` says how much of it is read); what a log prints of its arguments;
+a command or a launch script. Nothing of a file is run.
 """
 
 import re
@@ -76,9 +75,6 @@ def read(source: Source) -> Form:
         if not isinstance(tree, dict):
             raise InstanceError(f"{place}: found no object, expected named fields")
         kind = "YAML" if suffix in (".yaml", ".yml") else "JSON"
-        if _is_of_wandb(tree):
-            tree = {k: v["value"] for k, v in tree.items() if k != "wandb_version"}
-            kind = "configuration saved by Weights & Biases"
         return Form(kind, flat(tree))
     if arguments := printed(source):
         return Form("arguments that a log prints", dict(arguments))
@@ -120,11 +116,6 @@ def flat(tree: Values, before: str = "") -> Document:
         else:
             found[f"{before}{name}"] = value
     return found
-
-
-def _is_of_wandb(tree: Values) -> bool:
-    others = [v for k, v in tree.items() if k != "wandb_version"]
-    return bool(others) and all(isinstance(v, dict) and "value" in v for v in others)
 
 
 def _toml(text: str, place: str) -> Document:

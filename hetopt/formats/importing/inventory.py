@@ -108,7 +108,7 @@ def _known(cells_of: Mapping[str, Sequence[str]]) -> dict[str, columns.Column]:
     """Return the columns of a table by our names; a number of GPUs is no card."""
     numbers = [name for name, cells in cells_of.items() if _are_numbers(cells)]
     others = [name for name in cells_of if name not in numbers]
-    found = {}
+    found: dict[str, columns.Column] = {}
     for ours, of in (
         ("host", [*cells_of]),
         ("gpu", others),

@@ -41,6 +41,8 @@ _STRANGERS = (
         re.compile(r"(?:\w+\.)*device_train_microbatch_size"),
         "composer",
     ),
+    Stranger("Axolotl", re.compile("base_model"), "axolotl"),
+    Stranger("ms-swift without Megatron-LM", re.compile("-"), "swift"),
     Stranger("Colossal-AI", re.compile(r"colossalai\.\w+"), "colossalai"),
 )
 _OF_ROLLOUTS = (
@@ -149,8 +151,8 @@ def rewards_of(form: Form, place: str, text: str) -> str | None:
             "null",
         ):
             continue
-        words = {*key.split("."), *last[key].split("_")}
-        if _KEY.fullmatch(last[key]) or not _OF_REWARDS.isdisjoint(words):
+        parts = {*key.split("."), *last[key].split("_")}
+        if _KEY.fullmatch(last[key]) or not _OF_REWARDS.isdisjoint(parts):
             return key
         if rest and first in _ROLES:
             return key

@@ -1,9 +1,9 @@
 """The names that trainers built on transformers have for the settings of a run.
 
 Those of `TrainingArguments` (transformers 4.40 to 5.0), of Accelerate's configuration
-(0.30 to 1.12), DeepSpeed's JSON, TRL, LLaMA-Factory (0.9), Axolotl (0.12) and ms-swift
-(2 to 4). A file may refer to another, such as `deepspeed: ds_z3.json`: it is read where
-it lies beside, or is given as well.
+(0.30 to 1.12), DeepSpeed's JSON, TRL and LLaMA-Factory (0.9). A file may refer to
+another, such as `deepspeed: ds_z3.json`: it is read where it lies beside, or is given
+as well.
 """
 
 import re
@@ -24,7 +24,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "accumulation": ("gradient_accumulation_steps",),
     "batch": ("train_batch_size",),
     "length": (
-        *("cutoff_len", "sequence_len", "max_seq_length", "max_seq_len"),
+        *("cutoff_len", "max_seq_length", "max_seq_len"),
         *("max_length", "model_max_length", "block_size"),
     ),
     "checkpointing": (
@@ -66,13 +66,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "groups": ("dp_replicate_size", "parallelism_config_dp_replicate_size"),
     "world": ("num_processes", "world_size"),
-    "model": ("model_name_or_path", "base_model", "model"),
+    "model": ("model_name_or_path", "model"),
     "kind": ("stage", "rl", "rlhf_type"),
 }
 #: What changes time or memory, and of which plans and instances know nothing.
 _NOT_READ = frozenset(
     {
-        *("packing", "sample_packing", "group_by_length", "torch_compile"),
+        *("packing", "group_by_length", "torch_compile"),
         *("use_liger_kernel", "enable_liger_kernel", "liger_rope", "use_unsloth"),
         *("attn_implementation", "flash_attn", "flash_attention", "attn_impl"),
         *("neftune_noise_alpha", "fsdp_cpu_ram_efficient_loading", "overlap_comm"),
@@ -107,12 +107,12 @@ _SILENT = ("", "none", "null", "false", "no", "auto", "disabled")
 _OWN = frozenset(
     {
         *("per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
-        *("distributed_type", "finetuning_type", "cutoff_len", "base_model"),
+        *("distributed_type", "finetuning_type", "cutoff_len"),
         *("zero_stage", "per_gpu_train_batch_size", "deepspeed_config_file"),
     }
 )
 #: As what a name is written where no file has it.
-_USUAL = {
+USUAL = {
     "samples": "per_device_train_batch_size",
     "accumulation": "gradient_accumulation_steps",
     "checkpointing": "gradient_checkpointing",
@@ -120,9 +120,6 @@ _USUAL = {
 }
 #: Names beside which `r` is the rank of adapters, as in PEFT's LoraConfig.
 _OF_ADAPTERS = frozenset({"lora_alpha", "lora_dropout", "target_modules", "peft_type"})
-#: What models' configurations have beside a `max_length`, which is then that of
-#: generation where it has this value.
-_OF_GENERATION, _GENERATED = frozenset({"num_beams", "do_sample"}), "20"
 _BY_STAGE = ("deepspeed", "accelerate_config")  # may be a word such as zero2
 _REFERENCES = (*_BY_STAGE, "deepspeed_config", "deepspeed_config_file", "config_file")
 _OF_TRAINER = {"per_device_train_batch_size", "output_dir", "learning_rate"}
@@ -175,8 +172,6 @@ def tool_of(form: Form) -> str:
         return ""
     if {"finetuning_type", "cutoff_len"} & names or "llamafactory-cli" in words:
         return "LLaMA-Factory"
-    if "base_model" in names or "axolotl" in form.program:
-        return "Axolotl"
     if {"tuner_type", "train_type"} & names or "swift" in words:
         return "ms-swift"
     return "transformers" if names & _OF_TRAINER else ""
@@ -210,24 +205,10 @@ def of_adapters(form: Form) -> Mapping[str, str]:
     return {}
 
 
-def is_of_generation(form: Form, key: str, value: str) -> bool:
-    """Return whether a `max_length` is that of texts which a model generates."""
-    names = {plain(one).rpartition(".")[2] for one in form.values}
-    is_length = plain(key).rpartition(".")[2] == "max_length"
-    return is_length and value == _GENERATED and not names.isdisjoint(_OF_GENERATION)
-
-
-def usual(tool: str) -> dict[str, str]:
-    """Return the names under which we write settings that no file has."""
-    return _USUAL | ({"samples": "micro_batch_size"} if tool == "Axolotl" else {})
-
-
-def name_of(key: str, tool: str) -> str | None:
+def name_of(key: str) -> str | None:
     """Our name of a key; None for one that is not read."""
     key = plain(key)
     last = key.rpartition(".")[2]
-    if tool == "Axolotl" and key == "micro_batch_size":
-        return "samples"
     behind = [one for one in _BRANCHES if key == one or key.endswith(f".{one}")]
     word = behind[0] if behind else last
     if not behind and "." in key and last in ("enabled", "stage", "type", "device"):

@@ -1,7 +1,7 @@
 """A run of a trainer built on transformers that goes on, against its instance.
 
-That is transformers' Trainer, TRL, LLaMA-Factory, Axolotl or ms-swift, with what
-DeepSpeed or Accelerate are told beside it (`names` has whose names are read). GPUs are
+That is transformers' Trainer, TRL or LLaMA-Factory, with what DeepSpeed or Accelerate
+are told beside it (`names` has whose names are read). GPUs are
 replicas, but for those that tensors or sequences are divided among; there are no
 pipelines. ZeRO is DeepSpeed's stage, or what FSDP amounts to: 3 where weights are
 divided again after use, else 2. `ranks.json`, which our exporter writes, has what each
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ...errors import InstanceError, quoted
+from ...errors import InstanceError, Unsupported, quoted
 from ...schema import Instance, Recompute, Split
 from ..documents import Document, Options, Values
 from ..importing.asked import Asked, File, commands_first, opened
@@ -45,11 +45,7 @@ _USUAL: Mapping[str, Mapping[str, str]] = {
     "transformers": {"samples": "8"},
     "LLaMA-Factory": {"samples": "8", "adapter": "lora", "rank": "8",
                       "no_checkpointing": "false"},
-    "Axolotl": {"samples": "1", "rank": "8"},
-    "ms-swift": {"samples": "1", "adapter": "lora", "rank": "8", "bf16": "true",
-                 "checkpointing": "true"},
 }  # fmt: skip
-_SWIFT_BATCH = 16  # sequences that a step of ms-swift has at least, unless told
 _OPTIMISERS = {
     "adamw": r"adam\w*|fused_?adam|adamw_\w+|paged_adamw(_32bit)?",
     "adamw_8bit": r"(paged_)?adamw?_(8bit|bnb_8bit|torch_8bit)|adam8bit|adamw8bit",
@@ -81,8 +77,13 @@ def asked(files: Sequence[File]) -> Asked | None:
     if not any(names.is_one(file.form) for file in found):
         return None
     tools = [name for file in found if (name := names.tool_of(file.form))]
+    if "ms-swift" in tools:
+        raise Unsupported(
+            f"{found[0].place}: found a run of ms-swift without Megatron-LM, which is "
+            "not supported by hetopt; write it by the names of transformers' Trainer"
+        )
     tool = tools[0] if tools else "transformers"
-    told = _Told(found, tool)
+    told = _Told(found)
     for number, file in commands_first(found):
         told.take(number, file)
         notes += file.form.notes
@@ -102,15 +103,14 @@ def asked(files: Sequence[File]) -> Asked | None:
     kinds = ", ".join(dict.fromkeys(file.form.kind for file in found))
     parts = dict.fromkeys(names.settings_of(file.form) for file in found)
     what = f"{kinds} of {tool if tools else ', '.join(parts)}"
-    usual = names.usual(tool)
-    return Asked(what, tuple(found), values, told.written, tuple(notes), usual)
+    return Asked(what, tuple(found), values, told.written, tuple(notes), names.USUAL)
 
 
 class _Told:
     """What files of a run tell of a trainer's settings, by our names, and where."""
 
-    def __init__(self, files: Sequence[File], tool: str) -> None:
-        self._files, self._tool = files, tool
+    def __init__(self, files: Sequence[File]) -> None:
+        self._files = files
         self.values: Document = {}
         #: The number of a file, and the key there.
         self.written: dict[str, tuple[int, str]] = {}
@@ -140,8 +140,8 @@ class _Told:
         """Return our name of a setting and what is told; None where that is nothing."""
         if value == "" and not form.is_command:
             return None  # says nothing, but as a flag of a command
-        own, text = names.name_of(key, self._tool), _text(value)
-        if own is None or text is None or names.is_of_generation(form, key, text):
+        own, text = names.name_of(key), _text(value)
+        if own is None or text is None:
             return None
         if names.plain(key) == "use_fsdp" and text != "false":
             text = "full_shard"  # a flag, which the program may stand behind
@@ -179,7 +179,7 @@ def _add_usual(values: Document, tool: str, *, is_named: bool) -> Iterator[str]:
             continue
         if name not in values:
             values[name] = value
-            told = names.usual(tool).get(name, name)
+            told = names.USUAL.get(name, name)
             yield f"{told} {value} ({tool}'s default)"
 
 
@@ -202,14 +202,7 @@ def _optimiser(text: str) -> str | None:
 
 def _is_started(file: File) -> bool:
     """Return whether a command starts a trainer by a file that it names."""
-    starters = (
-        "llamafactory-cli",
-        "axolotl",
-        "accelerate",
-        "deepspeed",
-        "swift",
-        "trl",
-    )
+    starters = ("llamafactory-cli", "accelerate", "deepspeed", "trl")
     text = file.form.program
     return file.form.is_command and any(word in text for word in starters)
 
@@ -334,8 +327,6 @@ def _samples(
     else:
         samples = _number(given, "samples", asked)
         steps = _number(given, "accumulation", asked, 0)
-        if not steps and not batch and asked.what.endswith("ms-swift"):
-            batch = -(-_SWIFT_BATCH // (samples * replicas)) * samples * replicas
         if not steps:
             steps = max(1, batch // (samples * replicas)) if samples else 1
         found = samples * steps * replicas
@@ -425,7 +416,7 @@ def _recompute(given: Mapping[str, str]) -> Recompute:
     if "no_checkpointing" in given:
         return "none" if given["no_checkpointing"] == "true" else "full"
     told = given.get("checkpointing", "false")
-    return "none" if told == "false" else "full"  # such as Axolotl's `offload`
+    return "none" if told == "false" else "full"
 
 
 def _zero(
