@@ -134,7 +134,6 @@ def hosts_of(name: str, listed: Sequence[Listed], place: str) -> list[Host]:
     return [
         host._replace(
             memory_mib=min(told, default=None),
-            most_mib=max(told, default=None),
             product=host.gpu,
         )
         for host, told in zip(clusters.parts(name, counts, place), sizes, strict=True)

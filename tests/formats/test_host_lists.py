@@ -203,19 +203,6 @@ def test_pods_of_kuberay_are_a_cluster(selector: str, tmp_path: Path) -> None:
     ]
 
 
-def test_cards_of_one_name_whose_memory_differs_are_told(tmp_path: Path) -> None:
-    card = "NVIDIA GeForce RTX 4090"
-    alike = {"a.csv": csv(card, 2, 24564), "b.csv": csv(card, 2, 24217)}
-    unlike = {"a.csv": f"0, {card}, 49140\n1, {card}, 24564\n"}
-    for files, told in (
-        (alike, []),
-        (unlike, ["24564 MiB, the smallest of its cards"]),
-    ):
-        rows = document(AUTO, put(tmp_path, files), {"inter_gbytes_per_s": 1.0})
-        found = [x.value for x in rows["assumed"] if x.what.endswith("which differs")]
-        assert found == told
-
-
 def test_tables_of_hosts_tell_cards_by_memory_and_columns_unread(
     tmp_path: Path,
 ) -> None:

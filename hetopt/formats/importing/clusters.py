@@ -72,7 +72,6 @@ class Host(NamedTuple):
     machine: str | None = None
     network_gbytes_per_s: float | None = None  # of a machine that is rented by a name
     host_mib: int | None = None  # memory of the whole machine for what GPUs offload
-    most_mib: int | None = None  # of the largest of its cards
 
 
 class LeftOut(NamedTuple):
@@ -382,34 +381,12 @@ def assumed(hosts: Sequence[Host], settings: Settings) -> list[Assumption]:
         what, change = f"cards of {' and '.join(makers)}", "plan --for flagscale"
         why = "NCCL, RCCL and HCCL have no common group; FlagScale's FlagCX joins them"
         rows[what] = Assumption(what, "one maker's in a plan", why, change)
-    rows |= {row.what: row for row in _unlike_memory(hosts, settings)}
     joined = settings.host_gbytes_per_s is not None
     if joined and settings.inter_latency_us is None:
         change = "-o inter_latency_us=X"
         row = Assumption("latency between hosts", "0 us", "not given", change)
         rows[row.what] = row
     return list(rows.values())
-
-
-#: Share by which the memories of cards of a name differ where they are other cards.
-_UNLIKE = 1.05
-
-
-def _unlike_memory(hosts: Sequence[Host], settings: Settings) -> Iterator[Assumption]:
-    """Yield a row for each card whose lists tell memories that are not alike."""
-    told: dict[str, list[int]] = {}
-    for host in hosts:
-        sizes = told.setdefault(card(host, settings).name, [])
-        sizes += [] if host.memory_mib is None else [host.memory_mib]
-        sizes += [] if host.most_mib is None else [host.most_mib]
-    for name, sizes in told.items():
-        if sizes and max(sizes) > _UNLIKE * min(sizes):
-            yield Assumption(
-                f"memory of {name}, which differs",
-                f"{min(sizes)} MiB, the smallest of its cards",
-                f"lists of up to {max(sizes)} MiB",
-                "the list: another name for others, and -o types=NAME:TFLOPS/GIB",
-            )
 
 
 def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:

@@ -4,8 +4,7 @@ Stage s owns the ranks [s W/P, (s + 1) W/P), in the order tp-cp-ep-dp-pp. `launc
 starts one torchrun for every run of neighbouring ranks on a host, in the order of the
 ranks, so a host may take part in stages that are not neighbours. Uneven stages are told
 by `--pipeline-model-parallel-layout` (megatron/core/transformer/
-pipeline_parallel_layer_layout.py); where they suffice, the arguments of older releases
-stand beside it as a comment. Equal stages need neither.
+pipeline_parallel_layer_layout.py). Equal stages need none.
 """
 
 import shlex
@@ -17,13 +16,11 @@ from ...schema import Instance
 from ...schema.fields import fields_of, fields_of_split
 from ...schema.targets import Feature
 from ...trainers.megatron import TABLE
-from ...trainers.megatron.stages import FIRST, LAST
 from ..contract import Held
 from ..documents import Document, Options
 from ..exporting.launching import ranks, torchruns
-from . import weights
 
-# Uneven stages need 0.13, or 0.12 by the older arguments beside the layout.
+# Uneven stages need 0.13.
 HELD = Held(
     "Megatron-LM",
     "core 0.12.0",
@@ -47,6 +44,20 @@ _SETUP = """\
 arguments="$(grep -v '^#' arguments.txt | tr '\\n' ' ')${*@Q}"
 run="$(printf %q "${PRETRAIN:-pretrain_gpt.py}") $arguments"
 """
+#: Hugging Face weights as a checkpoint that any layout of Megatron-LM loads.
+_WEIGHTS = """\
+#!/usr/bin/env bash
+# Convert Hugging Face weights, once, to a folder that all hosts see: the converter is
+# Megatron-Bridge's (pip install megatron-bridge). The checkpoint is distributed: any
+# tensor and pipeline parallelism loads it.
+set -euo pipefail
+cd "$(dirname "$0")"
+python3 -c 'import sys
+from megatron.bridge import AutoBridge
+AutoBridge.import_ckpt(*sys.argv[1:])' {model} weights
+"""
+_LOADED = ("--load weights", "--ckpt-format torch_dist", "--finetune")
+_LOADED += ("--no-load-optim", "--no-load-rng")
 
 
 def export(
@@ -58,18 +69,15 @@ def export(
     arguments begin with what it wrote.
     """
     pipeline = normal(plan).pipelines[0]
-    layers = [len(stage.span) for stage in pipeline.stages]
     lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
     lines += [f"# not set: {word}" for word in untold(data)]
-    if len(set(layers)) > 1 and data.workload.costs.schedule.interleave == 1:
-        lines += _older(layers)
     for name, value in given(data, pipeline).items():
         word = "" if value is True else f" {shlex.quote(str(value))}"
         lines.append(f"--{name}{word}")
     made = {LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline))}
     if init_from is not None:
-        lines += weights.ARGUMENTS
-        made[weights.SCRIPT] = weights.script(init_from)
+        lines += _LOADED
+        made["weights.sh"] = _WEIGHTS.format(model=shlex.quote(init_from))
     return {ARGUMENTS: "\n".join(lines) + "\n", **made}
 
 
@@ -93,13 +101,4 @@ def untold(data: Instance) -> list[str]:
         "normalization, positions, biases, dropout, activations: add --normalization, "
         "--position-embedding-type, --disable-bias-linear, --quick-geglu and their "
         "like, or assemble the instance from a config.json of a known family",
-    ]
-
-
-def _older(layers: list[int]) -> list[str]:
-    if len(set(layers[1:-1])) > 1 or len(layers) < 2:
-        return []
-    return [
-        "# before the layout there were, instead of it: "
-        f"--{FIRST} {layers[0]} --{LAST} {layers[-1]}"
     ]
