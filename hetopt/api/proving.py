@@ -1,8 +1,9 @@
 """Claims of result documents derived again, by someone else than who found them.
 
 In this order: by an argument that needs no search (`bounds.again`), by the certificate
-that the method left, and where there is neither, if asked for, by solving again: a
-statement of the problem on CP-SAT, or the exact method, which then is its own witness.
+that the method left, and else by solving again: a statement of the problem on CP-SAT,
+which shares nothing with the method but the judge, or the method itself, which then is
+its own witness.
 """
 
 from dataclasses import dataclass, replace
@@ -22,14 +23,17 @@ from ..text.documents import Document
 from ..text.numbers import memory
 from .calling import AnyLimits, Place, limits_of
 from .judging import bound_of, by_certificate, contradicted
-from .solving import carriers
 
 _WITNESS = "cpsat"  # exact in whole numbers
 _SHARE = 0.5  # of the time, for a statement before the exact method
-_NO_STATEMENT = ("training_plan",)  # theirs are of fewer plans than the problem has
-_NOTHING = (
-    "it has no certificate, and no other code derives it; --again 60 solves again"
-)
+#: Statements of all plans that the witness carries. Of training plans there is none.
+_STATEMENTS = {
+    "device_grouping": "device_grouping_patterns",
+    "job_round": "job_round",
+    "layer_partition": "layer_partition",
+    "provisioning": "provisioning",
+    "recovery": "recovery",
+}
 
 
 @dataclass(frozen=True)
@@ -51,50 +55,41 @@ def check_bound(
     result: Place,
     instance: Place | Record | None = None,
     *,
-    again: AnyLimits = 0,
-    limits: AnyLimits = None,
+    limits: AnyLimits = 60,
 ) -> list[str]:
     """Derive the bound of a result document again, and return what is missing.
 
     The answer is empty if the bound, or the claim that there is no plan, is proved.
-    `limits` are those of time and memory for that, `again` those for solving again if
-    nothing else derives the bound. Raises `InstanceError` for a document without a
-    bound or with an unreadable certificate, `Unsupported` if a bound cannot be derived
-    so.
+    Raises `InstanceError` for a document without a bound or with an unreadable
+    certificate, `Unsupported` for a bound that nothing derives again.
     """
-    found = bound_checked(result, instance, again=again, limits=limits)
-    return list(found.missing)
+    return list(bound_checked(result, instance, limits=limits).missing)
 
 
 def bound_checked(
     result: Place,
     instance: Place | Record | None = None,
     *,
-    again: AnyLimits = 0,
-    limits: AnyLimits = None,
+    limits: AnyLimits = 60,
 ) -> BoundCheck:
     """Return what the claim lacks, and what it was derived by."""
-    solving, asked = limits_of(again), limits_of(limits)
+    asked = limits_of(limits)
     name, data, plan, document = files.load_claim(result, instance)
     status, bound = document.get("status"), None
     if status == Status.UNDECIDED.value and document.get("bound") is None:
         return BoundCheck(None, ("the document claims no bound",), "", open=True)
     if status != Status.INFEASIBLE.value:
         bound = bound_of(document, result)
-    run = Run(name, data, asked)
-    try:
-        with run, looking(run.check):
-            run.check()
-            return _derived(name, data, plan, document, bound, result)
-    except Unsupported as error:
-        if solving.time_s != 0:
-            return _solved_again(name, data, plan, bound, solving)
-        if bound is not None:
-            raise
-        return BoundCheck(None, (str(error),), "", open=True)
+    run, found = Run(name, data, asked), None
+    with run, looking(run.check):
+        run.check()
+        found = _derived(name, data, plan, document, bound, result)
     if run.stop is Stop.INTERRUPTED:
         raise KeyboardInterrupt
-    return BoundCheck(bound, (_unfinished(run, bound),), "", open=True)
+    if run.stop is not None:
+        return BoundCheck(bound, (_unfinished(run, bound),), "", open=True)
+    left = asked.after(run.seconds())
+    return found or _solved_again(name, data, plan, bound, left)
 
 
 def _unfinished(run: Run, bound: Objective | None) -> str:
@@ -113,15 +108,14 @@ def _derived(
     document: Document,
     bound: Objective | None,
     file: Place,
-) -> BoundCheck:
-    """Return what is found without solving again; `Unsupported` where nothing is."""
+) -> BoundCheck | None:
+    """Return what is found without solving again; None where nothing is."""
     judged = None if plan is None else problems.get(name).evaluate(data, plan)
     if bound is None:
         if judged is not None and judged.valid:
             return BoundCheck(None, ("the document itself has a plan",), "the judge")
-        if (shown := arguments.no_plan_by(name, data)) is None:
-            raise Unsupported(_NOTHING)
-        return BoundCheck(None, (), shown)
+        shown = arguments.no_plan_by(name, data)
+        return None if shown is None else BoundCheck(None, (), shown)
     objective = None if judged is None else judged.objective
     if objective is not None and contradicted(name, bound, objective):
         told = f"the bound {bound} contradicts the document's own plan: {objective}"
@@ -133,7 +127,10 @@ def _derived(
         if cheap.value >= bound:
             by = f"{cheap.source}, by the same code"
             return BoundCheck(bound, (), by, Proof.METHOD)
-    missing = by_certificate(name, data, document, bound, file)
+    try:
+        missing = by_certificate(name, data, document, bound, file)
+    except Unsupported:  # there is none, or too large a one
+        return None
     by = "its certificate, by code of its own"
     return BoundCheck(bound, tuple(missing), by, Proof.CERTIFICATE)
 
@@ -146,16 +143,25 @@ def _solved_again(
 ) -> BoundCheck:
     """A proof by a statement, or by the exact method within what is left."""
     said, ended = [], list[Result]()
-    if (statement := _statement(name)) is not None:
+    if plan is not None and not problems.get(name).evaluate(data, plan).valid:
+        plan = None
+    if (statement := _STATEMENTS.get(name)) is not None:
         share = None if limits.time_s is None else limits.time_s * _SHARE
-        mine = replace(limits, time_s=share)
-        result = statements.solve(name, data, statement, _WITNESS, limits=mine)
         by = f"statement {statement} on {_WITNESS}"
-        if _proof_by(result, bound):
-            return BoundCheck(bound, (), by)
-        said.append(_short(by, result))
-        ended.append(result)
-        limits = limits.after(sum(result.seconds.values()))
+        try:
+            result = statements.solve(
+                *(name, data, statement, _WITNESS),
+                limits=replace(limits, time_s=share),
+                warm_start=plan,
+            )
+        except Unsupported as error:
+            said.append(str(error))
+        else:
+            if _proof_by(result, bound):
+                return BoundCheck(bound, (), by)
+            said.append(_short(by, result))
+            ended.append(result)
+            limits = limits.after(sum(result.seconds.values()))
     if name in registry.names("exact"):
         result = portfolio.exactly(name, data, limits, plan, None)
         by = "the exact method, run again"
@@ -164,17 +170,9 @@ def _solved_again(
         said.append(_short(by, result))
         ended.append(result)
     if not said:
-        raise Unsupported(f"a bound of {name}: nothing solves it again")
+        raise Unsupported(f"a bound of {name} without a certificate: nothing solves it")
     refuted = any(x.stop is Stop.PROVED or (bound is None and x.plan) for x in ended)
     return BoundCheck(bound, tuple(said), "solving again", open=not refuted)
-
-
-def _statement(name: str) -> str | None:
-    """The first statement of all plans of a problem that the witness carries."""
-    if name in _NO_STATEMENT:
-        return None
-    known = registry.entries_for("formulations", name)
-    return next((each for each in known if _WITNESS in carriers(each)), None)
 
 
 def _proof_by(result: Result, bound: Objective | None) -> bool:

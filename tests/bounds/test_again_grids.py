@@ -45,6 +45,6 @@ def test_the_bound_of_a_trainer_is_derived_and_one_past_its_plan_refused(
     file.write_text(json.dumps(document | {"bound": int(found.bound_us)}))
     assert api.bound_checked(file).by == grids.SOURCE
     file.write_text(json.dumps(document | {"bound": result.objective}))
-    proof = api.bound_checked(file, again=limits)
+    proof = api.bound_checked(file, limits=limits)
     assert proof.missing
     assert "came to" in proof.missing[0]

@@ -1,7 +1,7 @@
-"""Honest certificates of tiny problems, and what a forger would make of them.
+"""Honest certificates of tiny training plans, and what a forger would make of them.
 
-The optimum of each problem is found by trying all plans, so that a document whose
-bound is beyond it is known to be a lie, whatever its certificate says.
+The optimum of each is found by trying all plans, so that a document whose bound is
+beyond it is known to be a lie, whatever its certificate says.
 """
 
 import json
@@ -13,22 +13,17 @@ from functools import cache
 from random import Random
 from typing import Any
 
-import brute_force
-import random_data
-import tiny_recoveries
 import yaml
 from brute_force_training import best_training_plan, tiny_instance
 from refuters import by_whole, least_alone_us, refutation
 
-from hetopt import problems
 from hetopt.api import judging
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.exact import device_grouping, recovery
+from hetopt.schema import Instance
 from hetopt.text.parsing import parse_tree
 
-KINDS = ("training_plan", "device_grouping", "recovery")
 SHARES = (0.9, 0.6, 0.3)  # of the optimum, to be refuted
-SUBJECTS = 8  # of a kind
+SUBJECTS = 8
 PROBLEMS = 400  # seeds to look for them
 FILE = "forged"  # how complaints name the document
 
@@ -37,27 +32,24 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A problem, its optimum, and a bound with the certificate that shows it."""
+    """An instance, its optimum, and a bound with the certificate that shows it."""
 
-    problem: str
-    data: Any
-    optimum: int | Fraction
-    bound: int | Fraction
+    data: Instance
+    optimum: int
+    bound: int
     certificate: Tree
 
-    def is_true(self, bound: int | Fraction) -> bool:
+    def is_true(self, bound: int) -> bool:
         """Whether no plan is better than `bound`."""
-        if problems.get(self.problem).sense == "minimise":
-            return bound <= self.optimum
-        return bound >= self.optimum
+        return bound <= self.optimum
 
 
 @cache
-def subjects(kind: str) -> tuple[Subject, ...]:
-    """Problems of a kind that have a plan and a certificate with something in it."""
+def subjects() -> tuple[Subject, ...]:
+    """Instances that have a plan and a certificate with something in it."""
     found = []
     for seed in range(PROBLEMS):
-        if (subject := MAKERS[kind](seed)) is not None:
+        if (subject := _subject(seed)) is not None:
             found.append(subject)
         if len(found) == SUBJECTS:
             break
@@ -65,22 +57,15 @@ def subjects(kind: str) -> tuple[Subject, ...]:
 
 
 @cache
-def subject_of(kind: str, data: str) -> Subject:
-    """The problem that a JSON text holds, and its optimum; nothing is claimed of it."""
-    record = problems.get(kind).Data.model_validate_json(data)
-    best: int | Fraction | None
-    if kind == "training_plan":
-        found = best_training_plan(record)
-        best = found[0] if found else None
-    elif kind == "recovery":
-        best = tiny_recoveries.best(record)
-    else:
-        best = brute_force.best(kind, record)
-    assert best is not None
-    return Subject(kind, record, best, best, {})
+def subject_of(data: str) -> Subject:
+    """The instance that a JSON text holds, and its optimum; nothing is claimed."""
+    record = Instance.model_validate_json(data)
+    found = best_training_plan(record)
+    assert found is not None
+    return Subject(record, found[0], found[0], {})
 
 
-def _training(seed: int) -> Subject | None:
+def _subject(seed: int) -> Subject | None:
     instance = tiny_instance(seed)
     sizes = instance.workload.micro_batch_sizes
     if instance.planned_cluster.gpu_count > 3 or max(sizes) > 2:
@@ -94,51 +79,15 @@ def _training(seed: int) -> Subject | None:
         found = refutation(bound, share * best[0], 8)
         if found.proved and (record := found.certificate()) is not None:
             tree = record.model_dump(mode="json", exclude_none=True)
-            bounded = int(share * best[0]) + 1
-            return Subject("training_plan", instance, best[0], bounded, tree)
+            return Subject(instance, best[0], int(share * best[0]) + 1, tree)
     return None
-
-
-def _grouping(seed: int) -> Subject | None:
-    data = random_data.tiny("device_grouping", seed)
-    result = device_grouping.solve(data)
-    if result.certificate is None or result.bound is None or result.plan is None:
-        return None
-    tree = result.certificate.model_dump(mode="json", exclude_none=True)
-    best = brute_force.best("device_grouping", data)
-    if not tree["claims"] or best is None:
-        return None
-    return Subject("device_grouping", data, best, result.bound.value, tree)
-
-
-def _recovery(seed: int) -> Subject | None:
-    data = tiny_recoveries.tiny(seed)
-    if not tiny_recoveries.best(data):
-        return None
-    result = recovery.solve(data)
-    if result.certificate is None or result.bound is None:
-        return None
-    tree = result.certificate.model_dump(mode="json", exclude_none=True)
-    best = tiny_recoveries.best(data)
-    assert best is not None
-    return Subject("recovery", data, best, result.bound.value, tree)
-
-
-MAKERS: dict[str, Callable[[int], Subject | None]] = {
-    "training_plan": _training,
-    "device_grouping": _grouping,
-    "recovery": _recovery,
-}
 
 
 # --- documents -------------------------------------------------------------------
 
 
-def document(bound: Any, certificate: Any) -> Tree:
+def document(bound: int, certificate: Any) -> Tree:
     """The part of a result document that a bound is checked by."""
-    if isinstance(bound, Fraction):
-        pair = [bound.numerator, bound.denominator]
-        return {"bound": float(bound), "bound_exact": pair, "certificate": certificate}
     return {"bound": bound, "certificate": certificate}
 
 
@@ -162,7 +111,7 @@ def outcome(subject: Subject, text: str, *, is_json: bool) -> tuple[str, Any]:
         tree = parse_tree(text, FILE, is_json=is_json)
         bound = judging.bound_of(tree, FILE)
         missing = judging.by_certificate(
-            subject.problem, subject.data, tree, bound, FILE
+            "training_plan", subject.data, tree, bound, FILE
         )
     except InstanceError as error:
         return ("refused" if str(error).startswith(FILE) else "no file named"), None
@@ -197,29 +146,20 @@ OTHERS = (None, True, False, "nan", "inf", "1e400", "0", "", [], {}, [[]], {"at"
 FACTORS = (0.0, 0.5, 0.9, 1 - 1e-7, 1 + 1e-7, 1.001, 1.1, 2, 10, 1e6, 1e12, -1)
 
 
-def changed(rng: Random, subject: Subject, others: list[Subject]) -> tuple[str, Tree]:
+def changed(rng: Random, subject: Subject) -> tuple[str, Tree]:
     """A document with one to three changes; the first one's name."""
     certificate = json.loads(json.dumps(subject.certificate))
     bound = subject.bound
-    if rng.random() < 0.85:
-        bound = _beyond(rng, subject)
+    if rng.random() < 0.85:  # a lie, by little or by much
+        best = subject.optimum
+        more = best + 1, best + 2, 2 * best + 1, best + max(1, best // 10), 10**12
+        bound = rng.choice(more)
     names = []
     for _ in range(rng.choice([1, 1, 2, 3])):
         name = rng.choice(sorted(CHANGES))
         names.append(name)
-        certificate = CHANGES[name](rng, certificate, bound, others)
+        certificate = CHANGES[name](rng, certificate, bound)
     return names[0], document(bound, certificate)
-
-
-def _beyond(rng: Random, subject: Subject) -> int | Fraction:
-    """A bound that is a lie, by little or by much."""
-    best, minimise = subject.optimum, subject.is_true(subject.optimum - 1)
-    if isinstance(best, int):
-        more = [best + 1, best + 2, 2 * best + 1, best + max(1, best // 10), 10**12]
-        less = [best - 1, best // 2, 0]
-        return rng.choice(more if minimise else less)
-    step = rng.choice([Fraction(1, 10**9), Fraction(1, 1000), Fraction(1, 2)])
-    return best * (1 + step) if minimise else best * (1 - step)
 
 
 def _places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -254,13 +194,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _replaced(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _replaced(rng: Random, tree: Any, bound: int) -> Any:
     if picked := _pick(rng, tree, _is_number):
         picked[0][picked[1]] = rng.choice(NUMBERS)
     return tree
 
 
-def _scaled(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _scaled(rng: Random, tree: Any, bound: int) -> Any:
     if picked := _pick(rng, tree, _is_number):
         picked[0][picked[1]] = _times(picked[0][picked[1]], rng.choice(FACTORS))
     return tree
@@ -272,19 +212,19 @@ def _times(value: int | float, factor: float) -> int | float:
     return value * factor
 
 
-def _stepped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _stepped(rng: Random, tree: Any, bound: int) -> Any:
     if picked := _pick(rng, tree, _is_number):
         picked[0][picked[1]] += rng.choice([-1, 1])
     return tree
 
 
-def _mistyped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _mistyped(rng: Random, tree: Any, bound: int) -> Any:
     if picked := _pick(rng, tree, lambda value: True):
         picked[0][picked[1]] = deepcopy(rng.choice(OTHERS))
     return tree
 
 
-def _relisted(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _relisted(rng: Random, tree: Any, bound: int) -> Any:
     if picked := _pick(rng, tree, lambda value: isinstance(value, list)):
         rows = picked[0][picked[1]]
         how = rng.randrange(5)
@@ -301,22 +241,22 @@ def _relisted(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
     return tree
 
 
-def _unkeyed(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _unkeyed(rng: Random, tree: Any, bound: int) -> Any:
     if picked := _pick(rng, [tree], lambda value: isinstance(value, dict) and value):
         fields = picked[0][picked[1]]
         del fields[rng.choice(sorted(fields))]
     return tree
 
 
-def _rekeyed(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _rekeyed(rng: Random, tree: Any, bound: int) -> Any:
     if picked := _pick(rng, [tree], lambda value: isinstance(value, dict)):
         fields = picked[0][picked[1]]
-        names = ("at", "low", "kind", "prices", "split", "by", "cloud", "disk/n0", "x")
+        names = ("at", "low", "kind", "prices", "split", "x")
         fields[rng.choice(names)] = deepcopy(rng.choice((*NUMBERS, *OTHERS, [1, 1])))
     return tree
 
 
-def _grafted(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _grafted(rng: Random, tree: Any, bound: int) -> Any:
     """A part of the tree in the place of another."""
     nested = lambda value: isinstance(value, dict | list)  # noqa: E731
     if (one := _pick(rng, tree, nested)) and (two := _pick(rng, tree, nested)):
@@ -324,27 +264,19 @@ def _grafted(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
     return tree
 
 
-def _swapped(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
-    """The certificate of another problem, often of the same kind."""
-    return json.loads(json.dumps(rng.choice(others).certificate))
+def _swapped(rng: Random, tree: Any, bound: int) -> Any:
+    """The certificate of another instance."""
+    return json.loads(json.dumps(rng.choice(subjects()).certificate))
 
 
-def _raised(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _raised(rng: Random, tree: Any, bound: int) -> Any:
     """What the certificate claims, raised together with the bound."""
     if "time_us" in tree:
         tree["time_us"] = max(0, int(bound) + rng.choice([-1, -1, 0, 1, 10**6]))
-    if "refuted_us" in tree or "prices" in tree:
-        tree["refuted_us"] = max(0, int(bound) - rng.choice([1, 1, 0, 2]))
-    for claim in _dicts(tree.get("claims")):
-        k, most = claim.get("micro_batches"), claim.get("most_groups")
-        if isinstance(k, int) and isinstance(most, int) and k * most:
-            ratio = Fraction(bound) / (k * most)
-            claim["ratio"] = [ratio.numerator, ratio.denominator]
-            claim["by"] = rng.choice(["totals", "prices", "search"])
     return tree
 
 
-def _priced(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _priced(rng: Random, tree: Any, bound: int) -> Any:
     """One price, of a group or of all, made very large, or all scaled by one factor."""
     place, price = rng.randrange(6), rng.choice([0, 1, 1e3, 1e9, 1e15, 1e18])
     factor = rng.choice([None, 0.1, 0.999, 1.001, 2, 100])
@@ -359,7 +291,7 @@ def _priced(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
     return tree
 
 
-def _without_parts(rng: Random, tree: Any, bound: Any, others: list[Subject]) -> Any:
+def _without_parts(rng: Random, tree: Any, bound: int) -> Any:
     """A box is not there, or a division makes it empty."""
     if picked := _pick(rng, tree, lambda v: isinstance(v, dict) and "split" in v):
         case = picked[0][picked[1]]
@@ -384,7 +316,7 @@ def _dicts(tree: Any) -> Iterator[Tree]:
         yield from _dicts(value)
 
 
-Change = Callable[[Random, Any, Any, list[Subject]], Any]
+Change = Callable[[Random, Any, int], Any]
 CHANGES: dict[str, Change] = {
     "number replaced": _replaced,
     "number scaled": _scaled,
