@@ -1,9 +1,7 @@
 """Plans judged: by the rules, by the bound, and part by part.
 
-Bounds of training plans and of queues may leave a certificate, from which a bound is
-derived again independently of who found it. The modules that check these offer
-`Certificate`, the record, and `recheck(data, certificate, bound) -> list[str]`: what is
-missing for the bound to be proved. `proving` says what else derives bounds.
+Modules that check certificates offer `Certificate`, the record, and `recheck(data,
+certificate, bound) -> list[str]`: what is missing for the bound to be proved.
 """
 
 import math

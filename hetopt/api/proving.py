@@ -1,21 +1,21 @@
 """Claims of result documents derived again, by someone else than who found them.
 
-In this order: by an argument that needs no search (`bounds.again`), by the certificate
-that the method left, and else by solving again: a statement of the problem on CP-SAT,
-which shares nothing with the method but the judge, or the method itself, which then is
-its own witness.
+In this order: a bound by arithmetic is computed again; one with a certificate is
+derived from that, by code that shares nothing with the search; all else is solved
+again, by a statement of the problem on CP-SAT, which shares nothing with the method but
+the judge, or by the method itself, which then is its own witness.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import files, portfolio, problems, registry
-from ..bounds import again as arguments
 from ..bounds.training_plan import training_plan_bound
 from ..errors import Unsupported
 from ..modelling import Limits, looking
 from ..problems import Objective
-from ..result import Proof, Result, Status, Stop
+from ..result import Bound, Proof, Result, Status, Stop
+from ..scheduling import bounds as queues
 from ..schema import Record
 from ..solving import statements
 from ..solving.run import Run
@@ -41,13 +41,13 @@ class BoundCheck:
     """The check says what a claim lacks to be proved, and what it was derived by.
 
     The claim is a bound, or, where that is None, that there is no plan. It is `open`
-    where it was neither derived nor refuted: at a limit, or for lack of a derivation.
+    where it was neither derived nor refuted.
     """
 
     bound: Objective | None
     missing: tuple[str, ...]
     by: str
-    proof: Proof = Proof.DERIVATION
+    proof: Proof = Proof.METHOD
     open: bool = False
 
 
@@ -114,25 +114,27 @@ def _derived(
     if bound is None:
         if judged is not None and judged.valid:
             return BoundCheck(None, ("the document itself has a plan",), "the judge")
-        shown = arguments.no_plan_by(name, data)
-        return None if shown is None else BoundCheck(None, (), shown)
+        return None
     objective = None if judged is None else judged.objective
     if objective is not None and contradicted(name, bound, objective):
         told = f"the bound {bound} contradicts the document's own plan: {objective}"
         return BoundCheck(bound, (told,), "the judge")
-    if (again := arguments.reaching(name, data, bound)) is not None:
-        return BoundCheck(bound, (), again.source)
-    if name == "training_plan":
-        cheap = training_plan_bound(data)  # larger clusters than `again` looks at
-        if cheap.value >= bound:
-            by = f"{cheap.source}, by the same code"
-            return BoundCheck(bound, (), by, Proof.METHOD)
+    for each in _by_arithmetic(name, data):
+        if each.value >= bound:
+            return BoundCheck(bound, (), f"{each.source}, computed again")
     try:
         missing = by_certificate(name, data, document, bound, file)
     except Unsupported:  # there is none, or too large a one
         return None
     by = "its certificate, by code of its own"
     return BoundCheck(bound, tuple(missing), by, Proof.CERTIFICATE)
+
+
+def _by_arithmetic(name: str, data: Any) -> list[Bound]:
+    """Return the bounds that need no search, of problems which minimise."""
+    if name == "job_scheduling":
+        return [queues.alone(data), queues.one_machine(data)]
+    return [training_plan_bound(data)] if name == "training_plan" else []
 
 
 # --- solving again ---------------------------------------------------------------
@@ -158,7 +160,7 @@ def _solved_again(
             said.append(str(error))
         else:
             if _proof_by(result, bound):
-                return BoundCheck(bound, (), by)
+                return BoundCheck(bound, (), by, Proof.STATEMENT)
             said.append(_short(by, result))
             ended.append(result)
             limits = limits.after(sum(result.seconds.values()))
@@ -166,7 +168,7 @@ def _solved_again(
         result = portfolio.exactly(name, data, limits, plan, None)
         by = "the exact method, run again"
         if _proof_by(result, bound):
-            return BoundCheck(bound, (), by, Proof.METHOD)
+            return BoundCheck(bound, (), by)
         said.append(_short(by, result))
         ended.append(result)
     if not said:
