@@ -127,21 +127,11 @@ def test_a_certificate_of_one_choice_says_nothing_of_the_others() -> None:
     assert "1 certificates for 2 choices" in missing
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"classes": ["elsewhere"]}, "classes elsewhere, expected"),
-        ({"sites": [["elsewhere"]]}, "sites"),
-        ({"sites": [["n0"], ["n0"]]}, "sites"),
-    ],
-)
-def test_what_is_of_another_instance_proves_nothing(
-    changed: dict[str, Any], message: str
-) -> None:
+def test_what_is_of_another_instance_proves_nothing() -> None:
     instance = eight_gpus(3)
-    certificate = boxes(instance, {"prices": [0]}, 1)
-    (missing,) = proved(instance, certificate | changed, 2)
-    assert message in missing
+    certificate = boxes(instance, {"prices": [0]}, 1) | {"classes": ["elsewhere"]}
+    (missing,) = proved(instance, certificate, 2)
+    assert "classes elsewhere, expected" in missing
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -178,7 +168,6 @@ def test_a_tree_of_boxes_is_bounded(
         ({"whole": True}, "found whole without prices"),
         ({"split": "sync"}, "found split without at"),
         ({"split": "host", "at": 1}, "expected kind with split 'host'"),
-        ({"split": "sync", "at": 1, "site": 0}, "expected site with split 'site'"),
         ({"prices": [True]}, "found true, expected a whole number"),
         ({"prices": [0.5]}, "expected a whole number"),
         ({"prices": [math.inf]}, "expected a whole number"),
