@@ -737,10 +737,11 @@ class Refutation:
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have, or boxes that were listed.
+        None where there are more boxes than a file may have, boxes that were listed, or
+        sites.
         """
         bound = self.bound
-        if any(box.listed for box in self.settled):
+        if bound.sites or any(box.listed for box in self.settled):
             return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]
@@ -750,7 +751,7 @@ class Refutation:
         classes = tuple(each.nodes[0] for each in bound.table.classes)
         given = {
             **{"time_us": self.time_us, "scale": bound.scale, "classes": classes},
-            **{"tree": tree, "levelled": bound.is_levelled, "sites": bound.sites},
+            **{"tree": tree, "levelled": bound.is_levelled},
         }
         try:
             return BoxCertificate.model_validate(given)
@@ -760,7 +761,7 @@ class Refutation:
     def _tree(self, box: Box) -> Document:
         if (split := box.split) is not None:
             parts = {"low": self._tree(split.low), "high": self._tree(split.high)}
-            of = {"split": split.of, "site": split.site, "kind": split.kind}
+            of = {"split": split.of, "kind": split.kind}
             return {**of, "at": split.at, **parts}
         if (y := box.proof or box.whole) is None:
             return {"laid": True} if box.laid else {}
