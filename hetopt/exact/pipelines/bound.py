@@ -726,9 +726,6 @@ class Refutation:
         self.bound.boxes = self.settled + self.open
         return True
 
-    def cancel(self) -> None:
-        """Do nothing: what is known stays."""
-
     @property
     def proved(self) -> bool:
         """Return whether every box is settled: no plan is as quick as `time_us`."""
