@@ -28,7 +28,7 @@ Price = Annotated[int, Field(ge=-(2**40), le=2**40)]
 LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
 
 
-Cut = Literal["sync", "count", "replicas", "size", "slowest", "site", "host"]
+Cut = Literal["sync", "count", "replicas", "size", "slowest", "host"]
 Natural = Annotated[int, Field(ge=0, le=2**60)]
 
 
@@ -36,11 +36,11 @@ class BoxTree(Record):
     """A box of the plans: refuted by prices, or divided in two.
 
     A division is of the us that plans synchronise for, of the number of pipelines (one,
-    or several), of the least replicas that a layer has, of the share of all layers that
-    a `site` has, of how many nodes of a class, by its number `kind`, are hosts, which
-    hold all replicas of some layer; and of one pipeline, of the number of its size of
-    micro-batches, or of the us of its slowest stage. The low part goes up to `at`, the
-    high part begins there, or beyond it where it is of numbers.
+    or several), of the least replicas that a layer has, of how many nodes of a class,
+    by its number `kind`, are hosts, which hold all replicas of some layer; and of one
+    pipeline, of the number of its size of micro-batches, or of the us of its slowest
+    stage. The low part goes up to `at`, the high part begins there, or beyond it where
+    it is of numbers.
 
     `prices` are whole numbers, in sequences / scale: of a GPU of each class, of what
     stages need of the nodes of each class beyond what these hold, of all needs, of a
@@ -58,7 +58,6 @@ class BoxTree(Record):
     places: Annotated[int, Field(ge=1, le=64)] | None = None
     split: Cut | None = None
     at: Natural | None = None
-    site: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     kind: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     low: "BoxTree | None" = None
     high: "BoxTree | None" = None
@@ -75,8 +74,6 @@ class BoxTree(Record):
             raise ValueError("found split without at: say where")
         if self.whole and self.prices is None:
             raise ValueError("found whole without prices: say at which")
-        if (self.split == "site") != (self.site is not None):
-            raise ValueError("expected site with split 'site' and with no other")
         if (self.split == "host") != (self.kind is not None):
             raise ValueError("expected kind with split 'host' and with no other")
         return self
@@ -91,10 +88,8 @@ class BoxCertificate(Record):
 
     Prices are in sequences / `scale`, by the `classes` of equal nodes, each of which is
     called by its first node. Where the certificate is `levelled`, nodes that differ by
-    the latency of their inner links alone have the least of these. Nodes of different
-    `sites` (none: all are of one) are of different classes; any sites will do.
-    `further` are the certificates of the choices of ZeRO and of divisions after the
-    first.
+    the latency of their inner links alone have the least of these. `further` are the
+    certificates of the choices of ZeRO and of divisions after the first.
     """
 
     time_us: Natural
@@ -102,15 +97,11 @@ class BoxCertificate(Record):
     classes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=20_000)]
     tree: BoxTree
     levelled: bool = False
-    sites: Annotated[
-        tuple[Annotated[tuple[Name, ...], Field(max_length=10_000)], ...],
-        Field(max_length=64),
-    ] = ()
     further: Annotated[
         tuple["BoxCertificate", ...], Field(max_length=MOST_CHOICES - 1)
     ] = ()
 
-    _later = frozenset({"levelled", "sites", "further"})
+    _later = frozenset({"levelled", "further"})
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

@@ -153,8 +153,6 @@ def test_a_certificate_of_one_choice_says_nothing_of_the_others() -> None:
     ("changed", "message"),
     [
         ({"classes": ["elsewhere"]}, "classes elsewhere, expected"),
-        ({"sites": [["elsewhere"]]}, "sites"),
-        ({"sites": [["n0"], ["n0"]]}, "sites"),
     ],
 )
 def test_what_is_of_another_instance_proves_nothing(
@@ -200,7 +198,6 @@ def test_a_tree_of_boxes_is_bounded(
         ({"whole": True}, "found whole without prices"),
         ({"split": "sync"}, "found split without at"),
         ({"split": "host", "at": 1}, "expected kind with split 'host'"),
-        ({"split": "sync", "at": 1, "site": 0}, "expected site with split 'site'"),
         ({"prices": [True]}, "found true, expected a whole number"),
         ({"prices": [0.5]}, "expected a whole number"),
         ({"prices": [math.inf]}, "expected a whole number"),

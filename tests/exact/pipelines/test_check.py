@@ -28,7 +28,6 @@ from hetopt.exact.checking.paths import Paths
 from hetopt.exact.checking.prices import Part, Prices
 from hetopt.exact.checking.segments import Segments
 from hetopt.exact.checking.sharing import Box
-from hetopt.exact.checking.sites import Sites
 from hetopt.exact.checking.stages import Stages
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.problems.training_plan.settings import variants
@@ -91,7 +90,7 @@ def test_what_numbers_of_hosts_refute_is_checked(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", trials(4, 12))
-def test_what_shares_of_sites_refute_is_checked(number: int) -> None:
+def test_what_is_refuted_with_slow_links_between_sites_is_checked(number: int) -> None:
     assert sum(checked(in_two_sites(seed)) for seed in range(number)) > 5 * number // 3
 
 
@@ -454,7 +453,7 @@ def test_potentials_are_the_least_of_all_paths(seed: int) -> None:
         least = listed(stages, part, prices, at)
         assert found == least or min(found, least) >= 1 << 58
         if stages.equal:  # each node once: no path costs less
-            once = Segments(stages, Sites(stages, ()), box, prices, part)
+            once = Segments(stages, box, prices, part)
             assert int(once.least(at[0], *span)[0]) >= 0
 
 
