@@ -15,15 +15,37 @@ No path is worth as much, whatever goes before: `Pricing.most_prices` sees to it
 of runs that begin at one layer must not fall as runs grow, but at the last layer.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._kernels import core
 from ...stages.classes import Whole
 from ...stages.memory import Flags
-from .compiling import compiled
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
+
+
+def compiled(name: str, *given: object) -> None:
+    """Run a kernel of the core, which is given the parts of tuples one by one.
+
+    Tables that are filled in come last and are contiguous; others are made so.
+    """
+    getattr(core, name)(*_parts(given))
+
+
+def _parts(given: tuple[object, ...]) -> Iterator[Any]:
+    for one in given:
+        if isinstance(one, tuple):
+            yield from _parts(one)
+        elif isinstance(one, np.ndarray) and not one.flags.c_contiguous:
+            # Only what is read may be copied: the core refuses to write to this one.
+            copied = np.ascontiguousarray(one)
+            copied.flags.writeable = False
+            yield copied
+        else:
+            yield one
 
 
 class Graph(NamedTuple):

@@ -41,7 +41,6 @@ from ...stages.classes import Whole
 from ...stages.memory import Flags
 from ...stages.sync import UNIT
 from . import kernels
-from .columns import Column, Placed
 from .coupling import Coupling
 from .kernels import BIG, HALF, MOST, Costs, Graph
 
@@ -106,6 +105,35 @@ class Limits(NamedTuple):
     left_us: int
     most: int
     spent_us: int = 0
+
+
+class Placed(NamedTuple):
+    """A stage of a column: its layers, and its replicas (class, GPUs, samples).
+
+    A stage in one node is known by its arc; the pipeline uses `together` GPUs of the
+    node. For a stage in several nodes the arc is -1, and its replicas are listed.
+    """
+
+    first: int
+    last: int
+    arc: int
+    together: int = 0
+    replicas: tuple[tuple[int, ...], ...] = ()
+    items: tuple[int, ...] = ()
+
+
+class Column(NamedTuple):
+    """A pipeline of one part of a box: what it uses of each row, and how long it takes.
+
+    `uses` are in the order of `Prices`, sizes in average layers.
+    """
+
+    part: int
+    span: tuple[int, int]
+    uses: tuple[float, ...]
+    sum_us: int
+    slowest_us: int
+    stages: tuple[Placed, ...] = ()
 
 
 class Pricing:

@@ -16,10 +16,9 @@ from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from . import kernels
 from .arcs import Arcs
-from .columns import Column, Placed
 from .coupling import Coupling
 from .kernels import BIG, HALF, MOST
-from .pricing import Array, Limits, Prices, Pricing, Rows
+from .pricing import Array, Column, Limits, Placed, Prices, Pricing, Rows
 
 
 class Segments:

@@ -232,7 +232,7 @@ def _small(task: _Task) -> None:
     if max(instance.workload.micro_batch_sizes) > 1:
         _start(task, shares.planners)  # stages of several replicas take long to list
         alone_us = _lay_one(task)
-    known = enumeration.solve(instance, run, warm_start=run.plan, fewer=False)
+    known = enumeration.solve(instance, run, warm_start=run.plan)
     if not known.proved:  # it ended at a limit, or not all plans could be listed
         run.check()
         _refute(task, shares.small, alone_us)
@@ -377,7 +377,7 @@ def _list(task: _Task) -> None:
     run = task.run
     if run.plan is not None:
         check = task.clock(task.shares.listing).check
-        known = enumeration.solve(task.instance, run, fewer=False, check=check)
+        known = enumeration.solve(task.instance, run, check=check)
         run.tighten(known.bound_us, "enumeration of all pipelines")
         _forget(run)
         run.check()
