@@ -203,22 +203,6 @@ def rent(
             "may be repeated.",
         ),
     ] = None,
-    losses_per_hour: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1000,
-            metavar="N",
-            help="Also consider spot offers, whose machines are lost this often: 0.02 "
-            "is one loss in 50 hours.",
-        ),
-    ] = None,
-    restart: Annotated[
-        float, duration(metavar="S", help="Downtime after a loss, in seconds.")
-    ] = 600.0,
-    checkpoint_every: Annotated[
-        float, duration(metavar="S", help="Time between checkpoints, in seconds.")
-    ] = 1800.0,
     batch: Annotated[
         int | None,
         length(metavar="B", help="Sequences per iteration; the instance's, or 256."),
@@ -254,13 +238,9 @@ def rent(
     `hetopt rent config.json --tokens 1B --gpus A100-80GB-SXM4,H100-80GB-SXM5,B200`
     """
     from .. import api
-    from ..api.renting import Losses
     from ..report import renting
 
     output.check_out(out)
-    losses = None
-    if losses_per_hour is not None:
-        losses = Losses(losses_per_hour, restart, checkpoint_every)
     with output.watch("us", time_limit) as watch:
         found = api.rent(
             model,
@@ -268,7 +248,6 @@ def rent(
             None if gpus is None else listed(gpus, "--gpus"),
             deadline_s=until,
             prices=prices or (),
-            losses=losses,
             batch=batch,
             sequence=sequence,
             micro_batches=None if micro_batches is None else sizes(micro_batches),
