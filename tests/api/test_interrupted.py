@@ -353,12 +353,6 @@ def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
     assert found.result.stop in (Stop.INTERRUPTED, Stop.PROVED)
 
 
-def test_the_front_outlives_the_planners_beside_it() -> None:
-    found = api.tradeoffs(OFFERS, ["whale_plus"], progress=after(0))
-    assert found.front.points
-    assert {"exact front"} <= set(found.methods)
-
-
 def test_a_policys_solver_that_is_interrupted_ends_the_policy() -> None:
     from hetopt.result import Method, uninterrupted
 
