@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..costs.constants import shipped
 from ..costs.constants.files import read_file, write_constants
@@ -16,10 +16,9 @@ from ..costs.runs import (
     predictions,
     summaries,
 )
-from ..costs.runs.cross_validation import LeftOut, left_out
-from ..costs.runs.provenance import computed
+from ..costs.runs.prediction import left_out
 from ..errors import InstanceError, Place
-from ..formats.runs import complete, read
+from ..formats.runs.rows import read
 from ..text.documents import Document
 
 if TYPE_CHECKING:
@@ -61,10 +60,6 @@ class Predicted:
         }
 
 
-#: Runs that tell a shape, and the mean error that they have where the model lacks it.
-ENOUGH, SHAPE = 3, 0.1
-
-
 @dataclass(frozen=True)
 class Calibrated:
     """Constants after runs of one's own, and how far off they leave each run."""
@@ -72,26 +67,9 @@ class Calibrated:
     constants: Mapping[str, Constant]
     before: Predicted
     after: Predicted
-    left_out: LeftOut
+    left_out: Summary
     moved: Mapping[str, tuple[Constant, Constant]]
     machine: "FittedCard | None" = None  # what measured operators say of the card
-
-    @property
-    def disagreement(self) -> str | None:
-        """Return why more runs of the same system would not help; None: they would.
-
-        What is left of errors once a system has its own factors is their shape.
-        """
-        left = self.after.summary["all"]
-        runs = sum(run.measured_s is not None for run in self.after.runs)
-        if runs < ENOUGH or left.mean_error is None or left.mean_error < SHAPE:
-            return None
-        return (
-            f"The model cannot reproduce these runs: an error of {left.mean_error:.0%} "
-            "remains after fitting to them. More runs will not help; the kernel of "
-            "attention (-o attention=...), or the rate of the links "
-            "(-o intra_gbytes_per_s=..., network=...) may."
-        )
 
     def write(self, path: Place) -> None:
         """A file of constants that `--constants` takes."""
@@ -103,8 +81,7 @@ class Calibrated:
             "runs": len(self.after.runs),
             "before": self.before.summary["all"]._asdict(),
             "after": self.after.summary["all"]._asdict(),
-            "left_out": self.left_out.summary._asdict(),
-            "disagreement": self.disagreement,
+            "left_out": self.left_out._asdict(),
             "moved": {
                 name: {"before": old._asdict(), "after": new._asdict()}
                 for name, (old, new) in self.moved.items()
@@ -130,21 +107,17 @@ def predict(
     *,
     constants: Place | None = None,
     fit_on: Runs | None = None,
-    **told: object,
 ) -> Predicted:
     """Predict seconds and memory of measured runs, and compare row by row.
 
     `constants` is a file of `calibrate`; with `fit_on` constants are fitted to those
-    runs first. `told` gives fields that the files leave out, such as `gpu`, and further
-    files (`configs`). Rows that the model cannot express say why in `not_modelled`.
-    Raises `InstanceError` for a file that cannot be read.
+    runs first. Rows that the model cannot express say why in `not_modelled`. Raises
+    `InstanceError` for a file that cannot be read.
     """
-    rows = _runs(runs, **told)
+    rows = _runs(runs)
     known = _constants_of(constants)
     if fit_on is not None:
-        others = _runs(fit_on, **told)
-        _time_rows(others)
-        known = fitted_on(others, known)
+        known = fitted_on(_runs(fit_on), known)
     return _prediction(rows, known)
 
 
@@ -153,26 +126,22 @@ def calibrate(
     *,
     constants: Place | None = None,
     machine: Place | None = None,
-    **told: object,
+    gpu: str | None = None,
 ) -> Calibrated:
-    """Fit constants to one's own measured runs: rows, or logs of trainers.
+    """Fit constants to one's own measured runs.
 
-    The constants before, shipped or of a file, are the priors. `told` gives fields of
-    runs that the files leave out (`gpu`, `configs`). `machine` is a file of operators
-    that SimuMax measured on a card (`told`'s `gpu`, or its `sys_name`); they move the
+    The constants before, shipped or of a file, are the priors. `machine` is a file of
+    operators that SimuMax measured on a card (`gpu`, or its `sys_name`); they move the
     card's own constants before the runs, or by themselves. Raises `InstanceError` where
-    no run can be expressed, and for rows that a program computed.
+    no run can be expressed.
     """
-    rows = [run for source in runs for run in _runs(source, **told)]
-    _time_rows(rows)
+    rows = [run for source in runs for run in _runs(source)]
     shipped_or_told = known = _constants_of(constants)
     before, operators = _prediction(rows, known), None
     if machine is not None:
         from ..measuring import operators as measured_operators
 
-        gpu = told.get("gpu")
-        card = gpu if isinstance(gpu, str) else None
-        operators = measured_operators.fitted(machine, card, known)
+        operators = measured_operators.fitted(machine, gpu, known)
         known = {**known, **operators.constants}
     elif not rows:
         raise InstanceError(
@@ -184,7 +153,7 @@ def calibrate(
         raise InstanceError(
             "found no run with a time that the model can express: "
             + ("; ".join(sorted(map(str, why))) or "no run has a time")
-            + "; complete the rows, or give what they leave out"
+            + "; complete the rows"
         )
     fitted = fitted_on(rows, known)
     old = shipped_or_told
@@ -197,26 +166,15 @@ def calibrate(
     return Calibrated(fitted, before, after, others, moved, operators)
 
 
-def _time_rows(rows: Sequence[Run]) -> None:
-    """Refuse rows that a program computed: constants would be fitted to its model."""
-    for line in computed(rows):
-        listed = ", ".join(str(index + 1) for index in line)
-        raise InstanceError(
-            f"runs: found that the times of rows {listed} are an exact line over "
-            "their micro-batches, expected measured ones, which never are; they are "
-            "a simulator's output: leave them out"
-        )
-
-
 def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
     found = predictions(rows, known)
     return Predicted(tuple(rows), tuple(found), summaries(rows, found))
 
 
-def _runs(runs: Runs, **told: Any) -> list[Run]:
+def _runs(runs: Runs) -> Sequence[Run]:
     if isinstance(runs, str | Path) or hasattr(runs, "__fspath__"):
-        return read(runs, **told)
-    return complete(runs, **told)
+        return read(runs)
+    return runs
 
 
 def _constants_of(path: Place | None) -> dict[str, Constant]:

@@ -188,7 +188,7 @@ def timings(path: Place, gpu: str | None = None) -> tuple[Machine, list[Clocked]
             path,
             "sys_name",
             f"found {gpu or system.sys_name!r}, expected a card of the catalogue; "
-            "name it with -o gpu=NAME",
+            "name it with --gpu NAME",
         )
     flops: dict[str, float] = {name: x * 1e12 for name, x in card.tflops.items()}
     memory, gib = card.memory_gbytes_per_s * 1e9, float(card.memory_gib)

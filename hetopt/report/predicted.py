@@ -94,7 +94,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
             {
                 "before": found.before.summary["all"],
                 "after": found.after.summary["all"],
-                "left out of its own fit": found.left_out.summary,
+                "left out of its own fit": found.left_out,
             }
         )
         yield Text()
@@ -108,9 +108,6 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
     yield writers.grid(Table.of(("constant", "before", "after", "known to"), rows))
     if len(moved) > _MOST_MOVED:
         yield Text(f"and {len(moved) - _MOST_MOVED} more (--json has all)")
-    if found.disagreement is not None:
-        yield Text()
-        yield Text(found.disagreement)
 
 
 def _gpus(run: Run) -> str:

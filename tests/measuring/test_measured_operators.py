@@ -107,22 +107,31 @@ def test_runs_move_what_operators_have_told(tmp_path: Path) -> None:
             "heads": 32,
             "vocabulary": 32000,
         },
-        **{"seq": 4096, "gpus": 8, "tp": 8, "dp": 1, "pp": 1, "mbs": 1, "gbs": 8},
+        **{
+            "gpu": CARD,
+            "seq": 4096,
+            "gpus": 8,
+            "tp": 8,
+            "dp": 1,
+            "pp": 1,
+            "mbs": 1,
+            "gbs": 8,
+        },
         **{"precision": "bf16", "framework": "PyTorch", "recompute": "none"},
         "iteration_s": 2.0,
     }
     runs = tmp_path / "runs.json"
     runs.write_text(json.dumps([row]))
     out = tmp_path / "constants.json"
-    words = ["calibrate", runs, "--machine", path, "-o", f"gpu={CARD}", "--out", out]
+    words = ["calibrate", runs, "--machine", path, "--gpu", CARD, "--out", out]
     answer = CliRunner().invoke(app, [*map(str, words), "--json"])
     assert answer.exit_code == 0, answer.output
     told = json.loads(answer.stdout)
     assert told["machine"]["card"] == CARD
     assert told["runs"] == 1
     assert f"system@torch/{CARD}" in told["moved"]
-    both = api.predict(runs, gpu=CARD, constants=out).rows[0].iteration_s
-    alone = api.calibrate([runs], gpu=CARD).after.rows[0].iteration_s
+    both = api.predict(runs, constants=out).rows[0].iteration_s
+    alone = api.calibrate([runs]).after.rows[0].iteration_s
     assert both is not None
     assert alone is not None
     assert abs(both - 2) < 1
@@ -179,7 +188,7 @@ def test_a_file_that_is_none_of_operators_is_refused(
 
 def test_the_card_is_asked_for_where_the_file_does_not_name_it(tmp_path: Path) -> None:
     path = put(tmp_path, machine_of_the_file())
-    with pytest.raises(InstanceError, match=r"'a100', expected a card.*-o gpu=NAME"):
+    with pytest.raises(InstanceError, match=r"'a100', expected a card.*--gpu NAME"):
         api.calibrate(machine=path)
     named = machine_of_the_file() | {"sys_name": CARD}
     assert operators.timings(put(tmp_path, named))[0].card == CARD

@@ -17,7 +17,7 @@ from .prediction import (
     summaries,
 )
 from .reading import described
-from .rows import Run, read_runs
+from .rows import Run
 
 __all__ = [
     "Constant",
@@ -35,6 +35,5 @@ __all__ = [
     "observed_runs",
     "predicted_s",
     "predictions",
-    "read_runs",
     "summaries",
 ]

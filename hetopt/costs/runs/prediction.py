@@ -255,3 +255,18 @@ def _summary(
         sum(errors) / len(errors),
         max(errors, key=abs),
     )
+
+
+_MOST = 24  # refits; more runs are left out several at once
+
+
+def left_out(runs: Sequence[Run], start: Mapping[str, Constant]) -> Summary:
+    """Return the errors of runs, each predicted by constants of the others."""
+    found: dict[int, Prediction] = {}
+    folds = min(_MOST, len(runs))
+    for fold in range(folds):
+        rest = [run for i, run in enumerate(runs) if i % folds != fold]
+        constants = fitted_on(rest, start)
+        away = range(fold, len(runs), folds)
+        found |= zip(away, predictions([runs[i] for i in away], constants), strict=True)
+    return summaries(runs, [found[i] for i in range(len(runs))])["all"]

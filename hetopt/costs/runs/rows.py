@@ -1,30 +1,21 @@
 """A measured run: what somebody trained, on what, how fast; one row of a file.
 
 The fields are those of public collections of runs; what is not known is null, and
-fields beyond these are left alone. A file is a JSON list of rows, or an object with
-`runs`. Words of a row (precision, recomputation, overlap) are as their authors wrote
-them: `reading` says what they mean.
+fields beyond these are left alone. Words of a row (precision, recomputation, overlap)
+are as their authors wrote them: `reading` says what they mean.
 """
 
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ...errors import InstanceError, Place
 from ...plans import TrainingPlan
 from ...schema.record import SIZED
-from ...text.complaints import expectation, shown
-from ...text.parsing import read_value
 
 _Whole = Annotated[int, Field(ge=0, le=10**12)]
 _Some = Annotated[int, Field(ge=1, le=10**9)]
 _Real = Annotated[float, Field(ge=0, lt=1e18), SIZED]
 _Rate = Annotated[float, Field(gt=0, le=1e6), SIZED]
-
-MOST_ROWS = 100_000
 
 
 class Node(BaseModel):
@@ -175,52 +166,3 @@ class Run(BaseModel):
             if mib is not None:
                 return mib / 1024
         return None
-
-
-def read_runs(path: Place) -> list[Run]:
-    """All rows of a JSON (`.json`) or YAML (any other name) file.
-
-    Raises `InstanceError` that names the row and the field.
-    """
-    return runs_of(read_value(Path(path)), path)
-
-
-def runs_of(tree: object, path: Place) -> list[Run]:
-    """All rows of what the file `path` holds; errors as those of `read_runs`."""
-    rows = tree.get("runs") if isinstance(tree, dict) else tree
-    if not isinstance(rows, list) or not rows:
-        raise InstanceError.at(
-            path,
-            None,
-            "found no rows, expected a list of runs, or an object with runs; add them",
-        )
-    if len(rows) > MOST_ROWS:
-        raise InstanceError.at(
-            path,
-            None,
-            f"found {len(rows)} rows, expected at most {MOST_ROWS}: split it",
-        )
-    return list(_rows(path, rows))
-
-
-@cache
-def expected(field: str) -> str:
-    """Return what a field of a run may be, in words."""
-    schema = Run.model_json_schema()
-    return expectation(schema, schema["properties"][field])
-
-
-def _rows(path: Place, rows: list[object]) -> Iterator[Run]:
-    for index, row in enumerate(rows):
-        try:
-            yield Run.model_validate(row)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0]) if first["loc"] else ""
-            wanted = expected(name) if name else "an object with the fields of a run"
-            raise InstanceError.at(
-                path,
-                f"[{index}].{name}".removesuffix("."),
-                f"found {shown(first['input'])}, expected {wanted}; correct it, or "
-                "write null where it is not known",
-            ) from error

@@ -16,10 +16,9 @@ from hetopt.cli import app
 from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas import iteration as formulas
 from hetopt.costs.formulas.step import LayerTimes
-from hetopt.costs.runs import Run, predictions, read_runs
+from hetopt.costs.runs import Run, predictions
 from hetopt.costs.runs.mixed import Mixed
 from hetopt.costs.runs.reading import described
-from hetopt.errors import InstanceError
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
@@ -236,21 +235,6 @@ def test_equal_nodes_need_no_plan() -> None:
     nodes = [{"gpu": "a100_80gb", "gpus": 8}] * 2
     counted = {**row, "gpu": "a100_80gb", "gpus": 16, "nodes": 2}
     assert seconds({**row, "nodes": nodes}) == pytest.approx(seconds(counted))
-
-
-def test_a_plan_file_is_given_beside_a_row(tmp_path: Path) -> None:
-    row = unequal()
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"instance": "x", "plan": row.pop("plan")}))
-    nodes = json.dumps(row.pop("nodes"))
-    path = tmp_path / "runs.json"
-    path.write_text(json.dumps([row]))
-    (found,) = api.predict(path, nodes=nodes, plan=str(plan)).rows
-    assert found.iteration_s == pytest.approx(seconds(unequal()))
-    with pytest.raises(InstanceError, match='plan: found "no"'):
-        read_runs(_written(tmp_path, [{**row, "plan": "no"}]))
-    with pytest.raises(InstanceError, match="nodes"):
-        read_runs(_written(tmp_path, [{**row, "nodes": [{"gpus": 8}]}]))
 
 
 def test_the_row_of_the_page_is_one_that_is_predicted() -> None:
