@@ -29,6 +29,7 @@ from hetopt.costs.runs import (
     Prediction,
     Run,
     Table,
+    described,
     fit,
     fitted_on,
     observed_runs,
@@ -37,7 +38,6 @@ from hetopt.costs.runs import (
 )
 from hetopt.costs.runs.fitting import Fitted
 from hetopt.costs.runs.prediction import spread, spread_after
-from hetopt.costs.runs.reading import Known, described
 from hetopt.formats.runs.rows import read
 from hetopt.schema.calibration import OF_80_PERCENT
 
@@ -132,7 +132,7 @@ class Study:
             found.append(Told(abs(error), abs(math.log1p(error)) <= width))
         return found
 
-    def _described(self, row: int) -> Known:
+    def _described(self, row: int) -> Described:
         return self.observed[row].described
 
     def _without(self, system: Hashable) -> dict[str, Constant]:
@@ -255,9 +255,9 @@ def repeated(study: Study) -> Iterator[Row]:
 SOME_ALIKE = 2
 
 
-def _configuration(run: Run, one: Known) -> Hashable:
+def _configuration(run: Run, one: Described) -> Hashable:
     """What every prediction is one and the same of, and how it is counted."""
-    part = one.parts[0]
+    part = one
     return kind(run, part), run.set, run.model, part.machine.card, part.layout
 
 
@@ -404,14 +404,14 @@ FEWEST = 6
 DRAWS = 6
 
 
-def _system(run: Run, one: Known) -> Hashable:
+def _system(run: Run, one: Described) -> Hashable:
     """What a user's own runs would be of: a set on a card."""
-    return run.set, one.parts[0].machine.card
+    return run.set, one.machine.card
 
 
-def _job(run: Run, one: Known) -> Hashable:
+def _job(run: Run, one: Described) -> Hashable:
     """One model of a system, in one precision."""
-    return run.set, one.parts[0].machine.card, run.model, one.parts[0].layout.precision
+    return run.set, one.machine.card, run.model, one.layout.precision
 
 
 def weights(study: Study) -> Iterator[Row]:

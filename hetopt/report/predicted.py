@@ -1,6 +1,5 @@
 """For a terminal: predictions beside measured runs, constants before and after."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import inf
 
@@ -111,9 +110,4 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
 
 
 def _gpus(run: Run) -> str:
-    if run.gpu is None and isinstance(run.nodes, tuple):
-        held: Counter[str] = Counter()
-        for node in run.nodes:
-            held[node.gpu] += node.gpus
-        return " + ".join(f"{count} x {gpu}" for gpu, count in held.items())
     return f"{run.gpus or '?'} x {run.gpu or '?'}"

@@ -28,14 +28,37 @@ _DEEPSEEK_V3 = LatentAttention(
 )
 
 
-def symmetric(run: Run) -> Described:
+def described(run: Run) -> Described:
     """The run in the model's terms; `NotModelled` with the reason where it has none."""
+    if run.layout_consistent is False:
+        raise NotModelled("its layout contradicts itself, as the row says")
+    run = _on_equal_nodes(run)
     architecture = architecture_of(run)
     machine = machines.of(run, NotModelled)
     layout = layout_of(run, machine, framework_of(run))
     for fault in _faults(run, architecture, layout):
         raise NotModelled(fault)
     return Described(machine, architecture, layout)
+
+
+def _on_equal_nodes(run: Run) -> Run:
+    """Return a row whose nodes are counted in place of listed."""
+    if not isinstance(run.nodes, tuple):
+        return run
+    if len({node.of for node in run.nodes}) > 1:
+        raise NotModelled(
+            "its nodes are not alike: compare its plan with the measured time by "
+            "`hetopt check PLAN --instance X --measured 7.1s`"
+        )
+    (gpu, _, network, link), *_ = (node.of for node in run.nodes)
+    told = {
+        "gpu": run.gpu or gpu,
+        "gpus": run.gpus or sum(node.gpus for node in run.nodes),
+        "nodes": len(run.nodes),
+        "network": run.network or network,
+        "intra_gbytes_per_s": run.intra_gbytes_per_s or link,
+    }
+    return run.model_copy(update=told)
 
 
 def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:

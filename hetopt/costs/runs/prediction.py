@@ -9,9 +9,9 @@ from ..constants import Constant, Table, plain, shipped
 from ..formulas.memory import TIGHT, TOO_MUCH
 from ..formulas.memory import fit as fit_of
 from .described import Described, NotModelled
+from .description import described
 from .fitting import Observed, fit
 from .peaks import predicted_bytes, unsaid
-from .reading import Known, described
 from .rows import Run
 
 
@@ -81,7 +81,9 @@ def _prediction(
     )
 
 
-def _chance(table: Table, run: Run, found: Known) -> tuple[float | None, str | None]:
+def _chance(
+    table: Table, run: Run, found: Described
+) -> tuple[float | None, str | None]:
     """Return the chance that the run dies, or what would have to be known to tell.
 
     A run that does not say what it recomputes is read as one that keeps everything:
@@ -95,7 +97,7 @@ def _chance(table: Table, run: Run, found: Known) -> tuple[float | None, str | N
 
 
 def spread_after(
-    found: Known, systems: Sequence[str], known: Mapping[str, Constant]
+    found: Described, systems: Sequence[str], known: Mapping[str, Constant]
 ) -> float:
     """Return the log-deviation that is left once runs of the same system are known.
 
@@ -119,16 +121,11 @@ def spread_after(
 WITHIN = 0.8
 
 
-def spread(found: Known, *, of_kind: bool = False) -> float:
+def spread(found: Described, *, of_kind: bool = False) -> float:
     """Return the log-deviation that is expected of a prediction.
 
-    With `of_kind` it is that of known cards and programs. Of unlike parts the least
-    known one decides.
+    With `of_kind` it is that of known cards and programs.
     """
-    return max(_spread(part, of_kind=of_kind) for part in found.parts)
-
-
-def _spread(found: Described, *, of_kind: bool) -> float:
     layout = found.layout
     return shipped.spread(
         experts=bool(found.architecture.experts),
@@ -147,7 +144,7 @@ def _unknown(found: Described) -> float:
 
 def observed_runs(
     runs: Iterable[Run], noise: float | None = None
-) -> list[Observed[Known]]:
+) -> list[Observed[Described]]:
     """The runs of which the model can say something, and that were measured."""
     found = []
     for run in runs:
@@ -172,11 +169,10 @@ SYSTEM = (0.2, 0.05, 0.4)
 OWN = 2.0
 
 
-def _system(found: Known) -> tuple[float, float, float]:
+def _system(found: Described) -> tuple[float, float, float]:
     """Return `SYSTEM`, the first one wider where nothing is known of it."""
     whole, precision, model = SYSTEM
-    unknown = max(map(_unknown, found.parts))
-    return math.hypot(whole, unknown), precision, model
+    return math.hypot(whole, _unknown(found)), precision, model
 
 
 def fitted_on(

@@ -2,14 +2,13 @@
 
 The fields are those of public collections of runs; what is not known is null, and
 fields beyond these are left alone. Words of a row (precision, recomputation, overlap)
-are as their authors wrote them: `reading` says what they mean.
+are as their authors wrote them: `description` says what they mean.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from ...plans import TrainingPlan
 from ...schema.record import SIZED
 
 _Whole = Annotated[int, Field(ge=0, le=10**12)]
@@ -19,13 +18,12 @@ _Rate = Annotated[float, Field(gt=0, le=1e6), SIZED]
 
 
 class Node(BaseModel):
-    """A node of a run whose nodes are not alike."""
+    """A node of a run."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     gpu: str = Field(description="Card and memory: a100_80gb, gb200.")
     gpus: _Some
-    name: str | None = Field(None, description="As the plan has it; else node0, ...")
     network: str | None = Field(None, description="Of the node, as `400 Gbps`.")
     intra_gbytes_per_s: _Rate | None = None
 
@@ -33,14 +31,6 @@ class Node(BaseModel):
     def of(self) -> tuple[str, int, str | None, float | None]:
         """Return what nodes have in common that are alike."""
         return self.gpu, self.gpus, self.network, self.intra_gbytes_per_s
-
-
-def _plan(tree: object) -> Any:
-    """Return a plan of a plan file, a result, or by itself."""
-    if isinstance(tree, dict):
-        inner = tree["plan"] if isinstance(tree.get("plan"), dict) else tree
-        return TrainingPlan.model_validate(inner, strict=False)
-    return tree
 
 
 class Run(BaseModel):
@@ -95,10 +85,7 @@ class Run(BaseModel):
     head_in_last: bool | None = None
     network: str | None = Field(None, description="Of a node, as `400 Gbps`.")
     nodes: _Some | Annotated[tuple[Node, ...], Field(min_length=1)] | None = Field(
-        None, description="How many, or a list where they are not alike."
-    )
-    plan: Annotated[TrainingPlan, BeforeValidator(_plan)] | None = Field(
-        None, description="On nodes that are listed; its GPUs are `node0:3`."
+        None, description="How many, or a list of them."
     )
     intra_gbytes_per_s: _Rate | None = Field(
         None, description="Of a GPU to others of its node, in one direction."
@@ -142,17 +129,15 @@ class Run(BaseModel):
     @property
     def tokens(self) -> int | None:
         """Tokens of an iteration."""
-        sequences = self.gbs or (self.plan.sequences if self.plan else None)
-        return None if sequences is None or self.seq is None else sequences * self.seq
+        return self.gbs * self.seq if self.gbs and self.seq else None
 
     @property
     def measured_s(self) -> float | None:
         """Seconds of an iteration, told or from tokens a second and GPU; None: not."""
         if self.iteration_s:
             return self.iteration_s
-        gpus = self.gpus or (self.plan.gpu_count if self.plan else None)
-        if self.tokens and self.tokens_per_s_gpu and gpus:
-            return self.tokens / (self.tokens_per_s_gpu * gpus)
+        if self.tokens and self.tokens_per_s_gpu and self.gpus:
+            return self.tokens / (self.tokens_per_s_gpu * self.gpus)
         return None
 
     @property

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
-from hetopt.costs.runs import Run, predictions
-from hetopt.costs.runs.reading import described
+from hetopt.costs.runs import Run, described, predictions
 
 C = Table(plain(shipped.constants()))
 ROW = {
@@ -22,7 +21,7 @@ def pinned(**changes: Any) -> float:
 
 
 def parameters() -> float:
-    a = described(Run.model_validate(ROW)).parts[0].architecture
+    a = described(Run.model_validate(ROW)).architecture
     each = sum(a.parameters(part) for part in ("attention", "dense"))
     return 32 * each + 2 * a.vocabulary * a.hidden
 
@@ -121,17 +120,3 @@ def test_quantised_weights_are_pinned_as_they_are() -> None:
     ends = 2 * 32000 * 4096
     frozen = (0.5 + 1 / 64 + 4 / (64 * 256)) * (parameters() - ends)
     assert pinned(**words) == pytest.approx(frozen + 2 * ends)
-
-
-def test_unlike_nodes_pin_what_their_own_groups_hold() -> None:
-    def stage(layers: list[int], node: str) -> dict[str, Any]:
-        return {"layers": layers, "replicas": [{"gpus": [f"{node}:0"]}]}
-
-    stages = [stage([0, 8], "node0"), stage([8, 32], "node1")]
-    plan = {"pipelines": [{"micro_batches": 1, "stages": stages}]}
-    nodes = [{"gpu": "a100_80gb", "gpus": 1}, {"gpu": "h100_80gb", "gpus": 1}]
-    degrees = dict.fromkeys(("gpu", "gpus", "dp", "tp", "pp", "mbs", "ga"))
-    found = pinned(**degrees, nodes=nodes, plan=plan, offload="optimizer", zero=1)
-    a = described(Run.model_validate(ROW)).parts[0].architecture
-    layer = sum(a.parameters(part) for part in ("attention", "dense"))
-    assert found == pytest.approx(16 * (24 * layer + a.vocabulary * a.hidden))

@@ -8,7 +8,7 @@ from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas import memory, step
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs.described import NotModelled
-from hetopt.costs.runs.description import symmetric
+from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import predictions
 from hetopt.costs.runs.rows import Run
 
@@ -25,11 +25,11 @@ OF_EXPERTS = 8 * 8 * 3 * 4096 * 14336
 
 
 def layout(**words: Any) -> Layout:
-    return symmetric(Run.model_validate({**ROW, **words})).layout
+    return described(Run.model_validate({**ROW, **words})).layout
 
 
 def held(**words: Any) -> memory.Parameters:
-    found = symmetric(Run.model_validate({**ROW, **words}))
+    found = described(Run.model_validate({**ROW, **words}))
     a = found.architecture
     return memory.parameters(a, found.layout, a.layers, first=True, last=True)
 
@@ -65,7 +65,7 @@ def test_products_of_experts_are_the_same_however_they_are_cut(
     ep: int, etp: int
 ) -> None:
     """All members of a group together multiply each token with its experts once."""
-    found = symmetric(Run.model_validate({**ROW, "ep": ep, "etp": etp}))
+    found = described(Run.model_validate({**ROW, "ep": ep, "etp": etp}))
     a, run = found.architecture, found.layout
     routed = [m for m in a.matrices("experts", run.tp, run.experts) if m.routed]
     each = sum(m.n * m.k * m.rows * m.times for m in routed)
@@ -98,7 +98,7 @@ def test_a_batch_of_a_group_is_computed_by_all_its_members() -> None:
 
 def test_divided_experts_of_transformers_have_no_adapters() -> None:
     words = {"framework": "HF TRL", "tp": 1, "ep": 8, "dp": 2, "gbs": 2, "lora_rank": 8}
-    found = symmetric(Run.model_validate({**ROW, **words}))
+    found = described(Run.model_validate({**ROW, **words}))
     a = found.architecture
     beside = a.adapters("attention", 8).parameters
     assert memory.adapters(a, found.layout, a.layers) == pytest.approx(8 * beside)
@@ -140,7 +140,7 @@ def test_weights_of_8_bits_are_kept_beside_those_of_16(
     """As they are, and transposed; a run in bf16 may fit where this does not."""
     told = {"precision": precision, "gradient_bits": 32, **words}
     run = Run.model_validate({**DENSE, **told})
-    beside = symmetric(run).layout.quantised_beside
+    beside = described(run).layout.quantised_beside
     assert beside is (precision == "fp8" and words == {"framework": "Megatron-LM"})
     if beside:
         layers = 8 * (4 * 4096**2 + 3 * 4096 * 14336) / 4
@@ -209,7 +209,7 @@ def test_a_tower_is_whole_on_each_gpu() -> None:
 @pytest.mark.parametrize("program", ["Unsloth 2025", "a program of my own", "HF PEFT"])
 def test_programs_on_pytorch_keep_no_scores_on_cards_without_bf16(program: str) -> None:
     run = {**DENSE, "gpu": "t4", "precision": "fp16", "framework": program}
-    assert symmetric(Run.model_validate(run)).layout.kernel is not None
+    assert described(Run.model_validate(run)).layout.kernel is not None
 
 
 @pytest.mark.parametrize(
@@ -259,5 +259,5 @@ def test_experts_one_after_another_are_each_launched_as_an_mlp(ep: int) -> None:
     for version in ("4.57", "5.0"):
         name = f"HF Trainer, transformers {version}"
         run = Run.model_validate({**ROW, **words, "framework": name})
-        launched.append(step.part_times(C, *symmetric(run), "experts").launches)
+        launched.append(step.part_times(C, *described(run), "experts").launches)
     assert launched[0] == pytest.approx((1 + 8 / ep) * launched[1])
