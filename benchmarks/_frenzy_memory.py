@@ -18,7 +18,7 @@ from _pages import grid
 from hetopt.costs.marp import marp
 from hetopt.costs.runs import predictions
 from hetopt.costs.runs.rows import Run
-from hetopt.formats.runs.rows import read
+from hetopt.formats.runs import read
 from hetopt.schema import ModelSpec
 
 Row = dict[str, Any]

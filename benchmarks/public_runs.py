@@ -38,7 +38,7 @@ from hetopt.costs.runs import (
 )
 from hetopt.costs.runs.fitting import Fitted
 from hetopt.costs.runs.prediction import spread, spread_after
-from hetopt.formats.runs.rows import read
+from hetopt.formats.runs import read
 from hetopt.schema.calibration import OF_80_PERCENT
 
 ROOM = Path(__file__).parent.parent / "hetopt" / "costs"

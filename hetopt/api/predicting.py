@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..costs.constants import shipped
 from ..costs.constants.files import read_file, write_constants
@@ -18,11 +17,8 @@ from ..costs.runs import (
 )
 from ..costs.runs.prediction import left_out
 from ..errors import InstanceError, Place
-from ..formats.runs.rows import read
+from ..formats.runs import read
 from ..text.documents import Document
-
-if TYPE_CHECKING:
-    from ..measuring.operators import FittedCard
 
 Runs = Place | Sequence[Run]
 
@@ -69,7 +65,6 @@ class Calibrated:
     after: Predicted
     left_out: Summary
     moved: Mapping[str, tuple[Constant, Constant]]
-    machine: "FittedCard | None" = None  # what measured operators say of the card
 
     def write(self, path: Place) -> None:
         """A file of constants that `--constants` takes."""
@@ -86,19 +81,7 @@ class Calibrated:
                 name: {"before": old._asdict(), "after": new._asdict()}
                 for name, (old, new) in self.moved.items()
             },
-            "machine": self._machine(),
             "rows": self.after.to_json()["rows"],
-        }
-
-    def _machine(self) -> Document | None:
-        if self.machine is None:
-            return None
-        return {
-            "card": self.machine.card,
-            "fit": {
-                kind: {"rows": rows, "median_error": far}
-                for kind, (rows, far) in self.machine.errors.items()
-            },
         }
 
 
@@ -122,33 +105,19 @@ def predict(
 
 
 def calibrate(
-    runs: Iterable[Runs] = (),
+    runs: Iterable[Runs],
     *,
     constants: Place | None = None,
-    machine: Place | None = None,
-    gpu: str | None = None,
 ) -> Calibrated:
     """Fit constants to one's own measured runs.
 
-    The constants before, shipped or of a file, are the priors. `machine` is a file of
-    operators that SimuMax measured on a card (`gpu`, or its `sys_name`); they move the
-    card's own constants before the runs, or by themselves. Raises `InstanceError` where
-    no run can be expressed.
+    The constants before, shipped or of a file, are the priors. Raises `InstanceError`
+    where no run can be expressed.
     """
     rows = [run for source in runs for run in _runs(source)]
-    shipped_or_told = known = _constants_of(constants)
-    before, operators = _prediction(rows, known), None
-    if machine is not None:
-        from ..measuring import operators as measured_operators
-
-        operators = measured_operators.fitted(machine, gpu, known)
-        known = {**known, **operators.constants}
-    elif not rows:
-        raise InstanceError(
-            "found no runs, expected some, or the operators of a machine; give RUNS, "
-            "or --machine FILE"
-        )
-    if rows and not before.summary["all"].predicted:
+    known = _constants_of(constants)
+    before = _prediction(rows, known)
+    if not before.summary["all"].predicted:
         why = {row.not_modelled for row in before.rows} - {None}
         raise InstanceError(
             "found no run with a time that the model can express: "
@@ -156,14 +125,13 @@ def calibrate(
             + "; complete the rows"
         )
     fitted = fitted_on(rows, known)
-    old = shipped_or_told
     moved = {
-        name: (old.get(name, Constant(1.0, after.spread)), after)
-        for name, after in fitted.items()
-        if name not in old or after != old[name]
+        name: (known.get(name, Constant(1.0, one.spread)), one)
+        for name, one in fitted.items()
+        if name not in known or one != known[name]
     }
-    after, others = _prediction(rows, fitted), left_out(rows, known)
-    return Calibrated(fitted, before, after, others, moved, operators)
+    after = _prediction(rows, fitted)
+    return Calibrated(fitted, before, after, left_out(rows, known), moved)
 
 
 def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:

@@ -51,20 +51,8 @@ def predict(
 
 def calibrate(
     runs: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Your runs: rows as JSON, YAML or CSV."),
-    ] = None,
-    machine: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Operators that SimuMax measured on the card: its system file.",
-        ),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The card of `--machine`."),
-    ] = None,
+        list[Path], typer.Argument(help="Your runs: rows as JSON, YAML or CSV.")
+    ],
     constants: Constants = None,
     out: Annotated[
         Path | None,
@@ -75,16 +63,14 @@ def calibrate(
     """Fit the cost model's constants to your own measured runs.
 
     The fit starts from the shipped constants, or those of `--constants`, and changes
-    only what the runs determine. Each run is also predicted from the others. Operators
-    of a machine change the card's own constants first, or by themselves.
+    only what the runs determine. Each run is also predicted from the others.
 
-    Examples: `hetopt calibrate runs.csv --out constants.json`; `hetopt calibrate
-    --machine b200.json --gpu B200-180GB --out constants.json`
+    Example: `hetopt calibrate runs.csv --out constants.json`
     """
     from .. import api
     from ..report import predicted
 
     output.check_writable(out)
-    found = api.calibrate(runs or (), constants=constants, machine=machine, gpu=gpu)
+    found = api.calibrate(runs, constants=constants)
     failed = written(out, found.write, "constants ")
     output.give(found.to_json(), predicted.calibrated(found), failed, as_json=as_json)

@@ -81,22 +81,14 @@ def errors(summary: Mapping[str, Summary]) -> RenderableType:
 
 def calibrated(found: Calibrated) -> Iterator[RenderableType]:
     """Errors before, after and left out, and the constants that moved most."""
-    if found.machine is not None:
-        fits = (
-            f"{count} timings of {kind} (median error {far:.1%})"
-            for kind, (count, far) in found.machine.errors.items()
-        )
-        yield Text(f"{found.machine.card}: {', '.join(fits)}")
-        yield Text()
-    if found.after.runs:
-        yield errors(
-            {
-                "before": found.before.summary["all"],
-                "after": found.after.summary["all"],
-                "left out of its own fit": found.left_out,
-            }
-        )
-        yield Text()
+    yield errors(
+        {
+            "before": found.before.summary["all"],
+            "after": found.after.summary["all"],
+            "left out of its own fit": found.left_out,
+        }
+    )
+    yield Text()
     rows = []
     moved = sorted(
         found.moved.items(), key=lambda one: -abs(one[1][1].value / one[1][0].value - 1)

@@ -142,9 +142,7 @@ def _unknown(found: Described) -> float:
     return shipped.unseen(machine.card, layout.framework, own=layout.own)
 
 
-def observed_runs(
-    runs: Iterable[Run], noise: float | None = None
-) -> list[Observed[Described]]:
+def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Observed]:
     """The runs of which the model can say something, and that were measured."""
     found = []
     for run in runs:

@@ -17,8 +17,8 @@ from ...costs.runs.rows import Run
 from ...errors import InstanceError, Place
 from ...text.complaints import expectation, listed, shown
 from ...text.parsing import read_table
-from . import is_log
 from .source import Source
+from .trainer import is_log
 
 MOST_ROWS = 100_000
 _SOME = "model, layers, hidden, gpu, gpus, tp, pp, mbs, gbs, seq, iteration_s"
@@ -45,8 +45,7 @@ def read(path: Place) -> list[Run]:
         raise InstanceError.at(
             place,
             None,
-            "found no rows, expected a list of runs, an object with runs, or lines "
-            "below a header; add them",
+            "found no rows, expected a list, an object with runs, or lines; add them",
         )
     return found
 
@@ -63,9 +62,8 @@ def _of_table(source: Source) -> Iterator[tuple[str, object]]:
         raise InstanceError.at(
             source.path,
             None,
-            "found the log of a trainer, expected rows of runs in JSON, YAML or CSV; "
-            "compare a log with its prediction by `hetopt check --from LOG --instance "
-            "X`, or write its row",
+            "found the log of a trainer, expected rows of runs; compare a log with its "
+            "prediction by `hetopt check --from LOG --instance X`",
         )
     table = read_table(source.path)
     if not any(name in Run.model_fields for name in table.columns):

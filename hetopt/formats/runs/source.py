@@ -56,14 +56,12 @@ class Source:
     @cached_property
     def kind(self) -> Kind:
         """Return the kind of a file, by its suffix or else by how it begins."""
-        match self.path.suffix.lower():
-            case ".json" | ".yaml" | ".yml":
-                return "tree"
-            case ".csv" | ".jsonl":  # trainers log a document a line
-                return "log"
-        if re.match(r"\s{0,1000}(?:\[\s{0,1000})?\{\s{0,1000}[\"}]", self.text):
-            return "tree"
-        return "log"
+        suffix = self.path.suffix.lower()
+        if suffix in (".csv", ".jsonl"):  # trainers log a document a line
+            return "log"
+        begins = re.compile(r"\s{0,1000}(?:\[\s{0,1000})?\{\s{0,1000}[\"}]")
+        is_named = suffix in (".json", ".yaml", ".yml")
+        return "tree" if is_named or begins.match(self.text) else "log"
 
     @cached_property
     def tree(self) -> Any:

@@ -77,6 +77,12 @@ def is_one(source: Source) -> bool:
     return all(p.search(source.text) for _, p in _PRINTED) or bool(_steps(source))
 
 
+def is_log(source: Source) -> bool:
+    """Return whether a file is the log of any trainer."""
+    known = is_one(source) or any(one.is_one(source) for one in logs.TRAINERS)
+    return known and source.kind == "log"
+
+
 def _steps(source: Source) -> dict[int, float]:
     """Return the seconds that had passed at each step; of a run resumed, the last."""
     found: dict[int, float] = {}

@@ -8,7 +8,7 @@ from places import ROOT
 
 from hetopt.costs.runs.prediction import Prediction, predictions
 from hetopt.costs.runs.rows import Run
-from hetopt.formats.runs.rows import read
+from hetopt.formats.runs import read
 
 OWN = ROOT / "benchmarks" / "data" / "runs" / "torch-h100.json"
 

@@ -13,7 +13,7 @@ from rows_by_hand import as_csv, rows
 from hetopt.costs.runs.rows import Run
 from hetopt.errors import InstanceError
 from hetopt.formats import importers
-from hetopt.formats.runs.rows import read
+from hetopt.formats.runs import read
 
 ROW = {"model": "Llama-3-8B", "layers": 32, "hidden": 4096, "gpus": 8, "tp": 2}
 
