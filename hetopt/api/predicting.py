@@ -41,7 +41,6 @@ class Predicted:
                     "low_s": row.low_s,
                     "high_s": row.high_s,
                     "peak_gib": row.peak_gib,
-                    "host_gib": row.host_gib,
                     "fits": row.fits,
                     "fit": row.fit,
                     "oom_probability": row.oom_probability,

@@ -1,7 +1,6 @@
 """For a terminal: predictions beside measured runs, constants before and after."""
 
 from collections.abc import Iterator, Mapping
-from math import inf
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -43,7 +42,7 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
             words.duration(row.iteration_s),
             words.interval(row.low_s, row.high_s),
             error,
-            memory + _fit(row, run),
+            memory + _fit(row),
         )
         rows.append((*names, *cells))
     yield writers.grid(Table.of(_RUNS, rows, texts=("model", "GPUs", "memory")))
@@ -55,11 +54,9 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
     yield errors(found.summary)
 
 
-def _fit(row: Prediction, run: Run) -> str:
+def _fit(row: Prediction) -> str:
     if row.unsaid is not None:
         return f", not given: {row.unsaid}"
-    if (host := row.host_gib) is not None and host > (run.host_memory_gib or inf):
-        return f", does not fit: its host pins {host:.0f} GiB"
     if row.fit == "tight":
         return f", tight: {row.oom_probability:.0%} run out of memory"
     return ", does not fit" if row.fits is False else ""

@@ -40,12 +40,6 @@ class Described(NamedTuple):
         """Return the chance that the run dies of memory."""
         return memory.died(c, *self)
 
-    def hosted(self, c: Table) -> float:
-        """Return the bytes that the fullest host pins, at the least."""
-        machine, a, run = self
-        most = max(memory.hosted(c, a, run, j) for j in range(run.pp))
-        return most * min(machine.gpus, run.gpus)
-
     def systems(self, model: str | None) -> tuple[str, ...]:
         """Return what one run tells of another: framework and card, and model."""
         own = f"{self.layout.framework}/{self.machine.card}"

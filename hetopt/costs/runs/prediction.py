@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
+from ..formulas import memory
 from ..formulas.memory import TIGHT, TOO_MUCH
-from ..formulas.memory import fit as fit_of
 from .described import Described, NotModelled
 from .description import described
 from .fitting import Observed, fit
-from .peaks import predicted_bytes, unsaid
 from .rows import Run
 
 
@@ -32,12 +31,13 @@ class Prediction(NamedTuple):
     terms: Mapping[str, float] = {}
     unsaid: str | None = None
     oom_probability: float | None = None
-    host_gib: float | None = None  # what a host pins at the least; None: nothing
 
     @property
     def fit(self) -> str | None:
         """Return how the run fits, in words; None where that is not known."""
-        return None if self.oom_probability is None else fit_of(self.oom_probability)
+        return (
+            None if self.oom_probability is None else memory.fit(self.oom_probability)
+        )
 
 
 def predictions(
@@ -62,9 +62,6 @@ def _prediction(
     wide = math.exp(OF_80_PERCENT * spread_after(found, systems, known))
     held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
-    hosted = found.hosted(table)
-    if run.host_memory_gib is not None and hosted > run.host_memory_gib * 2**30:
-        chance, undecided = 1.0, None  # of its host, whatever the GPUs have
     fits = None if chance is None or TIGHT <= chance < TOO_MUCH else chance < TIGHT
     return Prediction(
         index,
@@ -77,7 +74,6 @@ def _prediction(
         parts,
         undecided,
         chance,
-        hosted / 2**30 if hosted else None,
     )
 
 
@@ -94,6 +90,31 @@ def _chance(
         return chance, None
     other = found.recomputing().died(table)
     return (other, None) if other >= TOO_MUCH else (None, missing)
+
+
+def predicted_bytes(run: Run, found: memory.Terms) -> float:
+    """The bytes that the row's own statistic would show of these terms.
+
+    `peak_gb` is what `nvidia-smi` shows, context and communicators included;
+    `peak_gib` and `peak_reserved_mib` are what the allocator has, and
+    `peak_allocated_mib` is tensors alone.
+    """
+    if run.peak_gib is None and run.peak_gb is not None:
+        return sum(found.values())
+    if run.peak_gib is not None or run.peak_reserved_mib is not None:
+        return memory.reserved(found)
+    if run.peak_allocated_mib is not None:
+        return memory.allocated(found)
+    return sum(found.values())
+
+
+def unsaid(run: Run) -> str | None:
+    """Return what decides the run's memory and is not told; None: all is."""
+    if run.recompute is None:
+        return "whether anything is recomputed"
+    if "not stated" in run.recompute:
+        return "how much is recomputed"
+    return None
 
 
 def spread_after(

@@ -109,9 +109,6 @@ class Run(BaseModel):
     gradient_bits: Literal[16, 32] | None = Field(
         None, description="Of a gradient, as replicas exchange it."
     )
-    host_memory_gib: _Rate | None = Field(
-        None, description="Memory of a node beside its GPUs', where something is there."
-    )
     layout_consistent: bool | None = None
 
     iteration_s: _Real | None = None
