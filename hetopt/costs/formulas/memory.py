@@ -133,7 +133,7 @@ def parameters(
         experts += count * grouped
         unit = max(unit, whole)
     table = a.vocabulary * a.hidden / run.tp
-    ends = table * (first + (last and not (first and a.tied))) + a.tower * first
+    ends = table * (first + (last and not (first and a.tied)))
     beside = adapters(a, run, layers) if run.lora else 0.0
     return Parameters(dense, experts, ends, unit, beside)
 
@@ -150,13 +150,7 @@ def adapters(a: Architecture, run: Layout, layers: tuple[Layer, ...]) -> float:
 
 
 def has_adapters(run: Layout, part: str) -> bool:
-    """Return whether a part's matrices have adapters beside them.
-
-    Experts that GPUs with one batch divide are a tensor of transformers, beside which
-    PEFT has none.
-    """
-    if part == EXPERTS and run.together:
-        return False
+    """Return whether a part's matrices have adapters beside them."""
     return run.lora and ("attention" if part in ATTENDING else "mlp") in run.adapted
 
 

@@ -101,8 +101,6 @@ def part_times(
         waits = c("launch.experts", machine.host)
         if run.flexible:
             moved *= c("experts.flexible")
-        if run.looped:  # each is launched as an MLP is
-            launch *= 1 + a.experts / run.experts.groups
     if run.graphs:
         launch *= c("launch.graphs")
         waits *= c("launch.graphs")
@@ -262,10 +260,9 @@ def gradients_s(
         if run.frozen_bits is not None:
             each = memory.QUANTISED[run.frozen_bits]
         inside = min(run.shard, group)
-        apart = run.tp * (run.ep if run.together else 1)
-        gathered = 2 * ring(each * held, inside, apart)
-        reduced = ring(width * held, inside, apart)
-        outer = ring(2 * width * held / inside, group // inside, apart * inside)
+        gathered = 2 * ring(each * held, inside, run.tp)
+        reduced = ring(width * held, inside, run.tp)
+        outer = ring(2 * width * held / inside, group // inside, run.tp * inside)
         comm = (gathered + reduced) * run.micro_batches + outer
         shown = c("fsdp", run.sharding)
         return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)

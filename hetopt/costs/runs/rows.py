@@ -55,9 +55,6 @@ class Run(BaseModel):
     experts_per_token: _Whole | None = None
     shared_experts: _Whole | None = None
     moe_intermediate: _Some | None = None
-    tower_parameters: _Whole | None = Field(
-        None, description="Of towers of images or sounds, which tp does not cut."
-    )
     shape_notes: str | None = None
     seq: _Some | None = None
 
@@ -82,7 +79,6 @@ class Run(BaseModel):
     optimizer: str | None = None
     precision: str | None = None
     stage_layers: tuple[_Whole, ...] | None = None
-    head_in_last: bool | None = None
     network: str | None = Field(None, description="Of a node, as `400 Gbps`.")
     nodes: _Some | Annotated[tuple[Node, ...], Field(min_length=1)] | None = Field(
         None, description="How many, or a list of them."

@@ -1,9 +1,8 @@
 """Rows of measured runs, in JSON, YAML and CSV.
 
 JSON and YAML hold a list of rows, or an object with `runs`. The columns of a CSV file
-are the fields of a run (`hetopt.costs.runs.rows.Run`); its first line names them, and
-an empty cell is null. A cell may hold JSON: `[12, 14]` in `stage_layers`. Columns and
-fields beyond these are left alone.
+are the fields of a run (`hetopt.costs.runs.rows.Run`), named in its first line; a blank
+cell is null, a list is JSON. Columns and fields beyond these are left alone.
 """
 
 import json
@@ -21,6 +20,7 @@ from .source import Source
 from .trainer import is_log
 
 MOST_ROWS = 100_000
+_LISTS = ("stage_layers", "nodes", "lora_targets")
 _SOME = "model, layers, hidden, gpu, gpus, tp, pp, mbs, gbs, seq, iteration_s"
 
 
@@ -90,12 +90,12 @@ def _value(name: str, text: str) -> Any:
     bare = text.strip()
     if name == "fsdp" and bare.isdecimal():
         return int(bare)
-    if bare[:1] in ("[", "{"):
+    if name in _LISTS and bare[:1] == "[":
         try:
             return json.loads(bare)
         except (ValueError, RecursionError):
             return text
-    return bare or None
+    return text if bare else None
 
 
 def _run(row: object, path: Path, at: str) -> Run:
