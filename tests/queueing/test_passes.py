@@ -416,13 +416,13 @@ def test_steps_on_cpus_are_not_held_to_what_gpus_would_take(
 def test_the_rows_of_measured_runs_are_what_calibrate_reads(
     slurm: StubSlurm, queue: Opened, job: Made
 ) -> None:
-    from hetopt.formats import runs
+    from hetopt.formats.runs import rows
 
     queue().submit([job()])
     queue().advance()
     slurm.finish(1)
     queue().advance()
-    (row,) = runs.read(queue().store.folder / "runs.json")
+    (row,) = rows.read(queue().store.folder / "runs.json")
     assert (row.gpu, row.gpus, row.layers) == ("L40S", 1, 6)
     assert row.iteration_s == pytest.approx(0.5)
 

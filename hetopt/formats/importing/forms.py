@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ...errors import InstanceError
 from ..documents import Document, Values
-from ..runs import is_log, printed_config
-from ..runs.megatron import printed
+from ..runs import is_log
+from ..runs.logs import printed_arguments, printed_config
 from ..runs.source import Source
 from . import constants, flags
 
@@ -84,7 +84,7 @@ def read(source: Source) -> Form:
             kind = "configuration saved by Weights & Biases"
         values, notes = _with_defaults(flat(tree))
         return Form(kind, _resolve(values), notes=notes)
-    if arguments := printed(source):
+    if arguments := printed_arguments(source):
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
         return Form("arguments that a log prints", found)
