@@ -676,11 +676,10 @@ class Refutation:
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have, boxes that were listed, or
-        sites.
+        None where there are more boxes than a file may have, or boxes that were listed.
         """
         bound = self.bound
-        if bound.sites or any(box.listed for box in self.settled):
+        if any(box.listed for box in self.settled):
             return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]

@@ -73,7 +73,7 @@ _KINDS = {
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
-    """Yield the one plan of the file, which claims no time."""
+    """Yield the one plan of the file."""
     (file,) = opened([path])
     read = _read(file)
     yield _claim(_told(read.given, file.place), data, hosts, read.notes)
