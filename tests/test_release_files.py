@@ -127,11 +127,7 @@ NETWORKED = {
     "measuring/detecting": "",  # the name of this host
     "queueing/engines/local": "",
     "queueing/engines/ray": "Ray's head",
-    "runtime/agent": "--elastic --host",
-    "runtime/hosts": "--elastic --host",
-    "runtime/links": "--elastic --host",
     "runtime/logs": "Weights & Biases",
-    "runtime/notice": "--notice ADDRESS",
     "serving/hosts": "hetopt serve",
     "serving/server": "hetopt serve",
     "solving/dask": "Dask",
