@@ -1,16 +1,20 @@
 """Plans run: an executor on PyTorch, on this machine or as one of torchrun's ranks."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..text.complaints import validated
+from ..text.writing import writable
 from .calling import AnyPlan, AnyProblem, Place
 from .judging import posed_training
 
 if TYPE_CHECKING:
     from ..runtime.supervisor import Ran
+
+Heard = Callable[[dict[str, object]], object]
 
 
 def run(
@@ -20,7 +24,7 @@ def run(
     steps: int,
     data: Place = "synthetic",
     model: Place | None = None,
-    progress: Callable[[dict[str, object]], object] | None = None,
+    progress: Heard | None = None,
     **settings: object,
 ) -> "Ran":
     """Train by a plan: every one that the judge calls valid runs, or is refused.
@@ -30,7 +34,7 @@ def run(
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
     and `Optimiser`: seed, cpu, precision, checkpoint, every, restarts, elastic, init,
-    timeout_s, document_end, eval_data, eval_every, eval_batches, logs; learning_rate,
+    timeout_s, document_end, eval_data, eval_every, eval_batches, log; learning_rate,
     warmup, decay, weight_decay, clip.
 
     With `elastic` a run goes on without the GPUs whose ranks are gone, by a plan for
@@ -43,7 +47,6 @@ def run(
     from ..runtime import supervisor
     from ..runtime.elastic import Elastic
     from ..runtime.jobs import Optimiser, Settings, job
-    from ..runtime.logs import logging
 
     rules = {k: settings.pop(k) for k in [*settings] if k in Optimiser.model_fields}
     if unknown := [name for name in settings if name not in Settings.model_fields]:
@@ -54,8 +57,23 @@ def run(
     config = model or told.init
     place = None if config is None else Path(config)
     tell = progress or (lambda row: None)
-    with logging(told.logs, tell) as tell:
-        if told.elastic:
-            site = Elastic(*posed, told, place)
-            return supervisor.run(site.job, tell, site)
-        return supervisor.run(job(*posed, told, place), tell)
+    if told.log is not None:
+        tell = _logged(Path(told.log), tell)
+    if told.elastic:
+        site = Elastic(*posed, told, place)
+        return supervisor.run(site.job, tell, site)
+    return supervisor.run(job(*posed, told, place), tell)
+
+
+def _logged(file: Path, tell: Heard) -> Heard:
+    """Return what adds a line of JSON to a file for each row, and tells it on."""
+    with writable(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+    def told(row: dict[str, object]) -> None:
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row) + "\n")
+        tell(row)
+
+    return told

@@ -50,9 +50,8 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="Tokens: .npy, Megatron's .bin with its .idx, a folder of Hugging "
-            "Face datasets, raw 2-byte numbers (4-byte above 65,536 words); "
-            "`synthetic`: generated tokens.",
+            help="Tokens: .npy, Megatron's .bin with its .idx, raw 2-byte numbers "
+            "(4-byte above 65,536 words); `synthetic`: generated tokens.",
         ),
     ] = "synthetic",
     document_end: Annotated[
@@ -83,12 +82,8 @@ def run(
         ),
     ] = None,
     log: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Log as the run goes: a file of JSON lines, tensorboard:FOLDER or "
-            "wandb:PROJECT; may be repeated.",
-        ),
+        Path | None,
+        typer.Option(metavar="FILE", help="Add a line of JSON to this file per step."),
     ] = None,
     instance: PlanInstance = None,
     model: Annotated[
@@ -206,7 +201,7 @@ def run(
             timeout_s=timeout,
             document_end=document_end,
             eval_data=eval_data,
-            logs=tuple(log or ()),
+            log=_text(log),
             **{name: told for name, told in evaluation.items() if told is not None},
         )
     if ran.restarts:

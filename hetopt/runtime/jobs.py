@@ -62,7 +62,7 @@ class Settings(Record):
     eval_batches: Annotated[
         Count, Field(description="Global batches of an evaluation.")
     ] = 1
-    logs: tuple[str, ...] = ()
+    log: str | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     cpu: bool = False
     precision: Precision | None = None
