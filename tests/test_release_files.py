@@ -126,11 +126,6 @@ NETWORKED = {
     "measuring/detecting": "",  # the name of this host
     "queueing/engines/local": "",
     "queueing/engines/ray": "Ray's head",
-    "runtime/agent": "--elastic --host",
-    "runtime/hosts": "--elastic --host",
-    "runtime/links": "--elastic --host",
-    "runtime/logs": "Weights & Biases",
-    "runtime/notice": "--notice ADDRESS",
     "serving/hosts": "hetopt serve",
     "serving/server": "hetopt serve",
     "solving/dask": "Dask",
@@ -138,9 +133,7 @@ NETWORKED = {
 
 
 def test_what_speaks_to_other_machines_is_said() -> None:
-    library = (
-        "socket|ssl|urllib.request|http.client|requests|httpx|ray|distributed|wandb"
-    )
+    library = "socket|ssl|urllib.request|http.client|requests|httpx|ray|distributed"
     asked = re.compile(
         rf"(?m)^\s*(?:import|from) (?:{library})\b"
         rf"|import_module\(\"(?:{library})\"\)"
