@@ -13,7 +13,7 @@ from typing import Any
 import brute_force
 import pytest
 import random_data
-from soaking._subproblems import no_lie
+from soaking.subproblems import no_lie
 
 from hetopt import problems, registry
 from hetopt.errors import BackendMissing, InstanceError, UnknownName, Unsupported

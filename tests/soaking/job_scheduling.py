@@ -19,7 +19,7 @@ from hetopt.scheduling.certificate import average_us, recheck
 from hetopt.scheduling.prices import bound_by_prices
 from hetopt.scheduling.simulator import simulate
 from soaking import Contradiction
-from soaking._subproblems import posed
+from soaking.subproblems import posed
 
 MICRO = 10**6
 
