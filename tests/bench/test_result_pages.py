@@ -1,7 +1,6 @@
 """Pages of results say what made them, and name no bound that is known to be wrong.
 
-`papers.md` is written by hand; `benchmarks/_headlines.py` makes the words with figures
-from the rows as they are, and prints those that the page has otherwise.
+`papers.md` is written by hand.
 """
 
 import json
@@ -10,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import _headlines as headlines
 import pytest
 from places import ROOT
 
@@ -71,23 +69,6 @@ def test_pages_are_written_by_the_function_that_dates_them() -> None:
 def test_every_file_that_is_named_is_there(path: str) -> None:
     found = RESULTS if path.startswith("papers/") else ROOT
     assert (found / path).exists()
-
-
-@pytest.mark.parametrize(
-    "paper", ["Espresso", "Frenzy", "AutoHet", "Metis", "HexiScale"]
-)
-def test_figures_of_the_page_are_those_of_the_rows(paper: str) -> None:
-    found = list(headlines.WORDS[paper]())
-    assert len(found) >= 5
-    why = "mend benchmarks/results/papers.md: the rows say"
-    assert headlines.missing(found) == [], why
-    assert headlines.missing([re.sub(r"\d", "0", one) for one in found]), "all zeros"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("paper", ["Espresso", "Metis", "Sailor"])
-def test_figures_of_no_page_come_out_again(paper: str) -> None:
-    assert headlines.missing(headlines.ANEW[paper]()) == []
 
 
 class Shown(NamedTuple):
