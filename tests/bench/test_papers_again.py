@@ -1,4 +1,4 @@
-"""`hetopt bench papers`: every section of every page, resumed, and its age."""
+"""`hetopt bench papers`: every section of every page, resumed."""
 
 import json
 from collections import Counter
@@ -6,7 +6,6 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import _ages as ages
 import _figures as figures
 import _measuring as measuring
 import pytest
@@ -87,14 +86,6 @@ def test_the_suite_makes_every_part_once(name: str) -> None:
         assert parts == ["queues", "gaps", "rounds", "scale", "memory", "page"]
     else:
         assert Counter(parts) == Counter(list(known))
-
-
-def test_every_page_of_the_suite_says_what_it_depends_on() -> None:
-    scripts = {task.script for task in suites.tasks("papers")}
-    assert scripts <= set(ages.DEPENDS)
-    for folders in ages.DEPENDS.values():
-        for folder in folders:
-            assert (ROOT / folder).exists(), folder
 
 
 def test_a_section_that_is_there_is_not_made_again(suite: Path, tmp_path: Path) -> None:
@@ -230,73 +221,3 @@ def test_pages_of_a_run_take_the_place_of_ours(
     assert report.startswith("# Suite papers, new")
     assert "\n*Made by " in report
     assert "0123456789" in report
-
-
-# --- ages ------------------------------------------------------------------------
-
-
-def test_only_what_code_says_makes_a_page_older() -> None:
-    code = 'def f(x):\n    """Doubles."""\n    return 2 * x  # twice\n'
-    same = 'def f(x):\n\n    """Return the double."""\n    return (2*x)\n'
-    assert ages.said(code) == ages.said(same)
-    assert ages.said(code) != ages.said(code.replace("2 *", "3 *"))
-    assert ages.said(code) != ages.said(code.replace('"""Doubles."""', "pass"))
-
-
-def test_a_page_is_older_where_its_rows_tell_another_digest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ages, "digest", lambda name: "0123456789")
-    monkeypatch.setattr(ages, "UNSEEN", {"aaaaaaaaaa": "0123456789"})
-    new, old = "*A, 2 cores, load 1, code 0123456789.*", "*2 cores, load 1, commit a.*"
-    made = "*Made by 0.1 (2026-01-01), code abcdefabcd; older.*"
-    for lines, why in (
-        ([made, new, new], None),
-        ([made.replace("abcdefabcd", "0123456789")], None),
-        ([made, new, new.replace("0123456789", "aaaaaaaaaa")], None),
-        ([made], "abcdefabcd"),
-        ([made, new, new.replace("0123456789", "aaaaabbbbb")], "aaaaabbbbb"),
-        ([made, new, old, new], "1 of 3 parts tell no digest"),
-        (["# No line at all"], "1 of 1 parts tell no digest"),
-    ):
-        found = ages.older("metis", "\n\n".join(["# A", *lines, "words"]))
-        assert (found is None) == (why is None)
-        assert why is None or why in found
-
-
-def test_pages_that_calibrated_costs_make_older_are_those_that_ask_them() -> None:
-    asked = {
-        file.stem
-        for file in RESULTS.glob("*.jsonl")
-        if file.stem in ages.DEPENDS and "calibrated" in file.read_text("utf-8")
-    }
-    assert asked <= ages.ASK_CALIBRATED <= set(ages.DEPENDS)
-    formulas = {"memory.py", "step.py"}
-    for page in ages.DEPENDS:
-        names = {file.name for file in ages.sources(page) if "formulas" in file.parts}
-        assert (formulas <= names) == (page in ages.ASK_CALIBRATED)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", sorted(p.stem for p in RESULTS.glob("*.md") if p.name != "papers.md")
-)
-def test_a_page_is_as_new_as_the_code_that_it_depends_on(page: str) -> None:
-    if page not in ages.DEPENDS:
-        pytest.skip("made by a run of its own")
-    why = ages.older(page, (RESULTS / f"{page}.md").read_text("utf-8"))
-    if why is not None and "no digest" in why:
-        pytest.skip(f"made before pages told the digest of their code: {page}")
-    assert why is None, "make it again: `hetopt bench papers`, then `run.py --take`"
-
-
-def test_rows_tell_the_digest_of_the_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(measuring, "RESULTS", tmp_path)
-    measuring.keep("motivation.jsonl", {"section": "one", "run": "2026-01-01T00"})
-    (line,) = measuring.kept("motivation.jsonl")
-    assert line["machine"]["code"] == ages.digest("motivation")
-    measuring.publish("motivation.md", "# A\n\nwords\n", "motivation.jsonl")
-    page = (tmp_path / "motivation.md").read_text("utf-8")
-    assert ages.older("motivation", page) is None

@@ -20,9 +20,7 @@ BY_HAND = "papers.md"
 PAGES = sorted(p for p in RESULTS.rglob("*.md") if p.name != BY_HAND)
 HAND = (RESULTS / BY_HAND).read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9.]*)`", HAND)))
-OLD = ", older than the code of today"
-ON = r"\(\d{4}-\d\d-\d\d\)(, code \w+)?"
-MADE = re.compile(rf"\*Made by \d\S*-dev \S+ {ON}(?:{OLD})?\.\*")
+MADE = re.compile(r"\*Made by \d\S*-dev \S+ \(\d{4}-\d\d-\d\d\)\.\*")
 RAN = re.compile(r"^\*.*\bcores, load .* Python .*\*$", re.MULTILINE)
 SCRIPTS = sorted({str(task.script) for task in tasks("papers")} - {"wishes"})
 WITHOUT_LIMIT = {"motivation", "simulation", "time_limits"}
@@ -75,7 +73,6 @@ class Shown(NamedTuple):
     """A bound of a table: in us, and half of what its last digit stands for."""
 
     page: str
-    old: bool
     instance: str
     us: float
     digit: float
@@ -111,7 +108,7 @@ def shown(page: Path, names: set[str]) -> Iterator[Shown]:
                 number = float(f"{told[1].replace(',', '')}.{told[2] or 0}")
                 digit = scale * 10.0 ** -len(told[2] or "") / 2
                 where = str(page.relative_to(ROOT))
-                yield Shown(where, OLD in text, name, number * scale, digit)
+                yield Shown(where, name, number * scale, digit)
 
 
 def every() -> list[Shown]:
@@ -133,13 +130,3 @@ def test_no_page_has_a_bound_above_the_best_plan_known() -> None:
     best = known()
     wrong = [one for one in every() if one.us - one.digit > best[one.instance][0]]
     assert wrong == []
-
-
-def test_a_page_with_a_weaker_bound_says_that_it_is_older() -> None:
-    best = known()
-    weaker = [
-        one
-        for one in every()
-        if one.us + one.digit < best[one.instance][1] and not one.old
-    ]
-    assert weaker == [], "make the page again"
