@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import time
@@ -17,8 +16,7 @@ import hetopt
 from hetopt.bench import machine as measured_on
 from hetopt.measuring.machine import description
 
-# Where pages and their lines are: here, unless `hetopt bench` names a folder.
-RESULTS = Path(os.environ.get("HETOPT_RESULTS") or Path(__file__).parent / "results")
+RESULTS = Path(__file__).parent / "results"  # pages, and the lines that they show
 DATED = re.compile(r"\n\*Made by \S+ (?P<commit>.*) \((?P<day>.*?)\)\.\*\n")
 Answer = TypeVar("Answer")
 

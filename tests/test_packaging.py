@@ -170,7 +170,7 @@ def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> 
     assert told == [listing.entries(kind) for kind in kinds]
     names = {suite["name"] for suite in suites}
     assert {"smoke", "exact", "planners", "scale"} <= names
-    assert "papers" not in names
+    assert "gaps" not in names
 
 
 # --- the compiled core -------------------------------------------------------------

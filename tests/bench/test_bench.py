@@ -44,7 +44,7 @@ def group(instances: list[str], methods: list[str], more: str = "") -> str:
 
 def task(method: str, **limits: Any) -> suites.Task:
     fields = {"wall_limit_s": 60.0, "instance": "tiny/two-nodes", **limits}
-    return suites.Task(kind="solve", method=method, **fields)
+    return suites.Task(method=method, **fields)
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -123,7 +123,6 @@ def test_a_time_limit_that_is_asked_for_replaces_those_of_the_suite(
         (group(["tiny/star"], ["exact", "exact"]), "found twice: tiny/star by exact"),
         ("[[mine.solve]\n", "not TOML"),
         (group(["generated:equal/8/3..2"], ["exact"]), "found 0 seeds, expected 1"),
-        ("[[mine.pages]]\nscript = '../x'\n", "a_module_name"),
     ],
 )
 def test_a_suite_file_that_is_wrong_says_where(

@@ -32,7 +32,7 @@ def row(instance: str, method: str, status: str, **more: Any) -> dict[str, Any]:
     """A row of a solve as the journal has it."""
     key = f"{instance} by {method}"
     known = {"problem": "training_plan", "sense": "minimise", "unit": "us"}
-    fields = {"key": key, "kind": "solve", "instance": instance, "seed": 0}
+    fields = {"key": key, "instance": instance, "seed": 0}
     if status in (*statistics.SOLVED, "infeasible", "undecided"):
         fields |= known | {"digest": f"sha256:{instance}", "size": 8}
     return {**fields, "method": method, "status": status, "seconds": {}, **more}
