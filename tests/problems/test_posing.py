@@ -1,7 +1,6 @@
 """Subproblems that an instance poses, beside what the training plan's judge finds."""
 
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -111,54 +110,6 @@ def test_a_plans_own_partition_takes_as_long_as_its_pipeline(
         # Rounded up a layer, needs may pass what is free by a MiB each.
         spare = judged.parts["least_headroom_mib"]
         assert found.valid or spare < 2 * instance.model.layers + 2
-
-
-@examples(15)
-@given(st.sampled_from(FAMILIES), st.sampled_from(PLANNERS), seeds(), seeds())
-def test_every_partition_of_the_problem_fits_the_instance(
-    family: str, planner: str, seed: int, drawn: int
-) -> None:
-    instance = generate(family, size="tiny", seed=seed)
-    plan = planned(planner, instance)
-    if plan is None or len(plan.pipelines) != 1:
-        return
-    data = partition(instance, plan, 0)
-    if data is None:
-        return
-    layers, stages = instance.model.layers, len(data.stages)
-    cuts = sorted({drawn // 7**k % layers for k in range(stages - 1)} - {0})
-    if len(cuts) != stages - 1:
-        return
-    bounds = [0, *cuts, layers]
-    sizes = tuple(b - a for a, b in pairwise(bounds))
-    names = tuple(stage.name for stage in data.stages)
-    found = layer_partition.evaluate(data, Partition(order=names, layers=sizes))
-    (pipeline,) = plan.pipelines
-    moved = tuple(
-        stage.model_copy(update={"layers": (a, b)})
-        for stage, (a, b) in zip(pipeline.stages, pairwise(bounds), strict=True)
-    )
-    other = TrainingPlan(
-        pipelines=(pipeline.model_copy(update={"stages": moved}),),
-        **plan.model_dump(exclude={"pipelines"}),
-    )
-    judged = training_plan.evaluate(instance, other)
-    if found.valid and plan.zero is None:
-        assert judged.violations == ()
-    if judged.objective is not None:
-        assert found.objective == judged.parts["pipeline_us"][0]
-
-
-def test_stages_by_name_are_those_of_a_plan_on_the_same_gpus() -> None:
-    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
-    nodes = tuple(node.name for node in instance.planned_cluster.nodes)
-    data = layer_partition.data(instance, stages=nodes, tensor_parallel=4)
-    assert [stage.name for stage in data.stages] == ["0:node0", "1:node1"]
-    assert data == layer_partition.data(instance, tensor_parallel=4)
-    free = layer_partition.data(instance, tensor_parallel=4, order="free")
-    assert all(
-        a.hop_us <= b.hop_us for a, b in zip(data.stages, free.stages, strict=True)
-    )
 
 
 @pytest.mark.parametrize(
