@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,14 +66,6 @@ def test_what_the_image_copies_is_there_and_not_ignored() -> None:
     kept = {line[1:] for line in lines if line.startswith("!")}
     assert "*" in lines
     assert kept == set(sources)
-
-
-def test_the_image_is_built_and_run_as_the_installation_page_says() -> None:
-    page = (ROOT / "guide" / "installation.md").read_text("utf-8")
-    shown = re.findall(r"(?m)^docker .*$", page)
-    head = (ROOT / "Dockerfile").read_text("utf-8").partition("FROM ")[0]
-    assert [f"# {line}" for line in shown] == head.splitlines()
-    assert len(shown) == 2
 
 
 # --- what is cited, what is filled in ---------------------------------------------
@@ -179,42 +170,6 @@ def test_hooks_run_what_is_checked() -> None:
     assert checked == {"ruff check .", "ruff format --check .", ".ci/types"}
     assert entries == {"ruff check", "ruff format", ".ci/types"}
     assert os.access(ROOT / ".ci" / "types", os.X_OK)
-
-
-def test_floors_of_coverage_are_of_packages_and_hold_by_lines() -> None:
-    floors = loaded(ROOT / "tests" / "coverage_floors.py")
-    assert [name for name in floors.FLOORS if not (ROOT / name).is_dir()] == []
-    lines = {"covered_lines": 90, "num_statements": 100}
-    files = {
-        "hetopt/costs/runs/a.py": {"summary": lines},
-        "hetopt/costs/b.py": {"summary": {"covered_lines": 60, "num_statements": 60}},
-        "hetopt/gaps.py": {"summary": lines},
-    }
-    found = floors.shares(files)
-    assert found == {"hetopt/costs": (150, 160), "hetopt": (90, 100)}
-    assert floors.below(found) == ["hetopt/bounds", "hetopt/costs", "hetopt/exact"]
-    enough = {name: (100, 100) for name in floors.FLOORS}
-    assert floors.below(enough) == []
-    assert "| hetopt/costs | 160 | 93.8% | 96% |" in floors.table(found)
-
-
-def test_a_test_that_fails_hides_no_coverage(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    floors = loaded(ROOT / "tests" / "coverage_floors.py")
-    reached = {"summary": {"covered_lines": 1, "num_statements": 1}}
-    files = {f"{name}/a.py": reached for name in floors.FLOORS}
-
-    def ran(command: list[str], **settings: Any) -> Any:
-        code = 1 if "pytest" in command else 0
-        assert not (code and settings["check"])
-        return subprocess.CompletedProcess(command, code)
-
-    monkeypatch.setattr(floors.subprocess, "run", ran)
-    monkeypatch.setattr(floors, "read", lambda data: files)
-    monkeypatch.setattr(floors.sys, "argv", ["coverage_floors.py", "-n", "2"])
-    assert floors.main() == 1
-    assert "| hetopt/costs | 1 | 100.0% |" in capsys.readouterr().out
 
 
 def test_every_package_that_is_installed_with_ours_declares_a_licence() -> None:

@@ -54,16 +54,6 @@ def test_every_section_says_on_what_it_ran(name: str) -> None:
         assert re.search(r"\n\*Run \d{4}-.*limit .*cores.*Python.*\*", section), section
 
 
-def test_pages_are_written_by_the_function_that_dates_them() -> None:
-    for script in sorted(BENCHMARKS.glob("*.py")):
-        if script.name == "_measuring.py":
-            continue
-        for line in script.read_text("utf-8").splitlines():
-            assert not re.search(
-                r"(PAGE|\.md\b).*write_text|write_text\(.*PAGE", line
-            ), f"{script.name}: {line.strip()}: use `_measuring.publish`"
-
-
 @pytest.mark.parametrize("path", NAMED)
 def test_every_file_that_is_named_is_there(path: str) -> None:
     assert (ROOT / path).exists()
@@ -115,15 +105,6 @@ def every() -> list[Shown]:
     pages = [ROOT / "README.md", BENCHMARKS / "README.md", *PAGES]
     names = set(known())
     return [one for page in pages for one in shown(page, names)]
-
-
-def test_tables_with_bounds_are_found() -> None:
-    pages = {one.page for one in every()}
-    assert {
-        "benchmarks/README.md",
-        "benchmarks/results/autohet.md",
-        "benchmarks/results/hexiscale.md",
-    } <= pages
 
 
 def test_no_page_has_a_bound_above_the_best_plan_known() -> None:
