@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.cli import app
-from hetopt.errors import BackendMissing, SolverFailed, Unsupported
+from hetopt.errors import BackendMissing, SolverFailed
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines import side_by_side
 from hetopt.exact.pipelines.schedule import Schedule, Searching
@@ -31,17 +31,6 @@ def test_without_dask_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(BackendMissing, match=r"pip install 'hetopt\[dask\]'"):
         hetopt.plan("tiny/two-nodes", limits=hetopt.Limits(dask=NOWHERE))
-
-
-def test_an_option_that_would_do_nothing_is_refused() -> None:
-    for words in (
-        ["plan", "tiny/two-nodes", "--planner", "megatron", "--dask", NOWHERE],
-        ["plan", "tiny/two-nodes", "--improve", "--dask", NOWHERE],
-        ["compare", "tiny/two-nodes", "--dask", NOWHERE],
-    ):
-        told = CliRunner().invoke(app, words)
-        assert told.exit_code == 2
-        assert "--dask proves" in told.stderr
 
 
 distributed = pytest.importorskip("distributed", reason="needs hetopt[dask]")
@@ -63,15 +52,6 @@ def test_a_scheduler_that_does_not_answer_is_said_before_any_work(
     told = CliRunner().invoke(app, words)
     assert told.exit_code == 2
     assert f"--dask {NOWHERE}: found no scheduler" in told.stderr
-
-
-def test_a_cluster_without_workers_is_said() -> None:
-    with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=None) as empty,
-        pytest.raises(Unsupported, match="found no worker, expected some"),
-        side_by_side.processes(1, empty.scheduler_address),
-    ):
-        pass
 
 
 def refuted(several: side_by_side.Processes | None, part: float = 0.3) -> Any:

@@ -6,21 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from brute_force_training import random_tiny_instance
 from random_graphs import Several, paths, potentials, random_graph
 
-from hetopt import api
 from hetopt.exact.checking.packing import Packing
-from hetopt.exact.pipelines import count_kernels, counts, kernels, side_by_side
-from hetopt.exact.pipelines.arcs import arcs, exits_us
-from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines import count_kernels, counts, kernels
 from hetopt.exact.pipelines.count_kernels import Least, States
-from hetopt.exact.pipelines.counts import Vectors
 from hetopt.exact.pipelines.kernels import BIG, HALF
-from hetopt.exact.pipelines.schedule import Counting, Schedule
 from hetopt.exact.pipelines.tracing import Labels, Trace
-from hetopt.problems.training_plan.settings import variants
-from hetopt.stages import NEVER, StageTable
+from hetopt.stages import NEVER
 
 _SEEDS = range(80)
 
@@ -199,30 +192,6 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
                 assert found[least, 0, 0, within].min() <= us[0, 0, [*chosen]].max()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_times_asked_for_bit_by_bit_are_those_asked_for_at_once(seed):
-    rng = np.random.default_rng(seed)
-    table = StageTable(api.load("metis/p100-t4-4-gpt3-1.3b"))
-    some = arcs(table, max(table.sizes), 2)
-    assert len(some.shared)
-    vectors = Vectors(table, Schedule())
-    shape = int(some.shared[:, 1].max()) + 1, len(table.runs)
-    asked = np.zeros(shape, bool)
-    whole = np.full(
-        (1 + len(table.classes), shape[0], 2, shape[1], vectors.count), NEVER
-    )
-    given = some.shared, table.nodes, vectors.states, some.size, np.ones(shape, bool)
-    for us, found in zip(exits_us(table, some), whole, strict=True):
-        count_kernels.vector_us(us, *given, found)
-    for _ in range(4):
-        wanted = rng.random(shape) < 0.3
-        asked |= wanted
-        got = vectors.several(some, wanted)
-        assert got.shape == whole.shape
-        for degree, run in np.argwhere(asked):
-            assert (got[:, degree, :, run] == whole[:, degree, :, run]).all()
-
-
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
     rng = np.random.default_rng(seed)
@@ -290,14 +259,3 @@ def test_interleaved_pipelines_take_whole_rounds_and_no_more_than_is_counted():
             assert b * Packing._rounds(checker, *given)[0] == taken[state]
         if at is not None:
             assert taken[at] >= b * (max(0, min(n, most // b)) // count * count)
-
-
-def test_processes_look_at_whole_pipelines_as_the_bound_does():
-    instance = random_tiny_instance(Random("counts of GPUs/1"), 4)
-    (way, *_) = variants(instance)
-    asked = {"schedule": Schedule(counting=Counting(near=3.0)), "whole": True}
-    bound = PipelineBound(way, 10**9, 1, **asked)
-    nowhere = side_by_side.Processes([], ())
-    task = side_by_side.SideBySide(bound, 10**8, nowhere)._task
-    other = side_by_side._prepared(task, 0)
-    assert (other.schedule, other.whole) == (bound.schedule, bound.whole)
