@@ -11,7 +11,7 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output, runs
 from .current import CurrentRun
-from .options import AsJson, Memory, RunsOn, TimeLimit, flag, limit_mib, limit_s
+from .options import AsJson, Memory, RunsOn, TimeLimit, flag, limit_mib
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -57,14 +57,6 @@ _FromRun = Annotated[
         "(FILE.py:FUNCTION); may be repeated.",
     ),
 ]
-_Again = Annotated[
-    float,
-    duration(
-        metavar="S",
-        help="With --bound: if nothing else verifies it, solve again for up to this "
-        "long.",
-    ),
-]
 _Measured = Annotated[
     float | None,
     duration(
@@ -81,7 +73,6 @@ def check(
     plan: _PlanFile = None,
     instance: _On = None,
     bound: _Bound = False,
-    again: _Again = 0,
     runs_on: RunsOn = None,
     from_megatron: _FromMegatron = None,
     from_torchtitan: _FromTorchtitan = None,
@@ -103,8 +94,6 @@ def check(
     asked = runs.length(tokens, dataset, epochs)
     running = {"megatron-plan": from_megatron, "torchtitan-plan": from_torchtitan}
     files = {format: file for format, file in running.items() if file is not None}
-    if again and not bound:
-        raise Unsupported("--again limits the time to verify a bound: add --bound")
     if len(files) + (plan is not None) + bool(from_run) != 1:
         raise Unsupported(
             "expected a plan, --from FILE, --from-megatron FILE or --from-torchtitan "
@@ -120,7 +109,7 @@ def check(
         from ..modelling import Limits
 
         limits = Limits(time_limit, memory_mib=limit_mib(memory))
-        proof = api.bound_checked(plan, instance, again=limit_s(again), limits=limits)
+        proof = api.bound_checked(plan, instance, limits=limits)
     read = None
     if plan is not None:
         from ..files import load_claim

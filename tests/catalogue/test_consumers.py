@@ -14,7 +14,7 @@ from hetopt.errors import HetoptError, InstanceError
 from hetopt.formats import exporting, importing
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing.clusters import Host, Settings, assumed
-from hetopt.scheduling.fitting import named_gpus
+from hetopt.scheduling.catalogue import gpu_type
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
@@ -57,8 +57,7 @@ def test_a_card_is_planned_with_its_figures(tmp_path: Path, card: Gpu) -> None:
     assert node.intra_gbytes_per_s == card.link_gbytes_per_s
     precision = data.workload.costs.precision
     assert precision == ("bf16_mixed" if card.has_bf16 else "fp16_mixed")
-    (fitted,) = named_gpus([card.name]).gpus.values()
-    assert fitted.peak_tflops == card.peak_tflops
+    assert gpu_type(card.name).peak_tflops == card.peak_tflops
 
 
 @pytest.mark.parametrize("card", GPUS.values(), ids=GPUS)

@@ -316,21 +316,6 @@ def test_the_executor_is_started_on_every_host_with_its_gpus(
     assert rows == {"0": 8, "1": 8, "2": 4}
 
 
-def test_elastic_hosts_start_their_own_ranks(
-    started: Callable[..., list[Any]],
-) -> None:
-    words = "--steps 7 --data t.bin --elastic --checkpoint /shared/states"
-    programs = {"ssh": SSH, "hetopt": TELLS}
-    calls = started("torchrun", MIXED, f"bash launch.sh {words}", programs)
-    hosts = []
-    for _, told, variables in calls:
-        assert told[:3] == ["run", "plan.json", "--host"]
-        assert told[4:] == words.split()
-        assert "CUDA_VISIBLE_DEVICES" not in variables
-        hosts.append(told[3])
-    assert sorted(hosts) == sorted({replica.node for replica in MIXED.replicas()})
-
-
 def test_a_scheduler_s_node_that_is_not_the_plan_s_is_refused(tmp_path: Path) -> None:
     ended = trained(tmp_path, "b7", {})
     assert ended.returncode == 2

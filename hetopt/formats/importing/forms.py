@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ...errors import InstanceError
 from ..documents import Document, Values
-from ..runs import is_log, printed_config
-from ..runs.megatron import printed
+from ..runs import is_log
+from ..runs.logs import printed_arguments, printed_config
 from ..runs.source import Source
 from . import constants, flags
 
@@ -76,7 +76,7 @@ def read(source: Source) -> Form:
             raise InstanceError(f"{place}: found no object, expected named fields")
         kind = "YAML" if suffix in (".yaml", ".yml") else "JSON"
         return Form(kind, flat(tree))
-    if arguments := printed(source):
+    if arguments := printed_arguments(source):
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
         return Form("arguments that a log prints", found)

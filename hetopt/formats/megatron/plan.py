@@ -223,7 +223,7 @@ def _steps(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | 
 
 def _told(given: Mapping[str, str], place: str) -> Reading:
     """Return the fields that arguments tell."""
-    return reading_of(TABLE, given, place=place)
+    return reading_of(TABLE, given, place)
 
 
 def _fields(told: Reading, data: Instance) -> Fields:
