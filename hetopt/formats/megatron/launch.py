@@ -56,8 +56,8 @@ python3 -c 'import sys
 from megatron.bridge import AutoBridge
 AutoBridge.import_ckpt(*sys.argv[1:])' {model} weights
 """
-_LOADED = ("--load weights", "--ckpt-format torch_dist", "--finetune")
-_LOADED += ("--no-load-optim", "--no-load-rng")
+_LOADED: tuple[str, ...] = ("--load weights", "--ckpt-format torch_dist")
+_LOADED += ("--finetune", "--no-load-optim", "--no-load-rng")
 
 
 def export(
