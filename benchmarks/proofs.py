@@ -107,9 +107,9 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
 
 
 def _no_hops(stack: ExitStack) -> None:
-    def none(table: Any, names: Any, samples: int, site: Any) -> Any:
+    def none(table: Any, names: Any, samples: int) -> Any:
         nothing = classes.whole_us([0] * (samples + 1))
-        return nothing, nothing, nothing if site else classes.whole_us([])
+        return nothing, nothing
 
     stack.enter_context(patch.object(classes, "_transfers", none))
 

@@ -32,14 +32,6 @@ _On = Annotated[
     ),
 ]
 _Bound = Annotated[bool, flag("--bound", help="Verify the bound of a result document.")]
-_Diff = Annotated[
-    bool,
-    flag("--diff", help="With --from: print the changed settings as a patch."),
-]
-_Changed = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="With --from: write the changed file here."),
-]
 _FromMegatron = Annotated[
     Path | None,
     typer.Option(
@@ -85,8 +77,6 @@ def check(
     from_megatron: _FromMegatron = None,
     from_torchtitan: _FromTorchtitan = None,
     from_run: _FromRun = None,
-    diff: _Diff = False,
-    out: _Changed = None,
     time_limit: TimeLimit = 10,
     memory: Memory = None,
     tokens: runs.Tokens = None,
@@ -111,11 +101,8 @@ def check(
         )
     if bound and plan is None:
         raise Unsupported("--bound: a run has no bound to verify; leave it out")
-    if (diff or out is not None) and not from_run:
-        raise Unsupported("--diff and --out change a run's files: add --from")
     if memory is not None and not bound:
         raise Unsupported("--memory limits the check of a bound: add --bound")
-    output.check_writable(out)
     proof = None
     if bound and plan is not None:
         from .. import api
@@ -142,15 +129,13 @@ def check(
     subject = _subject(plan, read, instance, files, run).on(runs_on)
     judged = replace(_judge(subject, asked), proof=proof)
     if run is not None:
-        run.improve(time_limit, is_written=diff or out is not None)
+        run.improve(time_limit)
         judged = replace(judged, reached=run.bound() or judged.reached)
     judged = judged.beside_measurement(instance or plan, measured)
     if as_json:
         output.print_json(judged.to_json())
     else:
         judged.show()
-    if run is not None and out is not None:
-        run.write(out)
     judged.end()
 
 

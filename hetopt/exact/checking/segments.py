@@ -202,7 +202,8 @@ class Segments:
                     last = some[0] + each[1, y]
                     np.minimum(more[1, y:], last, out=more[1, y:])
                 cost = more
-        return cost
+        found: Whole = cost[1, layers]
+        return found
 
     def _one(
         self, kind: int, us_cost: int, often: Whole, highs: Whole, *, near: bool
