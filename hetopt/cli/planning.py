@@ -40,7 +40,7 @@ from .options import (
 from .quantities import deadline, usd
 
 if TYPE_CHECKING:
-    from ..api.provisioning import Tradeoffs
+    from ..exact.provisioning import Frontier
     from ..modelling import Limits
     from ..result import Result
 
@@ -464,8 +464,7 @@ def provision(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Use this planner; with --frontier, `a,b,c` are compared with the "
-            "front.",
+            help="Use this planner.",
         ),
     ] = None,
     plan_out: Annotated[
@@ -503,14 +502,13 @@ def provision(
             "--plan-out writes one plan: leave out --frontier and --alternatives"
         )
     if frontier:
-        if (until, budget, alternatives) != (None, None, None):
+        if (until, budget, alternatives, planner) != (None, None, None, None):
             raise Unsupported(
                 "--frontier covers every deadline and budget: give no other option"
             )
         with output.watch("points", time_limit) as watch:
-            found = api.tradeoffs(
+            found = api.frontier(
                 instance,
-                [] if planner is None else listed(planner, "--planner"),
                 limits=Limits(time_limit, gap, threads, seed),
                 progress=watch,
             )
@@ -682,15 +680,15 @@ def _write_rented(result: "Result", path: Path) -> None:
         )
 
 
-def _deliver_front(found: "Tradeoffs", out: Path | None, *, as_json: bool) -> NoReturn:
+def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:
     """Write and show a Pareto front, and leave with its exit code."""
     from ..report import front
 
     output.present(found.to_json(), lambda: front.sheet(found), out, as_json=as_json)
-    if found.front.points:
+    if found.points:
         raise typer.Exit(output.PLAN)
     raise typer.Exit(
-        output.NO_PLAN if found.front.stop.value == "proved" else output.NOT_FOUND
+        output.NO_PLAN if found.stop.value == "proved" else output.NOT_FOUND
     )
 
 

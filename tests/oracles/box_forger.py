@@ -97,7 +97,7 @@ def boxes(tree: dict[str, Any]) -> list[dict[str, Any]]:
 def _change(rng: Random, tree: dict[str, Any]) -> None:
     box = rng.choice(boxes(tree["tree"]))
     leaves = [each for each in boxes(tree["tree"]) if "prices" in each]
-    how = rng.randrange(11)
+    how = rng.randrange(10)
     if how == 0:
         tree["scale"] = max(1, int(tree["scale"] * rng.choice(_SHARES)))
     elif how == 1:

@@ -63,9 +63,7 @@ class Segments:
             self._sides[one.kind].append(self._side(one, sharing))
         self._paid = [self._least_price(c) for c in range(len(stages.kinds))]
         high = largest[stages.last - stages.first]
-        given = Terms(stages, box, prices, sharing, part.options), high
-        #: Of stages in several nodes.
-        self._fronts = fronts(*given)
+        self._fronts = fronts(Terms(stages, box, prices, sharing, part.options), high)
         sides = [(x.gpus, tuple(x.light)) for each in self._sides for x in each]
         #: Times depend on what stages may hold, and on nothing else of the box.
         self._kept = stages.segment_us(part.options.size, tuple(sides))
@@ -176,26 +174,22 @@ class Segments:
 
     def least(self, us_cost: int, lows: Whole, highs: Whole) -> Whole:
         """Return the least cost of a path, by interval of its slowest stage."""
-        at = us_cost, self._stages.costs.schedule.interleave * lows, highs
-        found = self._visited(self._nowhere(len(lows)), at, near=False)
+        layers, often = self._stages.layers, self._stages.costs.schedule.interleave
+        at = us_cost, often * lows, highs
+        # Without stages in several nodes, and with some.
+        nowhere = np.full((2, layers + 1, len(lows)), NONE, np.int64)
+        nowhere[0, 0] = 0
+        found = self._visited(nowhere, at, near=False)
         if self._fronts[0].shape[2]:
-            more = self._visited(self._repeated(at), at, near=True)
-            found = np.minimum(found, more)
-        return found
-
-    def _nowhere(self, count: int) -> Whole:
-        """Return what no layers cost: nothing, by [way, layers, interval]."""
-        cost = np.full((2, self._stages.layers + 1, count), NONE, np.int64)
-        cost[0, 0] = 0
-        return cost
+            some = self._visited(self._repeated(at), at, near=True)
+            found = np.minimum(found, some)
+        ended: Whole = found[1, layers]
+        return ended
 
     def _visited(
         self, cost: Whole, at: tuple[int, Whole, Whole], *, near: bool
     ) -> Whole:
-        """Return the least cost of all layers, some of which cost so much so far.
-
-        `near` with stages in several nodes.
-        """
+        """Return the least cost of some layers more, in nodes of all kinds."""
         layers = self._stages.layers
         for c, kind in enumerate(self._stages.kinds):
             each = self._one(c, *at, near=near)
@@ -223,13 +217,13 @@ class Segments:
         return found
 
     def _repeated(self, at: tuple[int, Whole, Whole]) -> Whole:
-        """Return the least cost of one stage in several nodes, or more.
+        """Return the least cost of stages in several nodes, by [way, layers, interval].
 
-        By [way, layers, interval].
+        Of one or more.
         """
         layers, (us_cost, often, highs) = self._stages.layers, at
-        front_us, front_cost = self._fronts
         each = np.full((2, layers + 1, len(highs)), NONE, np.int64)
+        front_us, front_cost = self._fronts
         for way, runs in enumerate((self._runs, self._last_runs)):
             for y, run in enumerate(runs.tolist(), 1):
                 us, price = front_us[0, run, :, None], front_cost[0, run, :, None]
@@ -241,9 +235,9 @@ class Segments:
         for x in range(2, layers + 1):
             look()
             for y in range(1, x):
-                into, rest = found[:, x], found[:, x - y]
-                np.minimum(into, rest + each[0, y], out=into)
-                np.minimum(into[1], rest[0] + each[1, y], out=into[1])
+                rest = found[:, x - y]
+                np.minimum(found[:, x], rest + each[0, y], out=found[:, x])
+                np.minimum(found[1, x], rest[0] + each[1, y], out=found[1, x])
         return found
 
 

@@ -354,8 +354,9 @@ class Stages:
                     if (sent[:, t, s] < NONE_US).any():
                         rows.append((number, t, s))
                         several.append(sent[:, t, s])
-        none = np.zeros((places, len(self.first), 0), np.int64)
-        found = np.stack(several, axis=2) if several else none
+        found = np.zeros((places, len(self.first), 0), np.int64)
+        if several:
+            found = np.stack(several, axis=2)
         columns = np.array(rows, np.int64).reshape(-1, 3).T
         every = [x for one in alone for x in (one.inner, one.outer)]
         some = [np.unique(x[x < NONE_US]) for x in (*every, found)]

@@ -96,7 +96,8 @@ class Check:
         sizes = 0, len(stages.sizes) - 1
         hosts = tuple((0, len(kind.nodes)) for kind in stages.kinds)
         ranges = (0, None), (1, most), (1, most), sizes
-        self._walk(given.tree, Box(*ranges, hosts=hosts))
+        first = Box(*ranges, hosts=hosts)
+        self._walk(given.tree, first)
         return self._found
 
     def _walk(self, tree: BoxTree | None, box: Box) -> None:
@@ -230,10 +231,7 @@ class Check:
 
 
 def _ranges_of(box: Box) -> str:
-    ranges = {
-        **vars(box),
-        **{f"hosts {c}": x for c, x in enumerate(box.hosts)},
-    }
+    ranges = vars(box) | {f"hosts {c}": x for c, x in enumerate(box.hosts)}
     del ranges["hosts"]
     return ", ".join(
         f"{name} {low} to {'any' if high is None else high}"

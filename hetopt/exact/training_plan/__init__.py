@@ -33,7 +33,7 @@ from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
 from ...problems.training_plan import settings, support
-from ...result import GRIDS, WHOLE_MODELS, Result
+from ...result import Result
 from ...schema import Instance
 from ...search import choices, grid, racing, sites
 from ...search.improving import improve
@@ -161,10 +161,7 @@ def solve(
 
 
 def recheck(data: Instance, certificate: BoxCertificate, bound: Objective) -> list[str]:
-    """Return what is missing for the certificate to prove the bound; empty if nothing.
-
-    `Unsupported` where the check would need too large tables.
-    """
+    """Return what a certificate lacks to prove a bound; `Unsupported` if too large."""
     from .. import checking  # no plan needs it
 
     return checking.missing(data, certificate, bound)
@@ -209,8 +206,9 @@ def _on_target(task: _Task) -> None:
         if found.bound_us == inf:
             run.reasons = (_no_grid(instance),)
             return
-        source = GRIDS if target.symmetric else WHOLE_MODELS
-        run.tighten(int(found.bound_us), source)
+        grids = "all grids of stages, replicas and degrees"
+        whole = "every number of whole models on the fastest GPUs"
+        run.tighten(int(found.bound_us), grids if target.symmetric else whole)
     _refute(task, task.shares.bound)
     run.check()
 
