@@ -15,7 +15,6 @@ from ..text.numbers import counted
 from . import output, runs
 from .options import (
     AsJson,
-    Dask,
     Fresh,
     Gap,
     InstanceWord,
@@ -117,7 +116,6 @@ def plan(
     gap: Gap = None,
     threads: Threads = 1,
     memory: Memory = None,
-    dask: Dask = None,
     seed: Seed = 0,
     out: Out = None,
     as_json: AsJson = False,
@@ -138,10 +136,8 @@ def plan(
 
     asked = runs.length(tokens, dataset, epochs)
     output.check_writable(out)
-    if dask is not None and (planner is not None or improve):
-        raise Unsupported("--dask is for proofs: leave out --planner and --improve")
     time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask, work)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
     how: Document = {
         "planner": planner,
         "improve": improve,
@@ -224,7 +220,7 @@ def solve(
 
     output.check_writable(out)
     time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), None, work)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
     options = values(option)
     if problem is None:
         name, data = api.posed(file)
@@ -307,7 +303,6 @@ def compare(
     gap: Gap = None,
     threads: Threads = 1,
     memory: Memory = None,
-    dask: Dask = None,
     seed: Seed = 0,
     seeds: Annotated[
         int,
@@ -349,10 +344,8 @@ def compare(
     output.check_out(out, pictures=not targets)
     if curves is not None and os.path.lexists(curves) and not curves.is_dir():
         raise Unsupported(f"--curves {curves}: found a file, expected a folder")
-    if dask is not None and not (exact or targets):
-        raise Unsupported("--dask is for proofs: add --exact or --targets")
     time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask, work)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
     if targets:
         others = planners is not None or exact or runs_on is not None
         if others or seeds > 1 or curves is not None:
