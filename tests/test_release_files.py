@@ -122,7 +122,6 @@ def test_commands_that_forms_and_pages_name_are_there() -> None:
 #: Modules that may speak to other machines, by the line of SECURITY.md that says so.
 NETWORKED = {
     "bench/running": "Dask",
-    "exact/pipelines/side_by_side": "Dask",
     "formats/ray": "What is exported",
     "measuring/detecting": "",  # the name of this host
     "queueing/engines/local": "",

@@ -383,7 +383,7 @@ class _Trainings:
             try:
                 tree = read_tree(place)
                 with naming(place):
-                    self._specs[label] = from_config(tree, label, file=place)
+                    self._specs[label] = from_config(tree, label)
             except InstanceError as error:
                 raise InstanceError.at(self._path, where, str(error)) from None
         return label, self._specs[label]

@@ -54,11 +54,6 @@ def known(
     return found
 
 
-def words(name: str) -> list[str]:
-    """Return the words of a column's name: `nodeName` and `node-name` have two."""
-    return _plain(name).split("_")
-
-
 def as_record(
     record: type[R], path: Path, line: int, cells: Mapping[str, str | None]
 ) -> R:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_exact_small_clusters import cluster_of
 
-from hetopt.exact.enumeration import extensions
+from hetopt.exact.enumeration import listing
 from hetopt.exact.enumeration.listing import Listing
 from hetopt.exact.enumeration.stages import NEVER, StageTables
 
@@ -24,8 +24,8 @@ def test_suffixes_are_extended_by_the_best_stage(seed, first):
     sums = np.where(maxima < NEVER, maxima + 3, NEVER)
     some = np.flatnonzero(rng.random(stages) < 0.7)
     hops, rank = rng.integers(0, 5, stages), np.arange(ranges, 0, -1)
-    every = extensions.Extensions(us, hops, fits[:, :1] if first else fits, rank)
-    found = extensions.extended(some, every, sums, maxima)
+    every = listing.Extensions(us, hops, fits[:, :1] if first else fits, rank)
+    found = listing.extended(some, every, sums, maxima)
     times = us[some, : every.fits.shape[1]] + hops[some, None, None]
     able = every.fits[some][:, None] >= rank[:, None, None]
     each = np.where(able, times[:, None], NEVER)

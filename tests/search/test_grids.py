@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli, formats
-from hetopt.bounds.again import grids
 from hetopt.formats import exporting
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.portfolio import exactly
@@ -33,14 +32,10 @@ TRAINERS = [name for name in TARGETS if name in formats.exporters()]
 @given(drawn(tiny_on_a_trainer))
 @examples(15)
 def test_the_best_grid_is_found_and_none_beats_the_bound(instance: Instance) -> None:
-    """The second derivation refutes times below the bound, and no best grid."""
     best, found = best_grid(instance), grid.search(instance)
-    if found.bound_us < inf:
-        assert grids.refuted(instance, int(found.bound_us))
     if best is None:
         assert found.plan is None
         return
-    assert not grids.refuted(instance, best + 1)
     assert found.bound_us <= best
     assert found.plan is not None
     judged = judge.evaluate(instance, found.plan)

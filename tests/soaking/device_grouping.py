@@ -6,7 +6,6 @@ from typing import Any
 import brute_force
 
 from hetopt.exact import device_grouping as exact
-from soaking import Contradiction
 from soaking._subproblems import agree, posed, some_statement, stated
 
 LARGEST = 10**9 - 1
@@ -50,16 +49,9 @@ def draw(rng: Random) -> dict[str, Any]:
 
 
 def check(data: dict[str, Any]) -> str:
-    """The method's optimum is the best of all, and its certificate shows it."""
+    """The method's optimum is the best of all."""
     problem = posed("device_grouping", data["data"])
     best = brute_force.best("device_grouping", problem)
     if data["statement"]:
         return stated("device_grouping", problem, data["statement"], best)
-    result = exact.solve(problem)
-    found = agree(result, best, problem)
-    if best is not None and result.certificate is not None:
-        if missing := exact.recheck(problem, result.certificate, best):
-            raise Contradiction(f"its own certificate is refused: {missing}: {problem}")
-        if not exact.recheck(problem, result.certificate, best * 999 / 1000):
-            raise Contradiction(f"its certificate shows too much: {problem}")
-    return found
+    return agree(exact.solve(problem), best, problem)
