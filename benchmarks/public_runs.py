@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import _pages
 import numpy as np
-from _fidelity_picture import Cloud, draw
+from _clouds import Cloud, draw
 from _measuring import RESULTS, publish
 
 from hetopt.costs.constants import plain, shipped

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -11,13 +10,12 @@ from typing import Any
 
 import pytest
 from html_page import HOSTILE, Page
-from hypothesis import Phase, example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hetopt import performance_profiles
 from hetopt.bench import statistics
 from hetopt.report import bench as reports
-from hetopt.report import bench_tables, figures
 
 HEADER = {
     "suite": HOSTILE,
@@ -32,7 +30,7 @@ def row(instance: str, method: str, status: str, **more: Any) -> dict[str, Any]:
     """A row of a solve as the journal has it."""
     key = f"{instance} by {method}"
     known = {"problem": "training_plan", "sense": "minimise", "unit": "us"}
-    fields = {"key": key, "kind": "solve", "instance": instance, "seed": 0}
+    fields = {"key": key, "instance": instance, "seed": 0}
     if status in (*statistics.SOLVED, "infeasible", "undecided"):
         fields |= known | {"digest": f"sha256:{instance}", "size": 8}
     return {**fields, "method": method, "status": status, "seconds": {}, **more}
@@ -134,14 +132,6 @@ def test_references_of_a_maximisation_are_its_own() -> None:
     assert [e.gap_to_bound for e in found] == [pytest.approx(0.2), pytest.approx(0.1)]
 
 
-def test_fractions_are_compared_exactly() -> None:
-    third = {"objective": 1 / 3, "objective_exact": [1, 3]}
-    bound = {"bound": 0.3333333, "bound_exact": [1, 3]}
-    (found,) = statistics.entries([row("a", "x", "optimal", **third, **bound)])
-    assert found.objective == Fraction(1, 3)
-    assert found.gap_to_bound == pytest.approx(0, abs=0)
-
-
 def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
     found = [
         row("a", "one", "optimal", objective=100, bound=100),
@@ -187,39 +177,6 @@ def test_every_row_is_counted_once(cases: list[tuple[str, str, str]]) -> None:
     for s in summaries:
         assert s.rows == s.solved + s.infeasible + sum(s.unsolved.values())
         assert s.referenced <= s.solved
-
-
-def test_the_counts_say_what_was_not_solved() -> None:
-    assert made().counts == (
-        "9 solves: 5 with a plan, 2 proved (1 proved infeasible), "
-        "1 undecided, 1 timeout, 1 crashed"
-    )
-    assert made(rows()[:4]).counts.endswith("5 not run yet")
-
-
-def test_a_solve_that_failed_is_with_the_problem_of_its_instance() -> None:
-    summary = {s.method: s for s in made().summaries}
-    assert set(statistics.by_problem(made().entries)) == {"training_plan"}
-    assert summary[HOSTILE].unsolved == {"timeout": 1, "crashed": 1}
-    assert summary["quick"].median_gap == pytest.approx(0.375)
-    assert summary["quick"].worst_gap == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    ("statuses", "marks"),
-    [
-        (["undecided"] * 2, []),
-        (["undecided", "timeout"], ["bad"]),
-        (["crashed"], ["bad"]),
-    ],
-)
-def test_only_what_failed_is_marked(statuses: list[str], marks: list[str]) -> None:
-    """That a planner found no plan in time is no failure."""
-    found = [row(f"i{n}", "m", status) for n, status in enumerate(statuses)]
-    found.append(row("i9", "m", "infeasible"))
-    summaries = statistics.summaries(statistics.entries(found))
-    cells = [cell for line in bench_tables.summary(summaries).rows for cell in line]
-    assert [cell.mark for cell in cells if cell.mark] == marks
 
 
 def test_several_seeds_of_a_method_are_told_by_best_mean_and_worst() -> None:
@@ -293,57 +250,3 @@ def test_the_page_needs_nothing_else_and_runs_no_name() -> None:
     assert not {"link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
     assert page.pictures == ["Performance profile: quality", "Gap against time"]
     assert "\x1b" not in html
-
-
-PHASES = (Phase.explicit, Phase.generate)  # a picture takes long: no shrinking
-AXES = (figures.Axis("x", log=True), figures.Axis("y", log=True, kind="seconds"))
-
-
-def test_a_chart_has_the_points_that_it_is_given_and_steps_between_them() -> None:
-    curves = {"s": [(1.0, 5.0), (10.0, 2.0), (1000.0, 0.5)], "t": [(2.0, 3.0)]}
-    (plot,) = figures.plotted(AXES, curves, "step", {}).axes
-    drawn = [list(map(tuple, line.get_xydata())) for line in plot.lines]
-    assert drawn == list(curves.values())
-    assert [line.get_label() for line in plot.lines] == ["s", "t"]
-    assert [line.get_drawstyle() for line in plot.lines] == ["steps-post", "default"]
-    assert (plot.get_xscale(), plot.get_yscale()) == ("log", "log")
-
-
-def test_of_many_series_twenty_are_drawn_and_the_note_says_so() -> None:
-    many = {f"_{n}": [(1.0, 1.0 + n)] for n in range(25)}
-    figure = figures.chart("t", "n", AXES, many, style="dots")
-    assert figure is not None
-    assert figure.note == "n Shown: 20 of 25."
-    (legend,) = figure.draw().legends
-    assert len(legend.get_texts()) == len(figure.draw().axes[0].lines) == 20
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=8
-    ),
-    st.booleans(),
-    st.booleans(),
-)
-@example([(5e-324, 5e-324)], False, False)
-@example([(5e-324, 5e-324), (1.0, 2.0)], True, True)
-@example([(1e308, -1e308), (float("inf"), 1.0), (3.0, 4.0)], True, False)
-@settings(max_examples=10, deadline=None, phases=PHASES)
-def test_any_points_are_drawn_inside_with_marks_that_read(
-    points: list[tuple[float, float]], log_x: bool, log_y: bool
-) -> None:
-    axes = (figures.Axis("x", log=log_x), figures.Axis("y", log=log_y))
-    chart = figures.chart("t", "n", axes, {"s": points}, style="dots")
-    if chart is None:
-        return
-    drawing = chart.draw()
-    drawing.draw_without_rendering()
-    (plot,) = drawing.axes
-    for x, y in plot.lines[0].get_xydata():
-        assert plot.get_xlim()[0] <= x <= plot.get_xlim()[1]
-        assert plot.get_ylim()[0] <= y <= plot.get_ylim()[1]
-    for axis in (plot.xaxis, plot.yaxis):
-        low, high = axis.get_view_interval()
-        ticks = axis.get_ticklocs()
-        assert 0 < sum(low <= tick <= high for tick in ticks) <= 14
-        assert all(map(math.isfinite, ticks))

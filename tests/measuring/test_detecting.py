@@ -87,13 +87,6 @@ def test_no_driver_is_said_with_another_way(monkeypatch: pytest.MonkeyPatch) -> 
         found(monkeypatch, FakeNvml([]))
 
 
-def test_no_binding_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    told = CliRunner().invoke(cli.app, ["detect"])
-    assert told.exit_code == 2
-    assert "pip install nvidia-ml-py" in told.stderr
-
-
 def test_what_is_detected_can_be_planned_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

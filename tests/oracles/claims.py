@@ -122,16 +122,6 @@ def _states_exceed(instance: Instance) -> bool:
     return sum(layers) + ends > sum(rooms) - slack or max(alone) > max(rooms) - slack
 
 
-def refuted_by_some(instance: Instance, result: Result, rng: Random) -> str:
-    """The same against random plans, and those of two planners."""
-    word, below = claim(instance, result)
-    for plan in some_plans(instance, rng):
-        judged = judge.evaluate(instance, plan)
-        if judged.valid and (below is None or judged.objective < below):
-            contradict(result, judged.objective, plan)
-    return word
-
-
 def random_plans(instance: Instance, rng: Random, count: int) -> Iterator[TrainingPlan]:
     """So many tries of a random plan; it may need too much memory."""
     for _ in range(count):

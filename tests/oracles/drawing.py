@@ -10,8 +10,8 @@ Scales fit each other: a layer takes about a millisecond, a gradient as long on 
 and memory is drawn as a multiple of the states, so that it binds, or is ample.
 
 What is rented has drawers of its own: offers, requirements, storage, and of a workload
-`restart_s` and `checkpoint_every_s`, in `soaking.provisioning` and `random_data`; what
-calibrated times need of a GPU type (`sheet`) is in `random_calibrations`.
+`restart_s` and `checkpoint_every_s`, in `random_data`; what calibrated times need of a
+GPU type (`sheet`) is in `random_calibrations`.
 """
 
 from collections.abc import Callable

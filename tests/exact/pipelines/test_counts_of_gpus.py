@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 from random_graphs import Several, paths, potentials, random_graph
 
-from hetopt import api
 from hetopt.exact.checking.packing import Packing
 from hetopt.exact.pipelines import count_kernels, counts, kernels
-from hetopt.exact.pipelines.arcs import arcs, exits_us
 from hetopt.exact.pipelines.count_kernels import Least, States
-from hetopt.exact.pipelines.counts import Vectors
 from hetopt.exact.pipelines.kernels import BIG, HALF
-from hetopt.exact.pipelines.schedule import Schedule
 from hetopt.exact.pipelines.tracing import Labels, Trace
-from hetopt.stages import NEVER, StageTable
+from hetopt.stages import NEVER
 
 _SEEDS = range(80)
 
@@ -190,30 +186,6 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
                     continue
                 within = (states.use <= use).all(1)
                 assert found[least, 0, 0, within].min() <= us[0, 0, [*chosen]].max()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_times_asked_for_bit_by_bit_are_those_asked_for_at_once(seed):
-    rng = np.random.default_rng(seed)
-    table = StageTable(api.load("metis/p100-t4-4-gpt3-1.3b"))
-    some = arcs(table, max(table.sizes), 2)
-    assert len(some.shared)
-    vectors = Vectors(table, Schedule())
-    shape = int(some.shared[:, 1].max()) + 1, len(table.runs)
-    asked = np.zeros(shape, bool)
-    whole = np.full(
-        (1 + len(table.classes), shape[0], 2, shape[1], vectors.count), NEVER
-    )
-    given = some.shared, table.nodes, vectors.states, some.size, np.ones(shape, bool)
-    for us, found in zip(exits_us(table, some), whole, strict=True):
-        count_kernels.vector_us(us, *given, found)
-    for _ in range(4):
-        wanted = rng.random(shape) < 0.3
-        asked |= wanted
-        got = vectors.several(some, wanted)
-        assert got.shape == whole.shape
-        for degree, run in np.argwhere(asked):
-            assert (got[:, degree, :, run] == whole[:, degree, :, run]).all()
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
