@@ -1,13 +1,13 @@
 """Columns of tables under the names that people give them, and rows as records.
 
-A column is known by its name, or by another usual one, with or without a unit behind
-it (`price_per_hour`, `Price (hour)`).
+A column is known by its name, or by another usual one, however words are joined
+(`gpu_count`, `GPU Count`, `gpuCount`).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,40 +17,21 @@ from .parsing import Table
 
 R = TypeVar("R", bound=BaseModel)
 
-_UNITS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
-    **dict.fromkeys(("d", "day", "days"), 86_400.0),
-    **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 0.001),
-}
 
-
-class Column(NamedTuple):
-    """A column as a table has it, and the seconds of its unit."""
-
-    name: str
-    unit_s: float = 1.0
-
-
-def known(
-    columns: Sequence[str], names: Mapping[str, Sequence[str]]
-) -> dict[str, Column]:
+def known(columns: Sequence[str], names: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the columns of a table by our names.
 
     `names` are the usual ones, beside ours; a column with our very name goes first.
     """
-    found: dict[str, Column] = {}
-    plain = {column: _plain(column) for column in columns}
+    found: dict[str, str] = {}
+    plain = {_plain(column): column for column in reversed(columns)}
     for ours, usual in names.items():
         if ours in columns:
-            found[ours] = Column(ours)
+            found[ours] = ours
             continue
-        for name in (ours, *usual):
-            one = next((c for c in columns if _unit(plain[c], _plain(name))), None)
-            if one is not None:
-                found[ours] = Column(one, _unit(plain[one], _plain(name)) or 1.0)
-                break
+        there = (plain.get(_plain(name)) for name in (ours, *usual))
+        if (one := next(filter(None, there), None)) is not None:
+            found[ours] = one
     return found
 
 
@@ -78,31 +59,14 @@ def as_record(
     raise InstanceError.at(path, place, words)
 
 
-def with_names(table: Table, columns: Mapping[str, Column]) -> Table:
+def with_names(table: Table, columns: Mapping[str, str]) -> Table:
     """Return a table that has its columns by our names as well."""
-    return Table([*dict.fromkeys((*table.columns, *columns))], _rows(table, columns))
-
-
-def _rows(
-    table: Table, columns: Mapping[str, Column]
-) -> Iterator[tuple[int, dict[str, str | None]]]:
-    for line, cells in table.rows:
-        yield line, cells | {ours: cells.get(one.name) for ours, one in columns.items()}
+    rows = (
+        (line, cells | {ours: cells.get(name) for ours, name in columns.items()})
+        for line, cells in table.rows
+    )
+    return Table([*dict.fromkeys((*table.columns, *columns))], rows)
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", _snake(name).lower()).strip("_")
-
-
-def _snake(name: str) -> str:
-    """Return `JobID` and `submitTime` with the parts of the name apart."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-
-
-def _unit(column: str, name: str) -> float | None:
-    """Return the seconds of a column's unit; None for another column than `name`."""
-    if column.replace("_", "") == name.replace("_", ""):
-        last = column.rpartition("_")[2]
-        return _UNITS.get(last, 1.0)
-    start, _, last = column.rpartition("_")
-    return _UNITS.get(last) if start.replace("_", "") == name.replace("_", "") else None
+    return re.sub(r"[^a-z0-9]+", "", name.lower())
