@@ -16,7 +16,8 @@ from _pages import grid
 
 from hetopt.costs.marp import marp
 from hetopt.costs.runs import predictions
-from hetopt.costs.runs.rows import Run, read_runs
+from hetopt.costs.runs.rows import Run
+from hetopt.formats.runs import read
 from hetopt.schema import ModelSpec
 
 Row = dict[str, Any]
@@ -40,7 +41,7 @@ def rows(data: Path | None) -> Iterator[Row]:
 
 
 def _of_file(path: Path) -> Iterator[Row]:
-    runs = [run for run in read_runs(path) if applies(run)]
+    runs = [run for run in read(path) if applies(run)]
     for number, (run, found) in enumerate(zip(runs, predictions(runs), strict=True)):
         spec = {
             "name": run.model or "",

@@ -47,16 +47,10 @@ def test_commands_that_forms_and_pages_name_are_there() -> None:
 #: Modules that may speak to other machines, by the line of SECURITY.md that says so.
 NETWORKED = {
     "bench/running": "Dask",
-    "exact/pipelines/side_by_side": "Dask",
     "formats/ray": "What is exported",
     "measuring/detecting": "",  # the name of this host
     "queueing/engines/local": "",
     "queueing/engines/ray": "Ray's head",
-    "runtime/agent": "--elastic --host",
-    "runtime/hosts": "--elastic --host",
-    "runtime/links": "--elastic --host",
-    "runtime/logs": "Weights & Biases",
-    "runtime/notice": "--notice ADDRESS",
     "serving/hosts": "hetopt serve",
     "serving/server": "hetopt serve",
     "solving/dask": "Dask",
@@ -64,9 +58,7 @@ NETWORKED = {
 
 
 def test_what_speaks_to_other_machines_is_said() -> None:
-    library = (
-        "socket|ssl|urllib.request|http.client|requests|httpx|ray|distributed|wandb"
-    )
+    library = "socket|ssl|urllib.request|http.client|requests|httpx|ray|distributed"
     asked = re.compile(
         rf"(?m)^\s*(?:import|from) (?:{library})\b"
         rf"|import_module\(\"(?:{library})\"\)"

@@ -1,7 +1,5 @@
 """Plans for a target: valid there, accepted by its exporter, and bounded truly."""
 
-from math import inf
-
 import pytest
 from brute_force_grids import best_grid, tiny_on_a_trainer
 from brute_force_training import best_training_plan, random_tiny_instance
@@ -11,7 +9,6 @@ from small_instances import small
 
 import hetopt
 from hetopt import formats
-from hetopt.bounds.again import grids
 from hetopt.formats import exporting
 from hetopt.problems import training_plan as judge
 from hetopt.result import Status
@@ -25,14 +22,10 @@ TRAINERS = [name for name in TARGETS if name in formats.exporters()]
 @given(drawn(tiny_on_a_trainer))
 @examples(15)
 def test_the_best_grid_is_found_and_none_beats_the_bound(instance: Instance) -> None:
-    """The second derivation refutes times below the bound, and no best grid."""
     best, found = best_grid(instance), grid.search(instance)
-    if found.bound_us < inf:
-        assert grids.refuted(instance, int(found.bound_us))
     if best is None:
         assert found.plan is None
         return
-    assert not grids.refuted(instance, best + 1)
     assert found.bound_us <= best
     assert found.plan is not None
     judged = judge.evaluate(instance, found.plan)

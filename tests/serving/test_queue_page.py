@@ -37,7 +37,7 @@ def queue(tmp_path: Path) -> Queue:
         store.add(TrainingJob(name=name, **fields))  # type: ignore[arg-type]
         for name in ("runs", "waits")
     )
-    store.update(runs, state=RUNNING, start_s=100.0, end_s=4e9, factor=0.5)
+    store.update(runs, state=RUNNING, start_s=100.0, end_s=4e9)
     store.update(waits, why="all GPUs are held")
     attempt = Attempt(
         job=runs.number,
@@ -73,10 +73,6 @@ def test_the_page_knows_of_the_queue_what_status_says(
     words = ["status", "--queue", str(queue.store.folder), "--json"]
     ended = CliRunner().invoke(cli.app, words)
     said = json.loads(ended.stdout)
-    for document in (found, said):
-        for job in document["jobs"]:  # the interval moves with the clock
-            assert (job["outlook"].pop("low_s") is None) is (job["name"] == "waits")
-            job["outlook"].pop("high_s")
     assert {name: said[name] for name in found} == found
     runs, waits = found["jobs"]
     assert (runs["state"], runs["attempts"][0]["nodes"]) == ("running", {"a": 2})

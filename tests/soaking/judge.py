@@ -8,7 +8,6 @@ from float_judge import FloatJudge
 from random_plans import any_plan
 
 from hetopt.bounds import impossible
-from hetopt.bounds.again.training_plan import derived
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import under
 from hetopt.exact.training_plan import holding
@@ -21,7 +20,6 @@ from soaking import Contradiction
 
 _PLANS, _TRIES = 2, 5
 _MIB = 2**20
-_AGAIN = 0.2  # of the trials: bounds are derived once more
 
 WEIGHT = 180
 
@@ -51,10 +49,7 @@ def check(data: dict[str, Any]) -> str:
     plans = [plan for plan in plans if plan is not None][:_PLANS]
     if not plans:
         return "no plan"
-    bounds, outcome = [training_plan_bound(instance)], "too large"
-    if rng.random() < _AGAIN:
-        bounds += derived(instance)
-    bound = max(bounds, key=lambda one: one.value)
+    bound, outcome = training_plan_bound(instance), "too large"
     for plan in plans:
         judged = judge.evaluate(instance, plan)
         _fast_agrees(instance, plan, judged)

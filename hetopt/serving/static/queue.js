@@ -45,11 +45,5 @@ function plan(job) {
 
 const clock = (seconds) => new Date(1000 * seconds).toLocaleString();
 
-/** When a job ended or is foreseen to, with its 80% interval. */
-function end(job) {
-  const { end_s: at, low_s: low, high_s: high } = job.outlook;
-  if (at === null) return "–";
-  const late = job.on_time === false ? ", after its deadline" : "";
-  const range = low === null || high === null ? "" : ` (80% interval: ${clock(low)} to ${clock(high)})`;
-  return `${clock(at)}${range}${late}`;
-}
+/** When a job ended or is foreseen to. */
+const end = (job) => (job.outlook.end_s === null ? "–" : clock(job.outlook.end_s));
