@@ -183,8 +183,7 @@ class Segments:
         if self._fronts[0].shape[2]:
             some = self._visited(self._repeated(at), at, near=True)
             found = np.minimum(found, some)
-        ended: Whole = found[1, layers]
-        return ended
+        return found
 
     def _visited(
         self, cost: Whole, at: tuple[int, Whole, Whole], *, near: bool
