@@ -455,4 +455,5 @@ class _Ring:
         kinds = links * len(self._factors) + np.maximum.outer(levels, levels)
         across = {kind for kind in kinds.ravel().tolist() if kind >= 0}
         within = (self._links.within[a] for a in held[self._many[held] > 1].tolist())
-        return min(rate for _, rate in (*within, *map(self._rate, across)))
+        rates: list[LinkRate] = [*within, *map(self._rate, across)]
+        return min(rate for _, rate in rates)
