@@ -182,7 +182,7 @@ class Segments:
         found = self._visited(nowhere, at, near=False)
         if self._fronts[0].shape[2]:
             some = self._visited(self._repeated(at), at, near=True)
-            np.minimum(found, some, out=found)
+            found = np.minimum(found, some)
         return found
 
     def _visited(
