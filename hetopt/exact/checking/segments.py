@@ -188,7 +188,7 @@ class Segments:
     def _visited(
         self, cost: Whole, at: tuple[int, Whole, Whole], *, near: bool
     ) -> Whole:
-        """Return the least cost of some layers more, in nodes of all kinds."""
+        """Return the least cost of all layers, some of them in nodes of all kinds."""
         layers = self._stages.layers
         for c, kind in enumerate(self._stages.kinds):
             each = self._one(c, *at, near=near)
