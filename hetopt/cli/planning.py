@@ -1,6 +1,5 @@
 """`hetopt plan`, `solve`, `compare`, `provision`, `check` and `list`."""
 
-import os
 from collections.abc import Iterable
 from enum import StrEnum
 from itertools import chain
@@ -309,23 +308,10 @@ def compare(
     memory: Memory = None,
     dask: Dask = None,
     seed: Seed = 0,
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Run every method with N seeds, from --seed on."
-        ),
-    ] = 1,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="Write a .html, .md, .csv, .json or .tex report."
-        ),
-    ] = None,
-    curves: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write performance profiles and gaps over time: .csv, .svg.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -342,20 +328,17 @@ def compare(
     """
     from .. import api
     from ..modelling import Limits
-    from ..report import curves as drawn
     from ..report import gaps
     from ..text.options import values
 
     output.check_out(out, pictures=not targets)
-    if curves is not None and os.path.lexists(curves) and not curves.is_dir():
-        raise Unsupported(f"--curves {curves}: found a file, expected a folder")
     if dask is not None and not (exact or targets):
         raise Unsupported("--dask is for proofs: add --exact or --targets")
     time_limit = time_s(context, time_limit)
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask, work)
     if targets:
         others = planners is not None or exact or runs_on is not None
-        if others or seeds > 1 or curves is not None:
+        if others:
             raise Unsupported(
                 "--targets finds the best plan of each target: give no other option"
             )
@@ -384,15 +367,11 @@ def compare(
             runs_on=runs_on,
             start=start or None,
             known=known,
-            seeds=seeds,
             limits=limits,
             progress=watch,
         )
-    lost = output.written(
-        curves, lambda path: drawn.write(path, gaps.curves(report)), "curves "
-    )
     document = report.to_json()
-    output.present(document, lambda: gaps.sheet(report), out, lost, as_json=as_json)
+    output.present(document, lambda: gaps.sheet(report), out, as_json=as_json)
     results = [row.result for row in report.runs]
     broken = output.is_plugin_broken(results)
     raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))

@@ -263,7 +263,7 @@ def rent(
     from ..api.renting import Losses
     from ..report import renting
 
-    output.check_out(out)
+    output.check_out(out, pictures=False)
     losses = None
     if losses_per_hour is not None:
         losses = Losses(losses_per_hour, restart, checkpoint_every)

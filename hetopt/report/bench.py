@@ -1,4 +1,4 @@
-"""The report of a suite: counts first, then gaps, then pictures.
+"""The report of a suite: counts first, then gaps.
 
 What was not solved is counted by how it ended, in every format.
 """
@@ -16,8 +16,8 @@ from ..bench.statistics import Entry, Summary
 from ..files.best import known
 from ..text.documents import Document
 from ..text.writing import write_text
-from . import bench_tables, curves, figures, words, writers
-from .sheet import Figure, Section, Sheet
+from . import bench_tables, words, writers
+from .sheet import Section, Sheet
 
 NAME = "report"
 INTRODUCTION = (
@@ -102,7 +102,7 @@ def _best_known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | 
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write `report.html`, `.md`, `.tex`, `.csv`, `.json` and curves to a folder."""
+    """Write `report.html`, `.md`, `.tex`, `.csv` and `.json` to a folder."""
     texts = {
         "json": writers.document(document(report)),
         "csv": comma_separated(report),
@@ -112,8 +112,6 @@ def write(report: Report, folder: Path) -> None:
     }
     for suffix, text in texts.items():
         write_text(folder / f"{NAME}.{suffix}", text)
-    found = statistics.by_problem(report.entries).items()
-    curves.write(folder / "curves", [_curves(name, mine) for name, mine in found])
 
 
 def document(report: Report) -> Document:
@@ -161,7 +159,7 @@ def comma_separated(report: Report) -> str:
 
 
 def markdown(report: Report) -> str:
-    """Headings and tables; pictures are on the page."""
+    """Headings and tables."""
     return writers.markdown(_sheet(report))
 
 
@@ -171,7 +169,7 @@ def latex(report: Report) -> str:
 
 
 def page(report: Report) -> str:
-    """Counts, tables that sort, and charts."""
+    """Counts, and tables that sort."""
     return writers.page(_sheet(report))
 
 
@@ -202,11 +200,9 @@ def _sheet(report: Report) -> Sheet:
 def _of_problem(
     report: Report, problem: str, entries: list[Entry]
 ) -> Iterator[Section]:
-    """Yield what is known of one problem: counts, curves, gaps and every solve."""
+    """Yield what is known of one problem: counts, gaps and every solve."""
     mine = [s for s in report.summaries if s.problem == problem]
     yield Section(f"Summary: {problem}", table=bench_tables.summary(mine))
-    charts = (chart for chart in _charts(entries) if chart is not None)
-    yield Section(figures=tuple(charts))
     laws = statistics.growths(entries)
     if laws:
         table = bench_tables.growth(laws, statistics.sizes(entries))
@@ -256,13 +252,3 @@ def _threads(header: Row) -> str:
     told = header.get("threads")
     counts = told if isinstance(told, list) else [told]
     return f"threads {', '.join(map(str, counts))}"
-
-
-def _charts(found: list[Entry]) -> Iterator[Figure | None]:
-    yield from (figure for _, figure in _curves("", found).drawn())
-    size = next((e.row["size_unit"] for e in found if e.row.get("size_unit")), "size")
-    yield figures.growths(size, statistics.sizes(found), statistics.growths(found))
-
-
-def _curves(problem: str, found: list[Entry]) -> curves.Curves:
-    return curves.Curves(problem, [entry.run for entry in found])

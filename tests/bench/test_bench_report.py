@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Any
 
 import pytest
 from html_page import HOSTILE, Page
-from hypothesis import Phase, example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt import performance_profiles
+from hetopt import run_statistics
 from hetopt.bench import statistics
 from hetopt.report import bench as reports
-from hetopt.report import bench_tables, figures
+from hetopt.report import bench_tables
 
 HEADER = {
     "suite": HOSTILE,
@@ -66,43 +65,19 @@ def made(found: list[dict[str, Any]] | None = None) -> reports.Report:
 def test_a_quantile_is_the_least_value_that_enough_do_not_exceed(
     values: list[float], share: float
 ) -> None:
-    found = performance_profiles.quantile(values, share)
+    found = run_statistics.quantile(values, share)
     enough = [
         v for v in values if sum(w <= v for w in values) >= share * len(values) - 1e-9
     ]
     assert found == min(enough, default=None)
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from("ABC"),
-        st.dictionaries(
-            st.sampled_from("xyz"), st.none() | st.floats(0.1, 50), min_size=1
-        ),
-        min_size=1,
-    ),
-    st.floats(1, 20),
-)
-def test_a_profile_counts_the_instances_within_a_factor_of_the_best(
-    costs: dict[str, dict[str, float | None]], factor: float
-) -> None:
-    solved = {x for mine in costs.values() for x, c in mine.items() if c is not None}
-    for method, profile in performance_profiles.profiles(costs).items():
-        within = 0
-        for instance in solved:
-            every = [mine.get(instance) for mine in costs.values()]
-            best = min(cost for cost in every if cost is not None)
-            mine = costs[method].get(instance)
-            within += mine is not None and mine / best <= factor
-        assert profile.share(factor) == (within / len(solved) if solved else 0)
-
-
 def test_growth_is_the_exponent_of_a_power_law() -> None:
-    law = performance_profiles.growth([(n, 0.5 * n**1.75) for n in (8, 64, 512, 4096)])
+    law = run_statistics.growth([(n, 0.5 * n**1.75) for n in (8, 64, 512, 4096)])
     assert law is not None
     assert (law.exponent, law.factor) == pytest.approx((1.75, 0.5))
     assert law.at(100) == pytest.approx(0.5 * 100**1.75)
-    assert performance_profiles.growth([(8, 1.0), (8, 2.0), (64, 1.0)]) is None
+    assert run_statistics.growth([(8, 1.0), (8, 2.0), (64, 1.0)]) is None
 
 
 def test_gaps_are_to_the_strongest_bound_that_any_row_proved() -> None:
@@ -248,9 +223,7 @@ def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
     reports.write(made(), tmp_path)
     suffixes = ("html", "md", "tex", "csv", "json")
     names = {f"report.{suffix}" for suffix in suffixes}
-    assert {path.name for path in tmp_path.iterdir()} == {*names, "curves"}
-    drawn = {path.name for path in (tmp_path / "curves").iterdir()}
-    assert {"profiles.csv", "gap_over_time.csv", "gap_over_time.svg"} <= drawn
+    assert {path.name for path in tmp_path.iterdir()} == names
     document = json.loads((tmp_path / "report.json").read_text())
     lines = list(csv.DictReader(io.StringIO((tmp_path / "report.csv").read_text())))
     assert len(lines) == len(document["rows"]) == 9
@@ -291,59 +264,5 @@ def test_the_page_needs_nothing_else_and_runs_no_name() -> None:
     assert len(page.of("script")) == 1
     assert page.of("b") == []
     assert not {"link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
-    assert page.pictures == ["Performance profile: quality", "Gap against time"]
+    assert page.pictures == []
     assert "\x1b" not in html
-
-
-PHASES = (Phase.explicit, Phase.generate)  # a picture takes long: no shrinking
-AXES = (figures.Axis("x", log=True), figures.Axis("y", log=True, kind="seconds"))
-
-
-def test_a_chart_has_the_points_that_it_is_given_and_steps_between_them() -> None:
-    curves = {"s": [(1.0, 5.0), (10.0, 2.0), (1000.0, 0.5)], "t": [(2.0, 3.0)]}
-    (plot,) = figures.plotted(AXES, curves, "step", {}).axes
-    drawn = [list(map(tuple, line.get_xydata())) for line in plot.lines]
-    assert drawn == list(curves.values())
-    assert [line.get_label() for line in plot.lines] == ["s", "t"]
-    assert [line.get_drawstyle() for line in plot.lines] == ["steps-post", "default"]
-    assert (plot.get_xscale(), plot.get_yscale()) == ("log", "log")
-
-
-def test_of_many_series_twenty_are_drawn_and_the_note_says_so() -> None:
-    many = {f"_{n}": [(1.0, 1.0 + n)] for n in range(25)}
-    figure = figures.chart("t", "n", AXES, many, style="dots")
-    assert figure is not None
-    assert figure.note == "n Shown: 20 of 25."
-    (legend,) = figure.draw().legends
-    assert len(legend.get_texts()) == len(figure.draw().axes[0].lines) == 20
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=8
-    ),
-    st.booleans(),
-    st.booleans(),
-)
-@example([(5e-324, 5e-324)], False, False)
-@example([(5e-324, 5e-324), (1.0, 2.0)], True, True)
-@example([(1e308, -1e308), (float("inf"), 1.0), (3.0, 4.0)], True, False)
-@settings(max_examples=10, deadline=None, phases=PHASES)
-def test_any_points_are_drawn_inside_with_marks_that_read(
-    points: list[tuple[float, float]], log_x: bool, log_y: bool
-) -> None:
-    axes = (figures.Axis("x", log=log_x), figures.Axis("y", log=log_y))
-    chart = figures.chart("t", "n", axes, {"s": points}, style="dots")
-    if chart is None:
-        return
-    drawing = chart.draw()
-    drawing.draw_without_rendering()
-    (plot,) = drawing.axes
-    for x, y in plot.lines[0].get_xydata():
-        assert plot.get_xlim()[0] <= x <= plot.get_xlim()[1]
-        assert plot.get_ylim()[0] <= y <= plot.get_ylim()[1]
-    for axis in (plot.xaxis, plot.yaxis):
-        low, high = axis.get_view_interval()
-        ticks = axis.get_ticklocs()
-        assert 0 < sum(low <= tick <= high for tick in ticks) <= 14
-        assert all(map(math.isfinite, ticks))

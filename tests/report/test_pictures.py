@@ -15,7 +15,6 @@ from hetopt.gaps import GapReport
 from hetopt.plans import TrainingPlan
 from hetopt.problems.recovery import posing
 from hetopt.report import (
-    explanation,
     figures,
     gap_picture,
     gaps,
@@ -113,24 +112,6 @@ def test_a_method_of_several_seeds_is_one_bar_and_one_plan() -> None:
     assert "someone, someone" not in html
     axes = gap_picture.picture(report).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["someone"]
-
-
-def test_gaps_that_never_changed_are_no_curve() -> None:
-    assert figures.traces({"a": [(0.01, 0.1)], "b": [(0.01, 0.2), (1, 0.2)]}) is None
-    assert figures.traces({"a": [(0.01, 0.1), (0.02, 0.05)]}) is not None
-
-
-def test_short_times_of_an_axis_are_milliseconds() -> None:
-    axis = figures.Axis("time", kind="seconds")
-    assert [axis.text(x) for x in (0, 0.002, 0.5, 1, 20)] == [
-        *("0 s", "2 ms", "500 ms", "1 s", "20 s")
-    ]
-
-
-def test_units_of_axes_stand_behind_what_they_are_of() -> None:
-    found = explanation.picture(hetopt.explain(PLAN, limits=0))
-    labels = {axes.get_xlabel() for axes in found.axes}
-    assert labels == {"time, s; line: iteration", "memory, GiB; line: what the GPU has"}
 
 
 def interleaved() -> tuple[Instance, TrainingPlan]:
