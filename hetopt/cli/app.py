@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from .. import registry
 from ..errors import HetoptError
 from .options import flag
-from .output import answer_error, begin, complain, fail, stopped, wants_json
+from .output import answer_error, begin, fail, stopped, wants_json
 
 # Of what is wrong with the words of a command line: unknown options, absent arguments.
 _UsageError: Any = typer.BadParameter.__base__
@@ -37,14 +37,6 @@ class _Answering(TyperGroup):
             raise
         except OSError as error:  # of `--help` and `--version`, which print here
             fail(_of_the_system(error), as_json=self.as_json)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[:1] == ["recover"] and any(
-            word.partition("=")[0] == "--trace" for word in args
-        ):
-            complain("`recover --trace` is `hetopt replay --trace` now; say that")
-            args = ["replay", *args[1:]]
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

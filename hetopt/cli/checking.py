@@ -1,6 +1,5 @@
 """`hetopt check`: a plan judged, or a run by its trainer's arguments or its files."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -48,13 +47,6 @@ _FromMegatron = Annotated[
         "command, a launch script, a log or YAML.",
     ),
 ]
-_FromTorchtitan = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Check a run of torchtitan, from its configuration (.toml or .json).",
-    ),
-]
 _FromRun = Annotated[
     list[Path] | None,
     typer.Option(
@@ -92,15 +84,12 @@ def check(
     again: _Again = 0,
     runs_on: RunsOn = None,
     from_megatron: _FromMegatron = None,
-    from_torchtitan: _FromTorchtitan = None,
     from_run: _FromRun = None,
     diff: _Diff = False,
     out: _Changed = None,
     time_limit: TimeLimit = 10,
     memory: Memory = None,
     tokens: runs.Tokens = None,
-    dataset: runs.Dataset = None,
-    epochs: runs.Epochs = 1,
     measured: _Measured = None,
     as_json: AsJson = False,
 ) -> None:
@@ -110,15 +99,11 @@ def check(
     `hetopt check --from run.sh --instance hosts.yaml`, which says how far the run is
     from the best one, and which settings to change.
     """
-    asked = runs.length(tokens, dataset, epochs)
-    running = {"megatron-plan": from_megatron, "torchtitan-plan": from_torchtitan}
-    files = {format: file for format, file in running.items() if file is not None}
     if again and not bound:
         raise Unsupported("--again limits the time to verify a bound: add --bound")
-    if len(files) + (plan is not None) + bool(from_run) != 1:
+    if [plan, from_megatron, from_run or None].count(None) != 2:
         raise Unsupported(
-            "expected a plan, --from FILE, --from-megatron FILE or --from-torchtitan "
-            "FILE; give one"
+            "expected a plan, --from FILE or --from-megatron FILE; give one"
         )
     if bound and plan is None:
         raise Unsupported("--bound: a run has no bound to verify; leave it out")
@@ -150,8 +135,8 @@ def check(
             )
         _show_read(run, as_json=as_json)
         return
-    subject = _subject(plan, read, instance, files, run).on(runs_on)
-    judged = replace(_judge(subject, asked), proof=proof)
+    subject = _subject(plan, read, instance, from_megatron, run).on(runs_on)
+    judged = replace(_judge(subject, tokens), proof=proof)
     if run is not None:
         run.improve(time_limit, is_written=diff or out is not None)
         judged = replace(judged, reached=run.bound() or judged.reached)
@@ -203,7 +188,7 @@ def _subject(
     plan: str | None,
     read: "PlanFile | None",
     instance: str | None,
-    files: Mapping[str, Path],
+    arguments: Path | None,
     run: CurrentRun | None,
 ) -> _Subject:
     """Return what is judged: a plan, a run by its arguments, or one by its files."""
@@ -225,10 +210,10 @@ def _subject(
         )
     from ..formats import importing
 
-    ((format, file),) = files.items()
-    data, made, notes = importing.running(format, file, instance)
+    assert arguments is not None
+    data, made, notes = importing.running("megatron-plan", arguments, instance)
     return _Subject(
-        str(file), "training_plan", data, made, is_running=True, notes=notes
+        str(arguments), "training_plan", data, made, is_running=True, notes=notes
     )
 
 

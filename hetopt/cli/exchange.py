@@ -245,37 +245,13 @@ def simulate(
 
 
 def doctor(
-    targets: Annotated[
-        bool,
-        flag("--targets", help="Find the installed tools that plans are exported to."),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the installed solvers, and try each on a small problem.
 
-    Examples: `hetopt doctor`; `hetopt doctor --targets`
+    Example: `hetopt doctor`
     """
-    from .doctor import findings, report, tools
-
-    if targets:
-        rows = tools()
-        headings = ("target", "tool", "installed", "oldest", "tested with")
-        cells = [
-            (
-                row["target"],
-                row["tool"],
-                row["installed"] or row["unknown"] or "no",
-                row["oldest"],
-                ", ".join(row["held_against"]),
-            )
-            for row in rows
-        ]
-        output.give(
-            {"targets": rows},
-            [output.table(headings, cells, texts=headings)],
-            as_json=as_json,
-        )
-        return
+    from .doctor import findings, report
 
     found = report(findings())
     output.give(found, _tables(found), as_json=as_json)

@@ -37,7 +37,7 @@ from .options import (
     listed,
     time_s,
 )
-from .quantities import deadline, usd
+from .quantities import duration, usd
 
 if TYPE_CHECKING:
     from ..api.provisioning import Tradeoffs
@@ -106,8 +106,6 @@ def plan(
         ),
     ] = Objective.TIME,
     tokens: runs.Tokens = None,
-    dataset: runs.Dataset = None,
-    epochs: runs.Epochs = 1,
     option: Options = None,
     start: Start = None,
     fresh: Fresh = False,
@@ -135,7 +133,6 @@ def plan(
     from ..modelling import Limits
     from ..text.options import values
 
-    asked = runs.length(tokens, dataset, epochs)
     output.check_writable(out)
     if dask is not None and (planner is not None or improve):
         raise Unsupported("--dask is for proofs: leave out --planner and --improve")
@@ -166,7 +163,7 @@ def plan(
                 instance, exact=exact, limits=limits, progress=watch, **how
             )
     result = result if nodes is None else nodes.result
-    found = runs.answers(result.data, result.plan, result.evaluation, asked, nodes)
+    found = runs.answers(result.data, result.plan, result.evaluation, tokens, nodes)
     _deliver_plan(result, found, out, as_json=as_json)
 
 
@@ -422,11 +419,10 @@ def provision(
     instance: InstanceWord,
     until: Annotated[
         float | None,
-        deadline(
+        duration(
             "--deadline",
             metavar="D",
-            help="Find the cheapest plan that ends by then: 3d, friday, 2026-12-01, "
-            "or seconds.",
+            help="Find the cheapest plan that ends by then: 3d, or seconds.",
         ),
     ] = None,
     budget: Annotated[

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import Unsupported
-from ..text import units
 from ..text.documents import Document
-from .quantities import count, option
+from .quantities import count
 
 if TYPE_CHECKING:
     from ..api.nodes import NodeChoice
@@ -19,19 +18,6 @@ Tokens = Annotated[
         metavar="N",
         help="Tokens of the whole run, such as 15T; shows its duration, cost and "
         "energy.",
-    ),
-]
-Dataset = Annotated[
-    int | None,
-    count(metavar="N", help="Tokens of the data set, instead of --tokens: 300B."),
-]
-Epochs = Annotated[
-    float,
-    option(
-        units.COUNT,
-        least=0,
-        metavar="E",
-        help="Epochs: passes over --dataset.",
     ),
 ]
 
@@ -67,17 +53,6 @@ class Answers:
             yield from runs.run(self.run)
 
 
-def length(tokens: int | None, dataset: int | None, epochs: float) -> int | None:
-    """Tokens of the run that is asked about; None where none is."""
-    from ..api.runs import length_of
-
-    if tokens is None and dataset is None:
-        if epochs != 1:
-            raise Unsupported("--epochs needs the tokens per epoch: add --dataset 300B")
-        return None
-    return length_of(tokens, dataset, epochs)
-
-
 def answers(
     data: Any,
     made: Any,
@@ -91,7 +66,7 @@ def answers(
 
     if not isinstance(made, TrainingPlan):
         if tokens is not None and made is not None:
-            raise Unsupported("--tokens and --dataset ask about a training plan")
+            raise Unsupported("--tokens asks about a training plan")
         return Answers(nodes=nodes)
     timed = isinstance(judged.objective, int)
     run = None
