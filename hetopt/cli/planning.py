@@ -138,10 +138,7 @@ def plan(
         raise Unsupported("--dask is for proofs: leave out --planner and --improve")
     time_limit = time_s(context, time_limit)
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask, work)
-    how: Document = {
-        "planner": planner,
-        "improve": improve,
-        "options": values(option),
+    known: Document = {
         "runs_on": runs_on,
         "start": start or None,
         "known": not fresh,
@@ -152,15 +149,22 @@ def plan(
         output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("us", time_limit) as watch:
         if objective is not Objective.TIME:
-            if exact:
+            if exact or improve or planner is not None or option:
                 raise Unsupported(
-                    "--exact minimises only time: leave out --objective "
-                    f"{objective.value} or --exact"
+                    f"--objective {objective.value} asks the portfolio: leave out "
+                    "--exact, --planner, --option and --improve"
                 )
-            nodes = api.choose_nodes(instance, limits=limits, progress=watch, **how)
+            nodes = api.choose_nodes(instance, limits=limits, progress=watch, **known)
         else:
             result = api.plan(
-                instance, exact=exact, limits=limits, progress=watch, **how
+                instance,
+                planner,
+                exact=exact,
+                improve=improve,
+                options=values(option),
+                limits=limits,
+                progress=watch,
+                **known,
             )
     result = result if nodes is None else nodes.result
     found = runs.answers(result.data, result.plan, result.evaluation, tokens, nodes)

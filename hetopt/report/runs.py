@@ -1,14 +1,14 @@
-"""For a terminal: what a run takes, what groups of nodes are worth, what is tight."""
+"""For a terminal: what a run takes, and what sets of nodes cost."""
 
 import re
 from collections.abc import Iterable, Iterator
 
 from rich.console import RenderableType
-from rich.text import Text
 
-from ..api.nodes import NO_BETTER, NodeChoice, NodeGroup, NodeSet
+from ..api.nodes import NodeChoice
 from ..api.runs import TrainingRun
 from . import words, writers
+from .sheet import Table
 
 _MOST_NAMES = 4  # of nodes, in a row
 
@@ -36,55 +36,23 @@ def run(found: TrainingRun) -> Iterator[RenderableType]:
 
 
 def sets(found: NodeChoice) -> Iterator[RenderableType]:
-    """A line a set of nodes, and what was asked for beside its bound.
-
-    Nothing where no set has a plan: why is said of the plan.
-    """
-    if found.best is None:
-        return
-    yield Text("With and without nodes", style="bold")
-    for one in found.sets:
-        chosen = " (chosen)" if one is found.best and len(found.sets) > 1 else ""
-        yield Text(words.plain(f"{set_line(found, one)}{chosen}"))
+    """Yield a row for each set of nodes, and the best one beside the bound."""
+    rows = [
+        (
+            f"without {', '.join(runs_of(one.without))}"
+            if one.without
+            else "all nodes",
+            words.amount(one.iteration_us, "us"),
+            words.NONE if one.usd is None else words.number(float(one.usd)),
+            "chosen" if one is found.best else "; ".join(one.reasons),
+        )
+        for one in found.sets
+    ]
+    headings = ("nodes", "iteration", "USD per iteration", "")
+    yield writers.grid(Table.of(headings, rows, texts=("nodes", "")))
     if found.value is not None:
         bound = f"{words.number(float(found.bound.value))} USD ({found.bound.source})"
-        yield writers.facts(
-            [
-                ("best found", f"{words.number(float(found.value))} USD per iteration"),
-                ("bound", bound),
-                ("gap", words.share(found.gap)),
-            ]
-        )
-
-
-def set_line(found: NodeChoice, one: NodeSet) -> str:
-    """Return a line such as `without rtx-1..3: 13.30 s, 6.00% slower`."""
-    name = "all nodes"
-    if one.without:
-        name = f"without {names(one.without)}"
-    if one.iteration_us is None:
-        why = "; ".join(one.reasons) or "no plan was found in time"
-        left_out = "not planned" if one.reasons == NO_BETTER else "no plan"
-        return f"{name}: {left_out}, {why}"
-    idle = f" (idle: {', '.join(runs_of(one.idle))})" if one.idle else ""
-    told = [words.amount(one.iteration_us, "us") + idle]
-    told += [f"{words.number(float(one.usd))} USD"] if one.usd is not None else []
-    if one is not found.sets[0]:
-        than = found.compared(one)
-        told += _than(than["slower"], "slower", "faster")
-        told += _than(than["cheaper"], "cheaper", "dearer")
-    return f"{name}: {', '.join(told)}"
-
-
-def _than(value: float | None, more: str, less: str) -> list[str]:
-    if value is None:
-        return []
-    return [f"{abs(value):.1%} {more if value >= 0 else less}"]
-
-
-def names(groups: Iterable[NodeGroup]) -> str:
-    """Names of nodes, runs of numbers as `rtx-1..3`."""
-    return ", ".join(runs_of([name for group in groups for name in group.nodes]))
+        yield writers.facts([("bound", bound), ("gap", words.share(found.gap))])
 
 
 def runs_of(nodes: Iterable[str]) -> list[str]:
