@@ -32,7 +32,7 @@ _LEAST_ROOM = 0.2  # of an axis: what the longest bar has at the least
 _LOG_TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
 _TICKS = 6  # of an axis below bars, at the most
 INK = "#010203"  # in a page: the colour of its text, light or dark
-WIDTH, NARROW = 8.0, 4.4  # inches, of pictures in a page and on a telephone
+WIDTH = 8.0  # inches, of pictures in a page
 _IN_PAGE = {
     **{key: INK for key in ("text.color", "axes.edgecolor", "axes.labelcolor")},
     **{"xtick.color": INK, "ytick.color": INK, "legend.facecolor": "none"},
@@ -71,12 +71,10 @@ def picture(draw: "Callable[[], Drawing | str]", suffix: str) -> bytes:
     return content.getvalue()
 
 
-def svg(
-    draw: "Callable[[], Drawing | str]", title: str, told: str = "", look: str = "broad"
-) -> str:
+def svg(draw: "Callable[[], Drawing | str]", title: str, told: str = "") -> str:
     """Return the figure as an SVG element; what draws may also give the element.
 
-    Screen readers say its title, and `told`. `look` is its class in the style sheet.
+    Screen readers say its title, and `told`.
     """
     content = BytesIO()
     with _settings(_IN_PAGE):
@@ -86,7 +84,7 @@ def svg(
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         drawn.savefig(content, format="svg", transparent=True, metadata=nothing)
     text = _small(content.getvalue().decode())
-    named = f'<svg class="{look}" role="img" aria-label="{escape(title)}" '
+    named = f'<svg role="img" aria-label="{escape(title)}" '
     said = f"<title>{escape(title)}</title>"
     said += f"<desc>{escape(told)}</desc>" if told else ""
     head, end, rest = text.replace("<svg ", named, 1).partition(">")

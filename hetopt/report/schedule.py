@@ -215,8 +215,8 @@ def _facts(queue: Queue) -> Iterator[tuple[str, str]]:
 
 
 _GANTT = (
-    "One line per GPU, with the same time axis in every panel; colours are models, "
-    "and jobs are named where there is room. Black: an attempt that ran out of "
+    "One line per GPU, with the same time axis in every panel; colours are models. "
+    "Black: an attempt that ran out of "
     "memory."
 )
 _JOBS = "Times from submission; the GPUs are those on which a job ends."

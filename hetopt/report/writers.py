@@ -239,7 +239,4 @@ def page(sheet: Sheet) -> str:
 
 def _svg(figure: Figure) -> str:
     title, told = words.plain(figure.title), words.plain(figure.told or figure.note)
-    drawn = figures.svg(figure.draw, title, told)
-    if figure.narrow is None:
-        return drawn
-    return drawn + figures.svg(figure.narrow, title, told, "narrow")
+    return figures.svg(figure.draw, title, told)

@@ -53,7 +53,7 @@ def judged(*stages: tuple[int, int, str], times: int = 1) -> Result:
     return Result("training_plan", data, method, *state, plan=plan)
 
 
-@pytest.mark.parametrize("width", [figures.WIDTH, figures.NARROW])
+@pytest.mark.parametrize("width", [figures.WIDTH, 4.4])
 @pytest.mark.parametrize("seed", range(4))
 def test_an_axis_ends_where_its_longest_bar_ends(seed: int, width: float) -> None:
     rng = Random(seed)
@@ -79,7 +79,7 @@ def test_boxes_of_a_picture_name_their_gpus_alike() -> None:
     shorter = judged((0, 3, "node0"), (3, 4, "node1"))
     for found in (alike, shorter):
         palette = pipelines.colours(found.data.planned_cluster.gpus)
-        for width in (figures.WIDTH, figures.NARROW, 2.6):
+        for width in (figures.WIDTH, 4.4, 2.6):
             axes = pipelines.drawing(found, palette, width).axes[0]
             told = [text.get_text() for text in axes.texts if text.get_text()]
             named = [any(gpu in text for gpu in palette) for text in told]
