@@ -161,11 +161,19 @@ def _rows_kept(folder: Path, *, is_read: bool, as_json: bool) -> Iterator[None]:
 
 def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
     from ..bench import running
-    from .bench_progress import Bar
+    from .progress import Steps
     from .terminal import console
 
-    with Bar(console(stderr=True), chosen.suite) as bar:
-        running.go(chosen, out, told=bar.told, **how)
+    done = every = 0
+
+    def told(row: object | None, count: int) -> None:
+        """Hear how many rows are to come, with None, and then of each one."""
+        nonlocal done, every
+        done, every = (done, count) if row is None else (done + count, every)
+        bar.report(done, every)
+
+    with Steps(console(stderr=True), chosen.suite) as bar:
+        running.go(chosen, out, told=told, **how)
 
 
 def _keep_best(folder: Path) -> None:

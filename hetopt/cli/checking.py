@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..files import Origin, PlanFile
     from ..plans import Plan
     from ..problems import Evaluation
+    from ..report.sheet import Sheet
     from ..result import Bound
 
 _PlanFile = Annotated[
@@ -141,10 +142,9 @@ def check(
         run.improve(time_limit, is_written=diff or out is not None)
         judged = replace(judged, reached=run.bound() or judged.reached)
     judged = judged.beside_measurement(instance or plan, measured)
-    if as_json:
-        output.print_json(judged.to_json())
-    else:
-        judged.show()
+    output.present(judged.to_json(), judged.sheet, None, as_json=as_json)
+    if run is not None and not as_json:
+        run.show_edited()
     if run is not None and out is not None:
         run.write(out)
     judged.end()
@@ -268,29 +268,31 @@ class _Judged:
             document |= {"made_for": of.made_for._asdict()}
         return document | _checked(self.proof)
 
-    def show(self) -> None:
-        """Print tables and sentences."""
+    def sheet(self) -> "Sheet":
+        """Return what is said: an answer of a run, the plan's table, and how far."""
         from ..report import changes, results
+        from ..report import runs as lengths
+        from ..report.sheet import Section, Sheet
 
-        of, measured = self.subject, self.measured
-        if of.run is not None:
-            output.show(of.run.answer(self.found, self.reached, measured))
-            of.run.shown()
+        of, measured, run = self.subject, self.measured, self.subject.run
+        told, facts, points = "", list[tuple[str, str]](), list[str]()
+        sections = [*results.judged(of.data, of.plan, self.found)]
+        length = None if run is None else run.full_length
+        if run is not None:
+            said = self.found, self.reached, run.advice, measured, length
+            told, facts = changes.answer(*said), run.read
         elif measured is not None:
-            output.show([changes.measurement(measured, self.found), ""])
-        shown = results.judged(of.data, of.plan, self.found)
-        output.show([*shown, *self.beside.shown()])
-        if measured is not None:
-            output.show([changes.rates(measured)])
+            told = changes.measurement(measured, self.found)
+        facts += [*results.totals(self.found.parts), *lengths.facts(self.beside.run)]
+        facts += [] if measured is None else changes.rates(measured)
         if self.reached is not None and self.found.objective is not None:
-            length = of.run.full_length if of.run is not None else None
-            output.show([_distance(of.data, self.found, self.reached, length)])
-        if self.proof is not None and not self.proof.missing:
-            output.show(
-                [f"the bound is verified: {self.proof.by} ({self.proof.proof})"]
-            )
-        if of.run is not None:
-            of.run.show_advice()
+            points.append(_distance(of.data, self.found, self.reached, length))
+        if (proof := self.proof) is not None and not proof.missing:
+            points.append(f"the bound is verified: {proof.by} ({proof.proof})")
+        sections += [Section(points=tuple(points))] if points else []
+        if run is not None and run.advice is not None:
+            sections += changes.advice(run.advice)
+        return Sheet(of.place, tuple(sections), facts=tuple(facts), answer=told)
 
     def end(self) -> None:
         """Tell notes and what is wrong; exit with 2 where anything is."""
@@ -371,7 +373,10 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
     if as_json:
         output.print_json(run.to_json())
         return
-    run.shown()
+    from ..report import writers
+
+    output.show([writers.facts(run.read)])
+    run.tell_next()
     for note in run.asked.notes:
         output.tell(f"{run.asked.place}: {note}")
 

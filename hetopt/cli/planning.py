@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -168,7 +167,8 @@ def plan(
             )
     result = result if nodes is None else nodes.result
     found = runs.answers(result.data, result.plan, result.evaluation, tokens, nodes)
-    _deliver_plan(result, found, out, as_json=as_json)
+    more = found.to_json()
+    output.deliver(result, out, lambda: found.sheet(result), more=more, as_json=as_json)
 
 
 def solve(
@@ -525,14 +525,17 @@ def provision(
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
-    from ..report import front
+    from ..report import front, results
 
     lost = output.written(
         plan_out if result.plan is not None else None,
         lambda path: _write_rented(result, path),
         "training plan ",
     )
-    output.deliver(result, out, lost, as_json=as_json, answer=front.answer(result))
+    told = front.answer(result)
+    output.deliver(
+        result, out, lambda: results.sheet(result, told), lost, as_json=as_json
+    )
 
 
 def list_entries(
@@ -628,19 +631,6 @@ def register(app: typer.Typer) -> None:
 # --- answers ---------------------------------------------------------------------
 
 
-def _deliver_plan(
-    result: "Result", found: runs.Answers, out: Path | None, *, as_json: bool
-) -> NoReturn:
-    """Write and show a plan with what else was asked, and leave with its exit code."""
-    from ..text.writing import write_json
-
-    failed = output.written(out, lambda path: write_json(path, result.to_file()))
-    document = result.to_json() | found.to_json()
-    shown = chain(output.solved(result), found.shown())
-    output.give(document, shown, failed, as_json=as_json)
-    raise typer.Exit(output.exit_of(result.status))
-
-
 def _write_rented(result: "Result", path: Path) -> None:
     """Write the training plan of a plan of offers, and say how long it takes."""
     from .. import api
@@ -684,14 +674,14 @@ def _deliver_alternatives(
     found: list["Result"], out: Path | None, *, as_json: bool
 ) -> NoReturn:
     """Write and show the best plan and the others, and leave with its exit code."""
-    from ..report import results
+    from ..report import results, writers
     from ..text.writing import write_json
 
     others = [result.to_json() for result in found[1:]]
     document = {**found[0].to_json(), "alternatives": others}
     failed = output.written(out, lambda path: write_json(path, document))
-    shown = [*results.solved(found[0]), "", results.alternatives(found)]
-    output.give(document, shown, failed, as_json=as_json)
+    made = results.sheet(found[0], sections=[results.alternatives(found)])
+    output.give(document, writers.terminal(made), failed, as_json=as_json)
     raise typer.Exit(output.exit_of(found[0].status))
 
 

@@ -1,6 +1,5 @@
 """Options of how long a run is, and the answers that a plan gives about it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,8 @@ from .quantities import count
 if TYPE_CHECKING:
     from ..api.nodes import NodeChoice
     from ..api.runs import TrainingRun
+    from ..report.sheet import Sheet
+    from ..result import Result
 
 Tokens = Annotated[
     int | None,
@@ -41,16 +42,12 @@ class Answers:
             found["warnings"] = list(self.warnings)
         return found
 
-    def shown(self) -> Iterator[Any]:
-        """Yield the answers for a terminal; warnings stand with the plan already."""
-        from ..report import runs
+    def sheet(self, result: "Result") -> "Sheet":
+        """Return the sheet of a plan with these answers."""
+        from ..report import results, runs
 
-        if self.nodes is not None and self.nodes.best is not None:
-            yield ""
-            yield from runs.sets(self.nodes)
-        if self.run is not None:
-            yield ""
-            yield from runs.run(self.run)
+        more = runs.sets(self.nodes)
+        return results.sheet(result, facts=runs.facts(self.run), sections=more)
 
 
 def answers(

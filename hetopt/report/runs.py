@@ -1,20 +1,20 @@
-"""For a terminal: what a run takes, and what sets of nodes cost."""
+"""The module says what a run takes, and what sets of nodes cost."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from rich.console import RenderableType
-
-from ..api.nodes import NodeChoice
+from ..api.nodes import NodeChoice, NodeSet
 from ..api.runs import TrainingRun
-from . import words, writers
-from .sheet import Table
+from . import words
+from .sheet import Section, Table
 
 _MOST_NAMES = 4  # of nodes, in a row
 
 
-def run(found: TrainingRun) -> Iterator[RenderableType]:
-    """Length, time, cost and energy of a run, or which field would tell."""
+def facts(found: TrainingRun | None) -> list[tuple[str, str]]:
+    """Return length, time, cost and energy of a run, or which field would tell."""
+    if found is None:
+        return []
     gpus = f"{found.gpus} GPUs on {found.nodes} node{'s' * (found.nodes != 1)}"
     missing = {
         field: ", ".join(name for name in found.missing if name.endswith(field))
@@ -26,22 +26,21 @@ def run(found: TrainingRun) -> Iterator[RenderableType]:
     energy = f"unknown: set {missing['watts']}"
     if found.kwh is not None:
         energy = f"at most {words.number(found.kwh)} kWh (TDP of {gpus})"
-    pairs = [
+    return [
         ("run", f"{words.tokens(found.tokens)}, {found.iterations:,} iterations"),
         ("takes", words.duration(found.seconds)),
         ("run's cost", cost),
         ("run's energy", energy),
     ]
-    yield writers.facts(pairs)
 
 
-def sets(found: NodeChoice) -> Iterator[RenderableType]:
-    """Yield a row for each set of nodes, and the best one beside the bound."""
+def sets(found: NodeChoice | None) -> list[Section]:
+    """Return a row for each set of nodes, below the bound of all."""
+    if found is None or found.best is None:
+        return []
     rows = [
         (
-            f"without {', '.join(runs_of(one.without))}"
-            if one.without
-            else "all nodes",
+            _named(one),
             words.amount(one.iteration_us, "us"),
             words.NONE if one.usd is None else words.number(float(one.usd)),
             "chosen" if one is found.best else "; ".join(one.reasons),
@@ -49,10 +48,14 @@ def sets(found: NodeChoice) -> Iterator[RenderableType]:
         for one in found.sets
     ]
     headings = ("nodes", "iteration", "USD per iteration", "")
-    yield writers.grid(Table.of(headings, rows, texts=("nodes", "")))
-    if found.value is not None:
-        bound = f"{words.number(float(found.bound.value))} USD ({found.bound.source})"
-        yield writers.facts([("bound", bound), ("gap", words.share(found.gap))])
+    bound = f"{words.number(float(found.bound.value))} USD ({found.bound.source})"
+    note = f"Bound: {bound}; gap {words.share(found.gap)}"
+    table = Table.of(headings, rows, texts=("nodes", ""))
+    return [Section("With and without nodes", (note,), table=table)]
+
+
+def _named(one: NodeSet) -> str:
+    return f"without {', '.join(runs_of(one.without))}" if one.without else "all nodes"
 
 
 def runs_of(nodes: Iterable[str]) -> list[str]:

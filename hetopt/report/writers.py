@@ -60,6 +60,8 @@ def terminal(sheet: Sheet) -> Iterator[RenderableType]:
     if sheet.answer:
         yield Text(words.plain(sheet.answer))
     shown = () if sheet.facts_in_files_only else sheet.facts
+    if sheet.answer and shown:
+        yield ""
     if shown:
         yield facts(shown)
     begun = bool(sheet.answer or shown)
