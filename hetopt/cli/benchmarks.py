@@ -89,6 +89,7 @@ def bench(
     from ..bench import gate, journal
     from ..bench.running import Chosen, failed
     from ..report import bench as reports
+    from ..report import writers
     from ..text.writing import write_text
 
     if report is not None:
@@ -121,7 +122,8 @@ def bench(
     document = reports.document(made)
     if judged:
         document["gate"] = [verdict.model_dump(mode="json") for verdict in judged]
-    output.give(document, reports.terminal(made), lost, as_json=as_json)
+    shown = writers.terminal(reports.sheet(made))
+    output.give(document, shown, lost, as_json=as_json)
     if made.contradicted:
         output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
         raise typer.Exit(OURS)

@@ -40,7 +40,7 @@ def explain(
     """Show where a plan's time and memory go, what limits it, and what would help.
 
     Each change is evaluated on this plan, and with a new plan: one more node of a type,
-    faster links, other micro-batch sizes, recomputation or ZeRO, a layer moved.
+    faster links, other micro-batch sizes, recomputation or ZeRO.
 
     Example: `hetopt explain plan.json --out explained.html`
     """

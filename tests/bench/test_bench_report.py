@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hetopt import run_statistics
 from hetopt.bench import statistics
 from hetopt.report import bench as reports
-from hetopt.report import bench_tables
+from hetopt.report import bench_tables, writers
 
 HEADER = {
     "suite": HOSTILE,
@@ -126,8 +126,8 @@ def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
     assert [e.method for e in report.contradicted] == ["one"]
     assert report.entries[0].gap_to_bound is None
     assert "1 CONTRADICTED by a bound" in report.counts
-    assert "Plans that a bound contradicts" in reports.markdown(report)
-    assert "Plans that a bound contradicts" in reports.page(report)
+    assert "Plans that a bound contradicts" in writers.markdown(reports.sheet(report))
+    assert "Plans that a bound contradicts" in writers.page(reports.sheet(report))
 
 
 def test_a_row_that_a_limit_ended_says_nothing_of_growth() -> None:
@@ -211,9 +211,9 @@ def test_several_seeds_of_a_method_are_told_by_best_mean_and_worst() -> None:
     assert (len(mine), spread.runs, spread.planned) == (4, 4, 3)
     assert (spread.best, spread.mean, spread.worst) == pytest.approx((110, 120, 130))
     assert spread.deviation == pytest.approx(10 / 120)
-    text = reports.markdown(made(found))
+    text = writers.markdown(reports.sheet(made(found)))
     assert "| a | drawn | 4 | 3 | 0.110 ms | 0.120 ms | 0.130 ms | 8.33% |" in text
-    assert "Seeds:" not in reports.markdown(made())
+    assert "Seeds:" not in writers.markdown(reports.sheet(made()))
 
 
 # --- formats -----------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
 
 
 def test_every_gap_follows_from_its_own_row() -> None:
-    lines = list(csv.DictReader(io.StringIO(reports.comma_separated(made()))))
+    lines = list(csv.DictReader(io.StringIO(writers.records(reports.sheet(made())))))
     followed = 0
     for line in lines:
         for reference, gap in (
@@ -258,7 +258,7 @@ def test_every_gap_follows_from_its_own_row() -> None:
 
 
 def test_the_page_needs_nothing_else_and_runs_no_name() -> None:
-    html = reports.page(made())
+    html = writers.page(reports.sheet(made()))
     assert not re.search(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp", html)
     page = Page(html)
     assert len(page.of("script")) == 1
