@@ -29,7 +29,6 @@ from hetopt.report import fitting as fit_report
 from hetopt.report import renting as rent_report
 from hetopt.report import scaling as scale_report
 from hetopt.result import Result, Status, Stop
-from hetopt.scheduling import fitting
 from hetopt.search import grid, islands, symmetric
 from hetopt.solving.run import Run
 
@@ -112,21 +111,6 @@ def test_a_planner_without_an_incumbent_has_no_plan(
     monkeypatch.setattr(metis.LineCost, "iteration_us", interrupt)
     found = api.plan(SMALL, "metis")
     assert (found.status, found.stop) == (Status.UNDECIDED, Stop.INTERRUPTED)
-
-
-@pytest.mark.parametrize("planner", ["espresso", "whale_plus"])
-def test_planners_of_offers_give_their_incumbents(
-    planner: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hetopt.planners.espresso import tree
-
-    found = at_the_last_call(
-        monkeypatch,
-        tree.Stock,
-        "plan",
-        lambda: api.provision(OFFERS, planner, deadline_s=100),
-    )
-    assert found.stop is Stop.INTERRUPTED or found.plan is not None
 
 
 def test_only_the_outermost_search_answers() -> None:
@@ -226,13 +210,6 @@ def test_fit_tells_the_margin_that_is_known_and_what_is_open() -> None:
     assert fit_report.answer(found).endswith(
         f"(Interrupted; still open: {', '.join(CARDS)}.)"
     )
-
-
-def test_fit_that_is_interrupted_at_once_proves_nothing() -> None:
-    options, first = ["finetune=lora"], signal_at("")
-    found = api.fit("gpt2-xl", CARDS, 8, options=options, progress=first)
-    assert [one.status for one in found.verdicts] == [Status.UNDECIDED]
-    assert "Undecided" in fit_report.answer(found)
 
 
 @pytest.mark.parametrize(
@@ -358,40 +335,6 @@ def test_the_front_outlives_the_planners_beside_it() -> None:
     found = api.tradeoffs(OFFERS, ["whale_plus"], progress=after(0))
     assert found.front.points
     assert {"exact front"} <= set(found.methods)
-
-
-def test_fit_tells_the_rows_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("fit", "gpt2", "--gpus", "A100-40G", "--batch", "4", "--json")
-    whole = json.loads(hetopt(*words).stdout)
-    assert whole["complete"]
-    real, calls = fitting._fit, 0
-
-    def third(*args: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return interrupt() if calls == 3 else real(*args)
-
-    monkeypatch.setattr(fitting, "_fit", third)
-    told = hetopt(*words)
-    document = json.loads(told.stdout)
-    assert (told.exit_code, document["complete"]) == (0, False)
-    assert 0 < len(document["fits"]) < len(whole["fits"])
-
-
-def test_a_policys_solver_that_is_interrupted_ends_the_policy() -> None:
-    from hetopt.result import Method, uninterrupted
-
-    data = api.load(SMALL)
-    method = Method("somebody", "exact")
-    stopped = Result(
-        problem="training_plan",
-        data=data,
-        method=method,
-        status=Status.UNDECIDED,
-        stop=Stop.INTERRUPTED,
-    )
-    with pytest.raises(KeyboardInterrupt):
-        uninterrupted(stopped)
 
 
 def test_bench_says_where_its_rows_are(

@@ -112,11 +112,6 @@ def test_a_command_shows_names_in_brackets_as_they_are(
         assert name in found
 
 
-def test_the_plan_that_broke_the_table_of_targets_is_explained() -> None:
-    found = shown("export", DEFECTS / "rich-markup-node-name.json", "--explain")
-    assert "a[/x]" in found
-
-
 def printed(renderable: Any, capsys: pytest.CaptureFixture[str]) -> str:
     return printed_all([renderable], capsys)
 
