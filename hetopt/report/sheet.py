@@ -89,7 +89,6 @@ class Section:
     points: tuple[str, ...] = ()
     table: Table | None = None
     figures: tuple[Figure, ...] = ()
-    level: int = 2
     folded: bool | None = None  # None: always open; else whether it begins closed
     on_page_only: bool = False
     in_files_only: bool = False  # too long for a terminal

@@ -176,8 +176,8 @@ def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
             amount(last - line.total_us),
         )
         alike.setdefault(cells, []).append(number)
-    for cells, numbers in alike.items():
-        yield words.numbered(numbers), *cells
+    for same, numbers in alike.items():
+        yield words.numbered(numbers), *same
 
 
 def _stage_section(found: Simulation, line: Timeline, numbers: list[int]) -> Section:

@@ -138,7 +138,7 @@ def markdown(sheet: Sheet) -> str:
         if section.on_page_only:
             continue
         if section.title:
-            blocks.append(f"{'#' * section.level} {escaped(section.title)}")
+            blocks.append(f"## {escaped(section.title)}")
         blocks += map(escaped, section.notes)
         if section.points:
             blocks.append("\n".join(f"- {escaped(point)}" for point in section.points))

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from exporter_plans import EVEN, instance
-from places import TESTS
 from typer.testing import CliRunner
 
 from hetopt import cli
@@ -20,7 +19,6 @@ from hetopt.cli.terminal import lines
 from hetopt.report import words, writers
 from hetopt.report.sheet import Table
 
-DEFECTS = TESTS / "defects"
 CLOSING, OPENING, LINK = "[/x]", "[bold]", "[link=x]"
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
