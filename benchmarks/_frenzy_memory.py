@@ -3,7 +3,7 @@
 MARP knows neither pipelines nor recomputation, so runs with either are left out, and
 those in half precision throughout. The runs of `data/runs` are GPT models on one H100,
 among them Frenzy's GPT2-350M; a folder given by `--data` or HETOPT_DATA adds those of
-`measured/`: OPT-350M, nanotron, BigScience.
+`measured/`: nanotron, BigScience.
 """
 
 import os
@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import _fidelity_opt as opt
 from _pages import grid
 
 from hetopt.costs.marp import marp
 from hetopt.costs.runs import predictions
-from hetopt.costs.runs.rows import Run, read_runs
+from hetopt.costs.runs.rows import Run
+from hetopt.formats.runs import read
 from hetopt.schema import ModelSpec
 
 Row = dict[str, Any]
@@ -38,12 +38,10 @@ def rows(data: Path | None) -> Iterator[Row]:
     for path in files:
         if path.is_file():
             yield from _of_file(path)
-    if (folder / opt.FILE).is_file():
-        yield from _of_opt(folder)
 
 
 def _of_file(path: Path) -> Iterator[Row]:
-    runs = [run for run in read_runs(path) if applies(run)]
+    runs = [run for run in read(path) if applies(run)]
     for number, (run, found) in enumerate(zip(runs, predictions(runs), strict=True)):
         spec = {
             "name": run.model or "",
@@ -76,26 +74,6 @@ def applies(run: Run) -> bool:
     plain = run.pp == 1 and run.recompute == "none" and (run.zero or 0) < 2
     plain = plain and run.precision != "bf16"  # all of it: MARP's is mixed
     return bool(whole and plain and not run.oom and not run.offload)
-
-
-def _of_opt(folder: Path) -> Iterator[Row]:
-    """OPT-350M in single precision; `fidelity.md` has the cost model's prediction."""
-    shape = {"layers": 24, "hidden": 1024, "heads": 16, "vocabulary": 50304}
-    model = ModelSpec.model_validate({"name": "OPT-350M", **shape})
-    runs = [run for run in opt.measured(folder).runs if len(run.layers) == 1]
-    for number, run in enumerate(runs):
-        d, batch = run.replicas, run.micro_batch * run.replicas
-        yield {
-            "set": "sailor-gh200, fp32",
-            "run": number,
-            "model": "OPT-350M",
-            "d": d,
-            "t": opt.TP,
-            "sequences": run.micro_batch,
-            "measured_gib": run.peak_mib / 1024,
-            **predicted(model, 2048, batch, d, opt.TP),
-            "ours_gib": None,
-        }
 
 
 def predicted(model: ModelSpec, s: int, batch: int, d: int, t: int) -> Row:

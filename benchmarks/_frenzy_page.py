@@ -54,11 +54,10 @@ more than twice as much. Runs with pipelines, recomputation, ZeRO 2 and 3, or in
 precision throughout are left out, as MARP has none of these. Paper: 92 to 98 %
 for GPT2-7B and GPT2-350M, whose runs it does not publish; `1024x24` is GPT2-350M.
 *No scores*: without the term of the attention scores (5 a s), as flash attention keeps
-none; the runs of torch-h100 and nanotron have it, those of BigScience and OPT have not.
-MARP has no logits, which weigh most where the vocabulary is large beside the model. OPT
-is in single precision, where activations take twice MARP's bytes. *Calibrated model*:
-`hetopt calibrate`'s with the constants as shipped, which were fitted to public runs and
-may have seen these; OPT is in `fidelity.md`."""
+none; the runs of torch-h100 and nanotron have it, those of BigScience have not.
+MARP has no logits, which weigh most where the vocabulary is large beside the model.
+*Calibrated model*: `hetopt calibrate`'s with the constants as shipped, which were
+fitted to public runs and may have seen these."""
 GAPS = """\
 The bound of these rows is the weak one of one shared machine: a gap says how crowded a
 queue is and little of a policy. By prices of GPUs and by orders that are searched for,

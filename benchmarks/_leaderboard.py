@@ -31,7 +31,6 @@ COMMAND = "python benchmarks/run.py --leaderboard"
 ALONE, EASY_S = ("proofs", "offers"), 60.0
 _CHECKED = {
     Proof.CERTIFICATE: "by a certificate that other code follows",
-    Proof.DERIVATION: "by a second derivation",
     Proof.METHOD: "by the same method again only",
 }
 Row = dict[str, Any]

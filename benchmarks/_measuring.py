@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import time
@@ -13,18 +12,12 @@ from time import perf_counter
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-import _ages
-
 import hetopt
 from hetopt.bench import machine as measured_on
 from hetopt.measuring.machine import description
 
-# Where pages and their lines are: here, unless `hetopt bench` names a folder.
-RESULTS = Path(os.environ.get("HETOPT_RESULTS") or Path(__file__).parent / "results")
-DATED = re.compile(
-    r"\n\*Made by \S+ (?P<commit>.*) \((?P<day>.*?)\)(?:, code (?P<code>\w+))?"
-    rf"(?:{re.escape(_ages.OLDER)})?\.\*\n"
-)
+RESULTS = Path(__file__).parent / "results"  # pages, and the lines that they show
+DATED = re.compile(r"\n\*Made by \S+ (?P<commit>.*) \((?P<day>.*?)\)\.\*\n")
 Answer = TypeVar("Answer")
 
 
@@ -80,17 +73,16 @@ def publish(page: str | Path, text: str, lines: str | Path | None = None) -> Non
     place = RESULTS / page
     old = place.read_text("utf-8") if place.is_file() else ""
     before = DATED.search(old)
-    made, day, code = _measured_by(lines) if lines else (None, None, None)
+    made, day = _measured_by(lines) if lines else (None, None)
     if before and lines and made in (None, before["commit"]):
         made, day = before["commit"], before["day"]
     made, day = made or commit() or "outside git", day or time.strftime("%Y-%m-%d")
     title, _, rest = text.partition("\n")
     rest = DATED.sub("", rest, count=1)
     if "cores, load" not in rest:
-        rest += ran(kept(lines) if lines else [{"machine": here(page)}])
+        rest += ran(kept(lines) if lines else [{"machine": here()}])
     place.parent.mkdir(parents=True, exist_ok=True)
-    whole = _ages.marked(place.stem, f"{title}\n{dated(made, day, code)}{rest}")
-    place.write_text(whole, encoding="utf-8")
+    place.write_text(f"{title}\n{dated(made, day)}{rest}", encoding="utf-8")
 
 
 def machine(found: Sequence[dict[str, Any]]) -> str:
@@ -101,14 +93,11 @@ def machine(found: Sequence[dict[str, Any]]) -> str:
         for name in ("numpy", "ortools", "pyscipopt", "pulp", "hetopt")
         if on.get(name)
     ]
-    every = {one.get("code") for one in found}
-    codes = [] if None in every else sorted(map(str, every))
     commits = sorted({str(one["commit"]) for one in found if one.get("commit")})
     return (
         f"{on['processor']}, {on['cores']} cores, load {max(loads):g} at most, Python "
         f"{on['python']}, {', '.join(packages)}"
         f"{', commit ' * bool(commits)}{', '.join(commits)}"
-        f"{', code ' * bool(codes)}{', '.join(codes)}"
     )
 
 
@@ -123,28 +112,22 @@ def ran(lines: list[dict[str, Any]]) -> str:
     return f"\n*Single runs, seed 0, {within}{machine(machines)}.*\n"
 
 
-def dated(made: str, day: str, code: str | None) -> str:
+def dated(made: str, day: str) -> str:
     """What stands below the title of a page."""
-    on = f"({day})" + (f", code {code}" if code else "")
-    return f"\n*Made by {hetopt.__version__}-dev {made} {on}.*\n"
+    return f"\n*Made by {hetopt.__version__}-dev {made} ({day}).*\n"
 
 
-def _measured_by(lines: str | Path) -> tuple[str | None, str | None, str | None]:
-    """Commit and day of the last row that names one, or of the head of a suite's.
-
-    And the digest of the code, where all rows have the same.
-    """
+def _measured_by(lines: str | Path) -> tuple[str | None, str | None]:
+    """Commit and day of the last row that names one, or of the head of a suite's."""
     made = day = None
-    codes = set()
     for row in kept(lines):
         on = row.get("machine")
         told = on.get("commit") if isinstance(on, dict) else None
-        codes.add(on.get("code") if isinstance(on, dict) else None)
         if told := told or row.get("commit"):
             made = told[:10] + "+" * told.endswith("+")
             begun = row.get("run") or row.get("started")
             day = begun[:10] if isinstance(begun, str) else None
-    return made, day, codes.pop() if len(codes) == 1 else None
+    return made, day
 
 
 def kept(file: str | Path) -> list[dict[str, Any]]:
@@ -155,23 +138,20 @@ def kept(file: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in place.read_text("utf-8").splitlines()]
 
 
-def here(file: str | Path, *packages: str) -> dict[str, Any]:
-    """Return this machine, its load, versions, the commit, and the code of a page."""
-    where = {
+def here(*packages: str) -> dict[str, Any]:
+    """Return this machine, its load, versions and the commit."""
+    return {
         **description(),
         "load": measured_on.load(),
         **measured_on.versions(("numpy", *packages)),
         "hetopt": hetopt.__version__,
         "commit": commit(),
     }
-    if (code := _ages.digest(Path(file).stem)) is not None:
-        where["code"] = code
-    return where
 
 
 def keep(file: str | Path, found: dict[str, Any], *packages: str) -> None:
     """Append one line to a results file; `packages` are named with their versions."""
-    where = here(file, *packages)
+    where = here(*packages)
     RESULTS.mkdir(parents=True, exist_ok=True)
     with (RESULTS / file).open("a") as lines:
         lines.write(json.dumps({**found, "machine": where}) + "\n")

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import _autohet_sections as sections
-import _figures
 import _pages
-from _figures import Column
 
 LINES, PAGE = "autohet.jsonl", "autohet.md"
 Row = dict[str, Any]
@@ -107,36 +105,16 @@ SECTIONS: dict[str, tuple[Section, str]] = {
     ),
 }
 
-FIGURES: _figures.Columns = {
-    "averages": tuple(
-        Column("family", f"over {who}{k}", theirs, "times", f"over {name}{k}")
-        for k in ("", ", K = 16")
-        for who, theirs, name in (
-            ("megatron", "paper", "Megatron-LM"),
-            ("whale, equal layers", "paper, over Whale", "Whale"),
-        )
-    ),
-    "breakdown": (
-        Column("step", "over one of single GPUs", "paper", "times", "Fig. 9"),
-    ),
-    "grouping": (
-        Column("devices", "method, s", "paper, s", "s", "grouping, devices:"),
-    ),
-}
 
-
-def main(words: list[str] | None = None) -> list[Row]:
-    """Run the sections that were asked for, write the page, return the figures."""
+def main(words: list[str] | None = None) -> None:
+    """Run the sections that were asked for, and write the page."""
     parser = _pages.arguments(__doc__, SECTIONS)
     parser.add_argument("--time-limit", type=float, default=20)
     asked = parser.parse_args(words)
-    found: list[Row] = []
     for name in [] if asked.page else asked.sections or SECTIONS:
-        make, why = SECTIONS[name]
-        rows = _pages.run(LINES, name, make, asked.time_limit, "ortools", "pyscipopt")
-        found += _figures.of_columns("AutoHet", FIGURES.get(name, ()), rows, why)
+        limit = asked.time_limit
+        _pages.run(LINES, name, SECTIONS[name][0], limit, "ortools", "pyscipopt")
     _pages.write(PAGE, LINES, HEAD, SECTIONS)
-    return found
 
 
 if __name__ == "__main__":

@@ -12,24 +12,21 @@ of single runs. `--time-limit` is that of a proof.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import permutations
-from statistics import fmean, median
+from statistics import median
 from time import process_time
 from typing import Any
 
 import _espresso_figures as figures
-import _figures
 import _pages
 from _espresso_figures import LETTERS
 from _measuring import RESULTS
 
 from hetopt import Limits, api, registry
-from hetopt.api.provisioning import FRONT, Tradeoffs
 from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
 from hetopt.files import load_instance
-from hetopt.planners import espresso_placer, hph_plus, whale_plus
+from hetopt.planners import espresso_placer, hph_plus, sia_plus, whale_plus
 from hetopt.planners.espresso import Pruning, Stock, boundary, explore
 from hetopt.problems import provisioning as judge
 from hetopt.problems.provisioning import Data
@@ -412,13 +409,16 @@ def placements(limit_s: float) -> Iterator[Row]:
 def figure_2(limit_s: float) -> Iterator[Row]:
     """Fig. 2: the best mixed plan against the best homogeneous one."""
     for job in JOBS:
-        found = api.tradeoffs(f"espresso/{job}", ["espresso", "sia_plus", "whale_plus"])
+        found = api.frontier(f"espresso/{job}")
         writers.write(front.sheet(found), {}, RESULTS / f"espresso-{job}.svg")
-        cheaper, fastest = ahead(found)
+        free = found.data.model_copy(update={"deadline_s": None})
+        mixed = [point.evaluation.parts for point in found.points]
+        alike = [judge.evaluate(free, x).parts for x in sia_plus.homogeneous(free)]
+        cheaper, fastest = ahead(mixed, alike)
         yield {
             "job": job,
-            "plans on the front": len(found.of(FRONT)),
-            "homogeneous": len(found.of("homogeneous")),
+            "plans on the front": len(mixed),
+            "homogeneous": len(alike),
             "times cheaper, at most": cheaper,
             "paper": 1.41,
             "times faster, at the fast end": fastest,
@@ -465,16 +465,14 @@ def _shown_gpus(gpus: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {gpu}" for gpu, count in gpus.items())
 
 
-def ahead(found: Tradeoffs) -> tuple[float, float]:
+def ahead(mixed: list[Row], alike: list[Row]) -> tuple[float, float]:
     """How many times cheaper, and faster, mixed plans are than homogeneous ones."""
-    front, alike = found.of(FRONT), found.of("homogeneous")
     saved = []
-    for point in alike:
-        best = min(p.usd for p in front if p.total_s <= point.total_s)
-        beaten = any(q.total_s <= point.total_s and q.usd < point.usd for q in alike)
-        if not beaten:
-            saved.append(point.usd / best)
-    return max(saved), min(point.total_s for point in alike) / front[0].total_s
+    for one in alike:
+        best, *_ = (p["usd"] for p in mixed[::-1] if p["total_s"] <= one["total_s"])
+        if one["usd"] <= min(q["usd"] for q in alike if q["total_s"] <= one["total_s"]):
+            saved.append(one["usd"] / best)
+    return max(saved), min(one["total_s"] for one in alike) / mixed[0]["total_s"]
 
 
 REASON = (
@@ -569,85 +567,14 @@ SECTIONS: dict[str, tuple[Callable[[float], Iterator[Row]], str]] = {
 }
 
 
-def told(name: str, rows: list[Row]) -> Iterator[Row]:
-    """Yield the paper's figures that a section's rows have."""
-    figure, why = partial(_figures.figure, "Espresso"), SECTIONS[name][1]
-    if name.startswith("costs_"):
-        yield from _told_of_job(name.removeprefix("costs_"), rows)
-    elif name == "pruning":
-        ours = fmean(r["saved, %"] for r in rows if r["pruning"] == [*SWITCHES][-1])
-        text = "pruning saves of the search, mean of four jobs"
-        yield figure(text, ours, 92.4, "%", why)
-    elif name == "table_4":
-        for row in rows:
-            why = (
-                f"{row['match']}; the setting nearest for all three placers, of "
-                f"{row['settings tried']}: {row['the one setting']}"
-            )
-            text = f"{row['job']}: {row['placer']}"
-            yield figure(text, row["ours"], row["paper"], "", why)
-    elif name == "figure_2":
-        for row in rows:
-            text = f"{row['job']}: mixed over homogeneous, at most"
-            ours = row["times cheaper, at most"]
-            yield figure(text, ours, row["paper"], "times cheaper", why)
-    elif name == "figure_2_plans":
-        for row in rows:
-            for what in ("cost", "time"):
-                if row[f"paper, {what}"] is not None:
-                    text = f"Fig. 2, {row['plan']}: {what} over that of Min"
-                    ours = row[f"times the {what} of Min"]
-                    yield figure(text, ours, row[f"paper, {what}"], "times", why)
-    elif name == "figure_3":
-        best = next(row for row in rows if row.get("which") == "the paper's optimal")
-        text = (
-            f"Fig. 3: optimal {figures.BEST} over Whale's {figures.INADEQUATE}, saved"
-        )
-        ours = best[f"saved over Whale's {figures.INADEQUATE}, %"]
-        yield figure(text, ours, 31.9, "%", why)
-        every = next(row for row in rows if row["sequence"].startswith("all "))
-        least, most = map(float, every["saved, %"].split(" to "))
-        for word, ours, theirs in (("least", least, 6.9), ("most", most, 15.2)):
-            text = f"Fig. 3: optimal partition over Whale's of one order, {word} saved"
-            yield figure(text, ours, theirs, "%", why)
-    elif name == "figure_4":
-        judged = [row for row in rows if row["stage"] == "judged"]
-        whale, optimal = (row["simulated end, s"] for row in judged)
-        text = f"Fig. 4: {judged[0]['plan']} over {judged[1]['plan']}, longer"
-        yield figure(text, 100 * (whale / optimal - 1), 20.7, "%", why)
-
-
-def _told_of_job(job: str, rows: list[Row]) -> Iterator[Row]:
-    """Yield Fig. 8 and 9: savings, gaps and planning time on one job."""
-    figure = partial(_figures.figure, "Espresso")
-    failed = sum(row["espresso"] is None for row in rows)
-    why = f"{REASON} No plan of espresso at {failed} of {len(rows)} deadlines."
-    for name in BASELINES:
-        if saved := [-x for x in ratios(rows, "espresso", name)]:
-            text = f"{job}: most saved over {name}"
-            yield figure(text, max(saved), 49.8, "%", why)
-    for planner, optimum in SPACES.items():
-        text = f"{job}: {planner}: worst gap to the optimum of the same space"
-        if planner == "espresso":
-            text = f"{job}: {planner}: worst gap to the optimum of all depths"
-        if found := ratios(rows, planner, optimum):
-            yield figure(text, max(found), 4.5, "%", SECTIONS["gaps"][1])
-    slowest = max(row["espresso, CPU s"] for row in rows)
-    why = "another machine, and Python; planning time of one run"
-    yield figure(f"{job}: planning", slowest, PAPER_S[job], "s", why)
-
-
-def main(words: list[str] | None = None) -> list[Row]:
-    """Run the sections that were asked for, write the page, return the figures."""
+def main(words: list[str] | None = None) -> None:
+    """Run the sections that were asked for, and write the page."""
     parser = _pages.arguments(__doc__.partition("\n\n")[0], SECTIONS)
     parser.add_argument("--time-limit", type=float, default=60)
     asked = parser.parse_args(words)
-    found: list[Row] = []
     for name in [] if asked.page else asked.sections or SECTIONS:
-        make = SECTIONS[name][0]
-        found += told(name, _pages.run(LINES, name, make, asked.time_limit, "ortools"))
+        _pages.run(LINES, name, SECTIONS[name][0], asked.time_limit, "ortools")
     _pages.write(PAGE, LINES, HEAD_OF_PAGE, SECTIONS)
-    return found
 
 
 if __name__ == "__main__":

@@ -15,13 +15,11 @@ import argparse
 import os
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
-import _figures
 import _frenzy_memory
 import _frenzy_page
 from _measuring import keep
@@ -43,14 +41,6 @@ PACKAGES = ("ortools", "pulp")
 SEEDS = range(5)
 EVERY_S = {"simulator": 120.0, "testbed": 300.0}
 CLUSTERS = {"simulator": catalogue.simulator, "testbed": catalogue.testbed}
-RANKINGS = {"frenzy": "GPU", "frenzy, throughput first": "throughput"}
-PAPER_CHANGE = {"opportunistic": -18.1, "sia": -12.0}  # % of completion
-MORE_SAMPLES = {"30": 29.0, "60": 27.0}  # % of a job a second, over opportunistic
-REASON = (
-    "Five seeds of ours; the paper's queues and its ranking of plans are not "
-    "published, so both rankings are told. Sia moves and resizes "
-    "running jobs, HAS never touches one: see results/frenzy.md."
-)
 # (label, policy, rounds, efficiency)
 RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("frenzy", "frenzy", None, "per_gpu"),
@@ -313,34 +303,8 @@ def memory(data: Path | None) -> None:
         print(row, flush=True)
 
 
-def told() -> Iterator[dict[str, Any]]:
-    """Yield Fig. 4: average completion under two rankings, and decision times."""
-    found = _frenzy_page.latest("queues", "queue", "policy")
-    figure = partial(_figures.figure, "Frenzy")
-    for (queue, label), mine in found.items():
-        if label not in RANKINGS or queue.rpartition("-")[2] not in MORE_SAMPLES:
-            continue
-        name = f"{queue}, by {RANKINGS[label]}"
-        for policy, theirs in PAPER_CHANGE.items():
-            other = found[queue, policy]
-            ours = 100 * (mine["completion_s"] / other["completion_s"] - 1)
-            text = f"{name}: completion against {policy}"
-            yield figure(text, ours, theirs, "% change", REASON)
-        rate = "samples_per_second_of_a_job"
-        ours = 100 * (mine[rate] / found[queue, "opportunistic"][rate] - 1)
-        theirs = MORE_SAMPLES[queue.rpartition("-")[2]]
-        text = f"{name}: samples a second of a job against opportunistic"
-        yield figure(text, ours, theirs, "% change", REASON)
-        if label == "frenzy":
-            times = "decision_median_ms"
-            why = "Sia's rounds by our exact method here; theirs by its program"
-            ratio = found[queue, "sia"][times] / mine[times]
-            text = f"{queue}: Sia's decision over HAS's"
-            yield figure(text, ratio, 10.0, "times", why)
-
-
-def main(words: list[str] | None = None) -> list[dict[str, Any]]:
-    """Run the parts asked for; return the figures of the queues."""
+def main(words: list[str] | None = None) -> None:
+    """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--philly", type=Path, default=trace("philly_multi_gpu.csv"))
     parser.add_argument("--pollux", type=Path, default=trace("pollux_philly.csv"))
@@ -358,10 +322,8 @@ def main(words: list[str] | None = None) -> list[dict[str, Any]]:
         "memory": lambda: memory(asked.data),
         "page": _frenzy_page.write,
     }
-    names = asked.only.split(",")
-    for name in names:
+    for name in asked.only.split(","):
         parts[name]()
-    return [*told()] if "page" in names else []
 
 
 def trace(name: str) -> Path | None:

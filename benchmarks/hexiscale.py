@@ -9,14 +9,11 @@ the latest run of each. One run of each; `--time-limit` is that of a local searc
 """
 
 from collections.abc import Callable, Iterator
-from statistics import mean
 from typing import Any
 
-import _figures
 import _hexiscale_breakdown as breakdown
 import _hexiscale_sections as sections
 import _pages
-from _figures import Column
 
 LINES, PAGE = "hexiscale.jsonl", "hexiscale.md"
 PROOFS = ("optimality", "joint_milp")  # of the MILP and of the exact method
@@ -191,79 +188,17 @@ SECTIONS: dict[str, tuple[Section, str]] = {
     ),
 }
 
-HFU = "HFU calibrated, %"
-FIGURES: _figures.Columns = {
-    "case_study": (
-        Column("plan", "total, s", "paper's total", "s", "iteration"),
-        Column("plan", "sync, s", "paper's sync", "s", "synchronisation"),
-    ),
-    "table_2": (Column("plan", HFU, "paper, %", "% HFU", "Table 2"),),
-    "settings": (Column("setting", HFU, "paper, %", "% HFU", "Table 3"),),
-    "optimality": (
-        Column(
-            "setting",
-            "best known over hexiscale",
-            "paper: MILP over HexiScale",
-            "times",
-            "Table 6",
-        ),
-    ),
-    "ablations": (
-        Column("one degree costs at most", "slower by, %", 23.0, "%", fold=max),
-        Column("one degree costs on average", "slower by, %", 15.0, "%", fold=mean),
-        Column(
-            "no accumulation costs at most",
-            "slower by, %, too",
-            15.0,
-            "%",
-            fold=max,
-        ),
-    ),
-    "convergence": (
-        Column("setting", "gain, %", "paper, %", "%", "Fig. 8, over random groups"),
-    ),
-    "large": tuple(
-        Column(
-            "instance",
-            f"{planner} / hexiscale",
-            f"paper: {name} / HexiScale",
-            "times",
-            f"Fig. 10, over {planner}:",
-        )
-        for planner, name in (("metis", "metis"), ("galvatron_like", "galvatron"))
-    ),
-    "metis_plan": (Column("plan", HFU, "paper, %", "% HFU", "Fig. 10, left"),),
-    "bandwidth": (Column("GB/s", HFU, "paper, %", "% HFU", "Appendix E, at GB/s"),),
-    "headlines": (
-        Column(
-            "setting", "points below equal GPUs", "paper, points", "points", "abstract:"
-        ),
-        Column(
-            "setting",
-            "times galvatron_like",
-            "paper, times",
-            "times",
-            "Galvatron:",
-        ),
-    ),
-    "scaling": (Column("GPUs", "wall, s", "paper, s at most", "s", "Fig. 9, GPUs:"),),
-}
 
-
-def main(words: list[str] | None = None) -> list[dict[str, Any]]:
-    """Run the sections that were asked for, write the page, return the figures."""
+def main(words: list[str] | None = None) -> None:
+    """Run the sections that were asked for, and write the page."""
     parser = _pages.arguments(__doc__, SECTIONS)
     parser.add_argument("--time-limit", type=float, default=20)
     parser.add_argument("--milp-limit", type=float, default=60)
     asked = parser.parse_args(words)
-    found: list[dict[str, Any]] = []
     for name in [] if asked.page else asked.sections or SECTIONS:
         limit = asked.milp_limit if name in PROOFS else asked.time_limit
-        make, why = SECTIONS[name]
-        rows = _pages.run(LINES, name, make, limit, "ortools")
-        found += _figures.of_columns("HexiScale", FIGURES.get(name, ()), rows, why)
+        _pages.run(LINES, name, SECTIONS[name][0], limit, "ortools")
     _pages.write(PAGE, LINES, HEAD, SECTIONS)
-    return found
 
 
 if __name__ == "__main__":

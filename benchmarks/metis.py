@@ -13,28 +13,21 @@ alone. Single runs; seconds are of this machine, CPU seconds beside wall seconds
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
-import _figures
 from _measuring import keep, kept, publish
 from _metis_balancing import INSTANCE, least_us
 from _metis_instances import NON_UNIFORM, generated, uniform
-from _metis_page import ORACLE, OVER, PLANNERS, Row, groups, over, page, shown
+from _metis_page import ORACLE, PLANNERS, Row, page, shown
 
 import hetopt
 from hetopt.planners import metis
 
 METHODS = (ORACLE, *PLANNERS)
-ORACLES = (
-    "our oracle is a branch and bound that proves the optimum, the paper's tries all "
-    "plans; profiling needs the GPUs, so layers that are run are counted"
-)
 SEEDS = 2  # generated clusters of a kind
 LINES, PAGE = "metis.jsonl", "metis.md"
 PAPER_SECONDS = {4: 0.1, 8: 0.5, 16: 1.7, 32: 58.9, 64: 600.0}
-PAPER_ABOVE = {4: 0.0, 8: 0.0, 32: 5.0, 64: 5.0}  # % above the oracle's plan
 # Table 4, times as long as Metis: the oracle's profiling and search; at the least, from
 # 32 GPUs on. And minutes of Metis's profiling.
 TABLE_4 = {
@@ -45,7 +38,6 @@ TABLE_4 = {
     64: (3294, 5e6),
 }
 PROFILED_MIN = {4: 12.5, 8: 13.3, 16: 15.5, 32: 18.2, 64: 18.9}
-PEAKS = "speeds of GPUs are peaks here, and the models' tables ours: results/metis.md"
 PAPER_ABLATION = {4: 17.0, 8: 108.0}
 SEARCHED = {
     4: "metis/t4-v100-4-gpt3-1.3b",
@@ -201,61 +193,18 @@ def _rows() -> list[Row]:
     return list(latest.values())
 
 
-def told(section: str, row: Row) -> Iterator[Row]:
-    """Yield the paper's figures that a row of a section has."""
-    figure, gpus = partial(_figures.figure, "Metis"), row.get("gpus")
-    if section == "seconds":
-        why = "another machine, and Python; planning time of one run"
-        ours = row["metis"]["seconds"]
-        yield figure(f"{gpus} GPUs: search", ours, row["paper_s"], "s", why)
-        best, mine = row[ORACLE]["us"], row["metis"]["us"]
-        if best and mine:
-            why = f"the oracle took {row[ORACLE]['seconds']} s here; {PEAKS}"
-            theirs, text = PAPER_ABOVE.get(row["gpus"]), "above the best plan known"
-            gap = 100 * (mine / best - 1)
-            yield figure(f"{gpus} GPUs: {text}", gap, theirs, "%", why)
-    elif section == "ablation":
-        text = f"{gpus} GPUs: search without balancing and DP-first search"
-        why = "in CPU time; few plans are to be had, and ours are priced fast"
-        yield figure(text, row["times"], row["paper"], "times", why)
-    elif section == "oracle":
-        for what, name in (("search", "search"), ("layers to profile", "profiling")):
-            text, theirs = f"Table 4, {gpus} GPUs: oracle's {name}", f"paper, {name}"
-            yield figure(text, row[what], row[theirs], "times", ORACLES)
-    elif section == "balancing" and row["paper"]:
-        text = f"Fig. 6, balanced {row['case']}: above both"
-        ours, theirs = 100 * row["above"], 100 * row["paper"]
-        yield figure(text, ours, theirs, "%", PEAKS)
-
-
-def speed_ups(rows: list[Row]) -> Iterator[Row]:
-    """Yield figures 4 and 5: mean speed-ups over AMP and Alpa."""
-    for name, mine, stated in groups(rows):
-        for (other, methods), theirs in zip(OVER.items(), stated, strict=True):
-            if theirs is not None and (found := over(mine, methods)):
-                text, ours = f"{name}: over {other}", fmean(found)
-                yield _figures.figure("Metis", text, ours, theirs, "times", PEAKS)
-
-
-def main(words: list[str] | None = None) -> list[Row]:
-    """Run the sections asked for, write the page, return the figures."""
+def main(words: list[str] | None = None) -> None:
+    """Run the sections asked for, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", default=list(SECTIONS))
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args(words)
-    found: list[Row] = []
     for name in [] if asked.page else asked.sections:
-        made = []
         for row in SECTIONS[name](asked.time_limit):
             keep(LINES, {"section": name, "limit_s": asked.time_limit, **row})
             print(shown(row), flush=True)
-            made.append(row)
-            found += told(name, row)
-        if name == "figures":
-            found += speed_ups(made)
     publish(PAGE, page(_rows()), LINES)
-    return found
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import _pages
 import numpy as np
-from _fidelity_picture import Cloud, draw
+from _clouds import Cloud, draw
 from _measuring import RESULTS, publish
 
 from hetopt.costs.constants import plain, shipped
@@ -29,17 +29,16 @@ from hetopt.costs.runs import (
     Prediction,
     Run,
     Table,
+    described,
     fit,
     fitted_on,
     observed_runs,
     predicted_s,
     predictions,
-    read_runs,
 )
 from hetopt.costs.runs.fitting import Fitted
 from hetopt.costs.runs.prediction import spread, spread_after
-from hetopt.costs.runs.provenance import computed
-from hetopt.costs.runs.reading import Known, described
+from hetopt.formats.runs import read
 from hetopt.schema.calibration import OF_80_PERCENT
 
 ROOM = Path(__file__).parent.parent / "hetopt" / "costs"
@@ -74,10 +73,7 @@ class Study:
     def __init__(self, folder: Path) -> None:
         own = Path(__file__).parent / "data" / "runs"
         files = sorted(folder.glob("*.json")) + sorted(own.glob("*.json"))
-        self.all = [run for path in files if _is_rows(path) for run in read_runs(path)]
-        if lines := computed(self.all):
-            names = {self.all[row].set for line in lines for row in line}
-            raise SystemExit(f"a simulator computed rows of {names}: leave them out")
+        self.all = [run for path in files if _is_rows(path) for run in read(path)]
         fitted = [run for run in self.all if run.set not in NEVER_FITTED]
         pairs = [(run, one) for run in fitted for one in observed_runs([run])]
         self.runs = [run for run, _ in pairs]
@@ -136,7 +132,7 @@ class Study:
             found.append(Told(abs(error), abs(math.log1p(error)) <= width))
         return found
 
-    def _described(self, row: int) -> Known:
+    def _described(self, row: int) -> Described:
         return self.observed[row].described
 
     def _without(self, system: Hashable) -> dict[str, Constant]:
@@ -259,9 +255,9 @@ def repeated(study: Study) -> Iterator[Row]:
 SOME_ALIKE = 2
 
 
-def _configuration(run: Run, one: Known) -> Hashable:
+def _configuration(run: Run, one: Described) -> Hashable:
     """What every prediction is one and the same of, and how it is counted."""
-    part = one.parts[0]
+    part = one
     return kind(run, part), run.set, run.model, part.machine.card, part.layout
 
 
@@ -408,14 +404,14 @@ FEWEST = 6
 DRAWS = 6
 
 
-def _system(run: Run, one: Known) -> Hashable:
+def _system(run: Run, one: Described) -> Hashable:
     """What a user's own runs would be of: a set on a card."""
-    return run.set, one.parts[0].machine.card
+    return run.set, one.machine.card
 
 
-def _job(run: Run, one: Known) -> Hashable:
+def _job(run: Run, one: Described) -> Hashable:
     """One model of a system, in one precision."""
-    return run.set, one.parts[0].machine.card, run.model, one.parts[0].layout.precision
+    return run.set, one.machine.card, run.model, one.layout.precision
 
 
 def weights(study: Study) -> Iterator[Row]:
@@ -540,8 +536,7 @@ network.
 
 Some tables that are published as measured are not: the 1,440 runs on single nodes of
 vTrain's repository are its simulator's output, exact lines over micro-batches to the
-nanosecond. `hetopt calibrate` refuses such rows, and so does this page: wherever three
-rows differ in micro-batches alone and lie on a line to a millionth of their time.
+nanosecond. They are left out.
 
 ![predicted against measured](public_runs.svg)
 """

@@ -11,11 +11,9 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from statistics import fmean
 from time import perf_counter
 from typing import Any
 
-import _figures
 from _measuring import keep, kept, measured, publish
 from _pages import machine
 
@@ -30,10 +28,6 @@ from hetopt.search.fast_cost import FastCost, Pipe
 LINES, PAGE = "recovery.jsonl", "recovery.md"
 MODELS = ("3b", "6.7b", "13b", "20b")
 PAPER = {"A": 4.38, "B": 1.49, "C": 3.59}
-REASON = (
-    "States in whole layers of the models; the paper's own split, what its new nodes "
-    "wait for and the 20B model's memory are open: see results/recovery.md."
-)
 METHODS = ("varuna", "autohet_recovery", "recovery")
 VARIANTS = {
     "as above": Storage(),
@@ -291,18 +285,8 @@ def ran(count: int) -> str:
     )
 
 
-def told(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield Fig. 10: how many times as fast as Varuna, mean of the models."""
-    for name, theirs in PAPER.items():
-        mine = [r for r in rows if (r["scenario"], r["variant"]) == (name, "as above")]
-        if mine:
-            ours = fmean(row["speed_up"] for row in mine)
-            text = f"Fig. 10, scenario {name}: over Varuna"
-            yield _figures.figure("AutoHet", text, ours, theirs, "times", REASON)
-
-
-def main(words: list[str] | None = None) -> list[dict[str, Any]]:
-    """Run, show, write; return the figures."""
+def main(words: list[str] | None = None) -> None:
+    """Run, show and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenario", default="A,B,C")
     parser.add_argument("--model", default=",".join(MODELS))
@@ -322,7 +306,6 @@ def main(words: list[str] | None = None) -> list[dict[str, Any]]:
         publish(PAGE, text)
     else:
         print(text)
-    return [*told(rows)]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/run.py SUITE [options of `hetopt bench`]    into results/SUITE
     python benchmarks/run.py --gaps               the table of planners beside the bound
     python benchmarks/run.py --leaderboard           what is best known, page and CSVs
-    python benchmarks/run.py --take DIR      pages that `hetopt bench papers` put in DIR
+    python benchmarks/run.py --proved        what statements prove, on their page
 
 The same as `hetopt bench SUITE --out benchmarks/results/SUITE`. `--gaps` writes the
 table between `<!-- gaps: begin -->` and `<!-- gaps: end -->` of README.md in this
@@ -11,13 +11,11 @@ folder from the rows of results/gaps, which the suite of that name makes, and le
 their plans what a plan file has;
 `--leaderboard` writes its other table, results/leaderboard.csv and
 results/history.csv, from what is kept beside the instances (`hetopt bench best
---update-best`). `--take` puts the whole pages of a run and their lines in the place of
-those of results, what statements prove into formulations/README.md, and, of a run of
-all pages, its table of figures.
+--update-best`). `--proved` writes the table of results/statements.md into
+formulations/README.md.
 """
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -26,11 +24,10 @@ import _leaderboard
 from _measuring import RESULTS, publish
 
 from hetopt import cli
-from hetopt.bench import journal, suites
 from hetopt.text import writing
 
 FOLDER = Path(__file__).resolve().parent
-README, SUITES = FOLDER / "README.md", FOLDER / "suites.toml"
+README = FOLDER / "README.md"
 STATEMENTS = FOLDER.parent / "formulations" / "README.md"
 PROVED = re.compile(r"^\| statement \| instances \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
@@ -47,8 +44,8 @@ def main(words: list[str]) -> None:
         print(f"written to {README}")
     elif words == ["--leaderboard"]:
         _write_leaderboard()
-    elif words[0] == "--take" and len(words) == 2:
-        take(Path(words[1]))
+    elif words == ["--proved"]:
+        writing.write_text(STATEMENTS, with_proved(STATEMENTS.read_text("utf-8")))
     else:
         out = [] if "--out" in words else ["--out", str(FOLDER / "results" / words[0])]
         sys.argv = ["hetopt", "bench", *words, *out]
@@ -57,31 +54,6 @@ def main(words: list[str]) -> None:
         finally:
             if out and (FOLDER / "results" / words[0] / "report.md").is_file():
                 date_report(words[0])
-
-
-def take(folder: Path) -> None:
-    """Put the pages of a run of `hetopt bench papers` in the place of ours.
-
-    A run may be of some sections (`--only`): a page is taken if all of its sections
-    were made, the table of figures if all pages are.
-    """
-    made = {row["key"] for row in journal.read(folder)[1] if row["status"] == "made"}
-    sections: dict[str, set[str]] = {}
-    for task in suites.tasks("papers", SUITES):
-        sections.setdefault(str(task.script), set()).add(task.key)
-    for script, keys in sections.items():
-        if keys <= made:
-            files = sorted((folder / "pages").glob(f"{script}*"))
-            for file in files:
-                shutil.copyfile(file, RESULTS / file.name)
-            print(f"{script}: {len(files)} files are in {RESULTS} now")
-        elif keys & made:
-            print(f"{script}: left out, {len(keys - made)} of its sections are missing")
-    if made >= set.union(*sections.values()):
-        for name in (journal.ROWS, "report.md"):
-            shutil.copyfile(folder / name, RESULTS / "papers" / name)
-        date_report("papers")
-    writing.write_text(STATEMENTS, with_proved(STATEMENTS.read_text("utf-8")))
 
 
 def with_proved(text: str) -> str:

@@ -29,8 +29,7 @@ class Limits:
     """The limits say when to stop, and what makes a run repeatable.
 
     `gap` is a target, relative to the bound; `time_s` wall seconds; None is no limit.
-    `dask` is the address of a Dask scheduler, whose workers refute cases of a proof in
-    place of `threads` processes of this machine. `work` is a limit that no clock knows
+    `threads` are a solver's. `work` is a limit that no clock knows
     (`hetopt.clock`): so many candidates of searches, boxes of proofs and steps of
     planners, with which the same seed gives the same plan and the same bound.
     """
@@ -40,7 +39,6 @@ class Limits:
     threads: int = 1
     seed: int = 0
     memory_mib: int | None = None
-    dask: str | None = None
     work: int | None = None
 
     def after(self, seconds: float) -> "Limits":

@@ -57,20 +57,8 @@ class Proof(StrEnum):
     """What a proof can be checked by, beside the method that made it."""
 
     CERTIFICATE = "certificate"  # other code follows it
-    DERIVATION = "second derivation"  # other code comes to it again (`bounds.again`)
+    STATEMENT = "statement"  # another solver came to it, of a statement of the problem
     METHOD = "same method"  # nothing; the method can be run again
-
-
-#: Sources of bounds that `bounds.again` derives, too.
-WORK = "total work over total speed"
-CHAIN = "layers of one pipeline in sequence"
-CROSSING = "total work, plus traffic between nodes"
-PORTS = "total work, plus traffic through network ports"
-GRIDS = "all grids of stages, replicas and degrees"
-WHOLE_MODELS = "every number of whole models on the fastest GPUs"
-ALONE = "each job alone on the best GPUs"
-MACHINE = "one shared machine, shortest remaining work first"
-_DERIVED = (WORK, CHAIN, CROSSING, PORTS, GRIDS, WHOLE_MODELS, ALONE, MACHINE)
 
 
 @dataclass(frozen=True)
@@ -84,10 +72,7 @@ class Bound:
     @property
     def proof(self) -> Proof:
         """Return what the bound can be checked by."""
-        if self.certified:
-            return Proof.CERTIFICATE
-        of = self.source.partition(";")[0]  # whoever found it, and when
-        return Proof.DERIVATION if of in _DERIVED else Proof.METHOD
+        return Proof.CERTIFICATE if self.certified else Proof.METHOD
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,13 @@ settings.load_profile("hetopt")
 
 #: What `-m quick` runs: the floors of the house below search, and a proof by hand.
 QUICK = (
-    *("text", "schema", "catalogue", "costs", "problems", "stages"),
+    *("text", "schema", "catalogue", "costs", "problems"),
     *("exact/test_worked_example.py", "formats/test_exporters.py"),
+)
+#: What lies there and takes as long as all else together.
+LONG = (
+    *("catalogue/test_public_models.py", "costs/runs", "costs/test_lora_plans.py"),
+    *("costs/test_marp.py", "costs/test_optimisers.py", "costs/test_ports.py"),
 )
 _HERE = Path(__file__).parent
 
@@ -61,7 +66,8 @@ _HERE = Path(__file__).parent
 @cache
 def _is_quick(path: Path) -> bool:
     """Return whether a file is one of the quick run."""
-    return any(path.is_relative_to(_HERE / name) for name in QUICK)
+    in_quick = any(path.is_relative_to(_HERE / name) for name in QUICK)
+    return in_quick and not any(path.is_relative_to(_HERE / name) for name in LONG)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

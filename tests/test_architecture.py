@@ -125,15 +125,6 @@ def test_the_docstring_of_a_statement_lists_its_families(formulation: str) -> No
     assert families_listed(formulation) == families_added(formulation)
 
 
-def test_every_statement_has_a_row_in_the_table_of_its_folder() -> None:
-    table = (ROOT / "formulations" / "README.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", table, flags=re.MULTILINE)
-    there = registry.names("formulations")
-    assert dict(rows) == {
-        name: registry.entry("formulations", name).problem for name in there
-    }
-
-
 # --- strings that are arrows ------------------------------------------------------
 
 #: Strings that reach up, and why they still may; a new one needs another way.

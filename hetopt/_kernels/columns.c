@@ -1,4 +1,4 @@
-/* Listing of columns: `completion` and `extensions` of `hetopt.exact.enumeration` say
+/* Listing of columns: `completion` and `listing` of `hetopt.exact.enumeration` say
 what tables there are. Sums of times, each below `BIG`: none overflows. */
 
 #include "columns.h"

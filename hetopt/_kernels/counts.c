@@ -179,12 +179,12 @@ PyObject *core_segments(PyObject *self, PyObject *args)
         return NULL;
     if (read_graph(&given, &graph) == 0) {
         const int64_t *number = given.numbers;
-        least_t least = read_least(&given, 19);
-        pair_t room = {number[25], number[26]};
-        node_t at = {number[27], number[28], number[29], number[30]};
-        int64_t p0 = number[31], first = number[32];
-        steps_t steps = {array(&given, 33), array(&given, 34), array(&given, 35),
-                         array(&given, 36), given.size['h'], given.size['m']};
+        least_t least = read_least(&given, 16);
+        pair_t room = {number[22], number[23]};
+        node_t at = {number[24], number[25], number[26], number[27]};
+        int64_t p0 = number[28], first = number[29];
+        steps_t steps = {array(&given, 30), array(&given, 31), array(&given, 32),
+                         array(&given, 33), given.size['h'], given.size['m']};
         int right = at.c >= 0 && at.c < graph.classes && p0 >= 0 && p0 < graph.places &&
                     first >= 0 && first < graph.layers && steps.hops > 0 &&
                     graph.chains <= given.size['t'];
@@ -194,7 +194,7 @@ PyObject *core_segments(PyObject *self, PyObject *args)
             outside();
         } else {
             Py_BEGIN_ALLOW_THREADS
-            segments(&graph, &least, &steps, number[17], number[18], room, at, p0, first);
+            segments(&graph, &least, &steps, number[14], number[15], room, at, p0, first);
             Py_END_ALLOW_THREADS
             done = Py_NewRef(Py_None);
         }
@@ -463,21 +463,21 @@ PyObject *core_labels(PyObject *self, PyObject *args)
                    GRAPH_WORDS " " STATES_WORDS " " LEAST_WORDS " # # s # =SlPs",
                    &given) < 0)
         return NULL;
-    if (read_graph(&given, &graph) == 0 && read_states(&given, 17, &states) == 0) {
-        least_t least = read_least(&given, 23);
+    if (read_graph(&given, &graph) == 0 && read_states(&given, 14, &states) == 0) {
+        least_t least = read_least(&given, 20);
         const int64_t *size = given.size;
         search_t of = {
             .graph = &graph, .states = &states, .least = &least,
-            .high = given.numbers[29], .scale = given.numbers[30],
-            .most_us = array(&given, 31), .most_cost = given.numbers[32],
-            .several = states.many > 0, .us = array(&given, 33),
+            .high = given.numbers[26], .scale = given.numbers[27],
+            .most_us = array(&given, 28), .most_cost = given.numbers[29],
+            .several = states.many > 0, .us = array(&given, 30),
         };
         of.sides = of.several ? 2 + 2 * graph.classes : 1;
         int right = size['S'] == of.sides && graph.chains <= size['t'];
         if (of.several)
             right = right && size['y'] == graph.places && size['z'] == graph.runs &&
                     size['w'] == graph.runs && size['x'] <= 1 + graph.classes &&
-                    within(&given, 20, 0, INT32_MAX);
+                    within(&given, 17, 0, INT32_MAX);
         if (!right) {
             outside();
         } else {

@@ -5,16 +5,14 @@
 
 #include "given.h"
 
-/* Arrays of a graph, then of costs, as words of `open_given`: the first 17 arguments.
-   d is classes + 1, l is layers + 1; far (f) may be empty. */
-#define GRAPH_WORDS "d a aPLl aPLl fPLl aPL aKL # c c cK ll # c aKLl PrF PrF"
-#define GRAPH_COUNT 17
+/* Arrays of a graph, then of costs, as words of `open_given`: the first 14 arguments.
+   d is classes + 1, l is layers + 1. */
+#define GRAPH_WORDS "d a aPLl aPLl aPL aKL c cK ll # c aKLl PrF PrF"
 
 typedef struct {
-    const int64_t *begin, *gpus, *inner, *outer, *far, *fits, *light, *site, *node_gpus,
-        *state, *run;
+    const int64_t *begin, *gpus, *inner, *outer, *fits, *light, *node_gpus, *state, *run;
     const int64_t *gpu, *arc, *front_us, *front_cost;
-    int64_t time, arcs, places, layers, classes, sites, side, runs, fronts;
+    int64_t time, arcs, places, layers, classes, side, runs, fronts;
     int64_t chains; /* states of chains in a node */
 } graph_t;
 

@@ -63,13 +63,12 @@ INLINE void lower_by(const lanes_t *lanes, int64_t *restrict now,
 INLINE void in_nodes(const graph_t *graph, const lanes_t *lanes, int64_t p,
                      int64_t first, int64_t count)
 {
-    int64_t layers = graph->layers, sites = graph->sites, time = graph->time;
-    int64_t exits = sites + (graph->fronts > 0), top = lanes->top;
+    int64_t layers = graph->layers, time = graph->time, top = lanes->top;
     int64_t width = lanes->states * count;
     const int64_t *rest = lanes->potential + p * (layers + 1) * width;
     int64_t *now = lanes->now;
     for (int64_t c = 0; c < graph->classes; c++) {
-        int64_t most = graph->node_gpus[c], site = graph->site[c];
+        int64_t most = graph->node_gpus[c];
         for (int64_t arc = graph->begin[c]; arc < graph->begin[c + 1]; arc++) {
             int64_t row = row_of(graph, arc, p, first);
             const int64_t *inner = graph->inner + row, *outer = graph->outer + row;
@@ -79,28 +78,24 @@ INLINE void in_nodes(const graph_t *graph, const lanes_t *lanes, int64_t p,
             int64_t *stops = lanes->stops + 2 * (arc * graph->places + p);
             int64_t near = stops[0] = stop_of(inner, first, end, top, stops[0]);
             int64_t off = stops[1] = stop_of(outer, first, end, top, stops[1]);
-            int64_t reach = sites == 1 ? greater(near, off) : end;
+            int64_t reach = greater(near, off);
             for (int64_t k = used; k <= most; k++) {
                 int64_t base = state_of(graph, c, k);
                 /* Where k makes no difference, the most GPUs stand for all. */
                 if (k < most && base == state_of(graph, c, most))
                     continue;
-                int64_t state = base + sites + 1, light = light_of(graph, arc, k, first);
+                int64_t state = base + 2, light = light_of(graph, arc, k, first);
                 const int64_t *price = price_of(graph, arc, k, first);
                 int64_t *here = now + (state + used) * count;
                 int64_t stop = lesser(reach, light);
                 for (int64_t last = first + 1; last <= stop; last++) {
                     const int64_t *behind = rest + last * width;
-                    for (int64_t place = 0; place < exits; place++) {
-                        int64_t us = inner[last];
-                        if (place == site)
-                            us = outer[last];
-                        else if (place < sites)
-                            us = graph->far[row + last];
-                        if (us <= top)
-                            lower_by(lanes, here, behind + place * count, us, time * us,
-                                     price[last], count);
-                    }
+                    if (outer[last] <= top)
+                        lower_by(lanes, here, behind, outer[last], time * outer[last],
+                                 price[last], count);
+                    if (graph->fronts > 0 && inner[last] <= top)
+                        lower_by(lanes, here, behind + count, inner[last],
+                                 time * inner[last], price[last], count);
                     if (last > near || used == k)
                         continue;
                     int64_t us = inner[last];
@@ -111,8 +106,8 @@ INLINE void in_nodes(const graph_t *graph, const lanes_t *lanes, int64_t p,
                 }
                 if (final && light == layers) { /* nothing is handed on */
                     int64_t us = inner[layers];
-                    lower_by(lanes, here, rest + layers * width + site * count, us,
-                             time * us, price[layers], count);
+                    lower_by(lanes, here, rest + layers * width, us, time * us,
+                             price[layers], count);
                 }
             }
         }
@@ -123,15 +118,15 @@ INLINE void in_several(const graph_t *graph, const lanes_t *lanes, int64_t p,
                        int64_t first, int64_t count)
 {
     int64_t layers = graph->layers, width = lanes->states * count;
-    int64_t *here = lanes->now + graph->sites * count;
+    int64_t *here = lanes->now + count;
     for (int64_t last = first + 1; last <= layers; last++) {
         if (graph->places > 1 && (last == layers) != (p == 0))
             continue;
         int64_t run = graph->run[first * (layers + 1) + last];
         const int64_t *front = lanes->front + (p * graph->runs + run) * count;
         const int64_t *rest = lanes->potential + (p * (layers + 1) + last) * width;
-        for (int64_t place = 0; place <= graph->sites; place++)
-            lower_lanes(here, front, rest + place * count, count);
+        lower_lanes(here, front, rest, count);
+        lower_lanes(here, front, rest + count, count);
     }
 }
 
@@ -154,10 +149,10 @@ INLINE void set_fronts(const graph_t *graph, const lanes_t *lanes, int64_t count
 
 INLINE void suffixes_of(const graph_t *graph, const lanes_t *lanes, int64_t count)
 {
-    int64_t layers = graph->layers, places = graph->places, sites = graph->sites;
+    int64_t layers = graph->layers, places = graph->places;
     int64_t width = lanes->states * count, *now = lanes->now;
     fill(lanes->potential, places * (layers + 1) * width, BIG);
-    fill(lanes->potential + layers * width, sites * count, 0);
+    fill(lanes->potential + layers * width, count, 0);
     fill(lanes->stops, 2 * graph->arcs * places, 0);
     set_fronts(graph, lanes, count);
     for (int64_t first = layers - 1; first >= 0; first--) {
@@ -170,14 +165,13 @@ INLINE void suffixes_of(const graph_t *graph, const lanes_t *lanes, int64_t coun
             if (p + 2 == places)
                 continue;
             for (int64_t c = 0; c < graph->classes; c++) {
-                int64_t *into = now + graph->site[c] * count;
                 for (int64_t k = 1; k <= graph->node_gpus[c]; k++) {
-                    int64_t state = state_of(graph, c, k) + k + sites + 1;
+                    int64_t state = state_of(graph, c, k) + k + 2;
                     const int64_t *at = now + state * count;
                     for (int64_t j = 0; j < count; j++) {
                         int64_t own = lanes->scales[j] * graph->gpu[c] * k;
                         own = (at[j] < HALF ? at[j] : BIG) + lesser(own, MOST);
-                        into[j] = lesser(into[j], own);
+                        now[j] = lesser(now[j], own);
                     }
                 }
             }
@@ -230,7 +224,7 @@ static int least_of(const graph_t *graph, const int64_t *lows, const int64_t *hi
         for (int64_t j = 0; j < count; j++) {
             int64_t best = BIG;
             for (int64_t p = 0; p < places; p++)
-                for (int64_t place = 0; place <= graph->sites; place++)
+                for (int64_t place = 0; place < 2; place++)
                     best = lesser(best,
                                   lanes.potential[p * end * width + place * count + j]);
             found[begin + j] = best;
@@ -259,13 +253,13 @@ PyObject *core_least(PyObject *self, PyObject *args)
     if (read_graph(&given, &graph) == 0) {
         int64_t intervals = given.size['g'], states = given.size['S'];
         int failed = 0;
-        if (graph.chains + graph.sites + 1 > states) {
+        if (graph.chains + 2 > states) {
             outside();
         } else {
-            int64_t *kept = given.size['k'] == intervals ? array(&given, 20) : NULL;
+            int64_t *kept = given.size['k'] == intervals ? array(&given, 17) : NULL;
             Py_BEGIN_ALLOW_THREADS
-            failed = least_of(&graph, array(&given, 17), array(&given, 18), intervals,
-                              given.numbers[19], states, kept, array(&given, 21));
+            failed = least_of(&graph, array(&given, 14), array(&given, 15), intervals,
+                              given.numbers[16], states, kept, array(&given, 18));
             Py_END_ALLOW_THREADS
             done = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
         }

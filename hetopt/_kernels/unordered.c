@@ -288,14 +288,14 @@ PyObject *core_least_unordered(PyObject *self, PyObject *args)
 typedef struct {
     int64_t time;
     const int64_t *scales, *highs, *front_us, *front_cost;
-    int64_t ways, layers, fronts, numbers;
+    int64_t ways, layers, fronts;
 } repeats_t;
 
 WIDE static void repeat(const repeats_t *of, int64_t g, int64_t *one, int64_t *found)
 {
     int64_t layers = of->layers, end_of = layers + 1, ways = of->ways;
     int64_t width = ways * end_of;
-    fill(found, of->numbers * width, BIG);
+    fill(found, width, BIG);
     fill(one, width, BIG);
     for (int64_t end = 0; end < ways; end++)
         for (int64_t y = 1; y <= layers; y++) {
@@ -310,16 +310,13 @@ WIDE static void repeat(const repeats_t *of, int64_t g, int64_t *one, int64_t *f
             found[end * end_of + y] = *best;
         }
     for (int64_t x = 1; x < layers; x++)
-        for (int64_t n = 0; n < of->numbers; n++) {
-            int64_t *into = found + lesser(n + 1, of->numbers - 1) * width;
-            for (int64_t end = 0; end < ways; end++) {
-                int64_t before = found[n * width + end * end_of + x];
-                if (before >= HALF)
-                    continue;
-                for (int64_t ended = 0; ended < (end ? 1 : ways); ended++)
-                    lower_from(into + (end + ended) * end_of + x + 1, before,
-                               one + ended * end_of + 1, layers - x);
-            }
+        for (int64_t end = 0; end < ways; end++) {
+            int64_t before = found[end * end_of + x];
+            if (before >= HALF)
+                continue;
+            for (int64_t ended = 0; ended < (end ? 1 : ways); ended++)
+                lower_from(found + (end + ended) * end_of + x + 1, before,
+                           one + ended * end_of + 1, layers - x);
         }
 }
 
@@ -328,58 +325,22 @@ PyObject *core_repeated(PyObject *self, PyObject *args)
     (void)self;
     given_t given;
     PyObject *done = NULL;
-    if (open_given(args, "# g g elF elF =gnel", &given) < 0)
+    if (open_given(args, "# g g elF elF =gel", &given) < 0)
         return NULL;
     repeats_t of = {
         given.numbers[0], array(&given, 1), array(&given, 2), array(&given, 3),
         array(&given, 4), given.size['e'], given.size['l'] - 1, given.size['F'],
-        given.size['n'],
     };
-    int64_t width = of.ways * (of.layers + 1), *one = NULL;
-    if (of.numbers < 1)
-        outside();
-    else if (!(one = malloc((size_t)(width + 1) * 8)))
+    int64_t width = of.ways * (of.layers + 1), *one = malloc((size_t)(width + 1) * 8);
+    if (!one) {
         PyErr_NoMemory();
-    if (one) {
+    } else {
         int64_t *found = array(&given, 5);
         Py_BEGIN_ALLOW_THREADS
         for (int64_t g = 0; g < given.size['g']; g++)
-            repeat(&of, g, one, found + g * of.numbers * width);
+            repeat(&of, g, one, found + g * width);
         Py_END_ALLOW_THREADS
         free(one);
-        done = Py_NewRef(Py_None);
-    }
-    close_given(&given);
-    return done;
-}
-
-/* --- sites -------------------------------------------------------------------------- */
-
-PyObject *core_joined(PyObject *self, PyObject *args)
-{
-    (void)self;
-    given_t given;
-    if (open_given(args, "g2l g2l # =g2l", &given) < 0)
-        return NULL;
-    PyObject *done = NULL;
-    int64_t end_of = given.size['l'], count = given.size['g'];
-    int64_t most = lesser(given.numbers[2], end_of - 1);
-    if (given.size['2'] != 2) {
-        outside();
-    } else {
-        const int64_t *before = array(&given, 0), *inside = array(&given, 1);
-        int64_t *found = array(&given, 3);
-        Py_BEGIN_ALLOW_THREADS
-        memcpy(found, before, (size_t)(count * 2 * end_of) * 8);
-        for (int64_t g = 0; g < count; g++)
-            for (int64_t y = 1; y <= most; y++)
-                for (int64_t ended = 0; ended < 2; ended++) {
-                    int64_t own = inside[(2 * g + ended) * end_of + y];
-                    for (int64_t end = 0; own < HALF && end < 2 - ended; end++)
-                        lower_by(found + (2 * g + end + ended) * end_of + y,
-                                 before + (2 * g + end) * end_of, own, end_of - y);
-                }
-        Py_END_ALLOW_THREADS
         done = Py_NewRef(Py_None);
     }
     close_given(&given);

@@ -9,6 +9,5 @@ PyObject *core_segment_us(PyObject *self, PyObject *args);
 PyObject *core_segment_price(PyObject *self, PyObject *args);
 PyObject *core_least_unordered(PyObject *self, PyObject *args);
 PyObject *core_repeated(PyObject *self, PyObject *args);
-PyObject *core_joined(PyObject *self, PyObject *args);
 
 #endif

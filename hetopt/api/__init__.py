@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .posing import options_of_problem, pose
     from .predicting import calibrate, predict
     from .proving import bound_checked, check_bound
-    from .provisioning import alternatives, frontier, provision, tradeoffs
+    from .provisioning import alternatives, frontier, provision
     from .recovering import recover
     from .renting import rent
     from .replaying import replay
@@ -85,7 +85,6 @@ __all__ = [
     "schedule",
     "simulate",
     "solve",
-    "tradeoffs",
     "write_statement",
 ]
 
@@ -99,7 +98,6 @@ _HOME = {
     "simulate": "exchange",
     "frontier": "provisioning",
     "provision": "provisioning",
-    "tradeoffs": "provisioning",
     "capabilities": "matrix",
     "calibrate": "predicting",
     "predict": "predicting",

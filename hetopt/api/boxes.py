@@ -47,11 +47,6 @@ def cards_of(word: str) -> Cards:
     return Cards(sheet(name).card, count)
 
 
-def name_of(word: str) -> str:
-    """Return the name in `8xA100-80GB-SXM4`, as it is written."""
-    return _counted(word.strip())[1]
-
-
 def _counted(word: str) -> tuple[int | None, str]:
     """Return the count and the name in `8xA100`, `8 A100` or `A100 x8`."""
     if counted := _COUNTED.fullmatch(word):

@@ -19,7 +19,6 @@ from ..modelling import Limits
 from ..plans import Plan
 from ..result import Result
 from ..schema import Instance, Record
-from ..solving import dask
 from ..text.documents import Fields
 
 Place = str | Path
@@ -76,9 +75,8 @@ def several(instances: AnyProblem | Iterable[AnyProblem]) -> list[Any]:
 def limits_of(limits: AnyLimits, *, counts_work: bool = False) -> Limits:
     """The limits of a call; `Unsupported` for numbers that are none.
 
-    And for a Dask cluster that does not answer, before any work is done; and for a
-    limit of work, where the function does not count its work, or several processes
-    share it.
+    And for a limit of work, where the function does not count its work, or several
+    threads share it.
     """
     if not isinstance(limits, Limits | float | int | None):
         raise not_one("limits", limits, "a number of seconds, a hetopt.Limits or None")
@@ -95,14 +93,11 @@ def limits_of(limits: AnyLimits, *, counts_work: bool = False) -> Limits:
             raise Unsupported(f"{word} is {value}: expected at least {least}")
     if limits.work is not None and not counts_work:
         raise Unsupported("work is a limit of plan, solve and compare: give seconds")
-    if limits.work is not None and (limits.threads > 1 or limits.dask is not None):
+    if limits.work is not None and limits.threads > 1:
         raise Unsupported(
-            "--work needs a single thread and process, as the order of several is not "
-            "fixed: leave out --threads and --workers"
+            "--work needs a single thread, as the order of several is not fixed: leave "
+            "out --threads"
         )
-    if limits.dask is not None:
-        with dask.connected(limits.dask) as client:
-            dask.workers(client, limits.dask)
     return replace(limits, time_s=None) if limits.time_s == math.inf else limits
 
 

@@ -1,16 +1,20 @@
 """Plans run: an executor on PyTorch, on this machine or as one of torchrun's ranks."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..text.complaints import validated
+from ..text.writing import writable
 from .calling import AnyPlan, AnyProblem, Place
 from .judging import posed_training
 
 if TYPE_CHECKING:
     from ..runtime.supervisor import Ran
+
+Heard = Callable[[dict[str, object]], object]
 
 
 def run(
@@ -20,9 +24,7 @@ def run(
     steps: int,
     data: Place = "synthetic",
     model: Place | None = None,
-    progress: Callable[[dict[str, object]], object] | None = None,
-    host: str | None = None,
-    address: str | None = None,
+    progress: Heard | None = None,
     **settings: object,
 ) -> "Ran":
     """Train by a plan: every one that the judge calls valid runs, or is refused.
@@ -31,22 +33,12 @@ def run(
     instance's model, `init` a released model to begin with, whose `config.json` is then
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
-    and `Optimiser`: seed, cpu, precision, checkpoint, local, every, async_save,
-    restarts, elastic, nodes, notice, init, trace, timeout_s, document_end, eval_data,
-    eval_every, eval_batches, logs; learning_rate, warmup, decay, weight_decay, clip.
+    and `Optimiser`: seed, cpu, precision, checkpoint, every, restarts, elastic, init,
+    timeout_s, document_end, eval_data, eval_every, eval_batches, log; learning_rate,
+    warmup, decay, weight_decay, clip.
 
     With `elastic` a run goes on without the GPUs whose ranks are gone, by a plan for
-    the others, and uses nodes that the file `nodes` lists whenever it is written;
-    `progress` hears of changes, too (rows with `reason`), of unknown names
-    (`unknown_nodes`), and of having to wait for nodes (`waiting_for_nodes`).
-
-    With `host`, this machine's name in the instance, it is one of the hosts of an
-    elastic run, all of which call this alike; others reach it at `address`, by default
-    its name. The host that leads has the rows of steps; `progress` hears of a leader
-    that this host has `joined`, and of a term in which it `leads`.
-
-    With `local`, a folder on each host's own disk (`{host}` stands for its name), hosts
-    save there first; `progress` hears whence states came (rows with `restored`).
+    the others; `progress` hears of changes, too (rows with `reason`).
 
     Raises `BackendMissing` without PyTorch, `InstanceError` for a plan that breaks
     rules, `Unsupported` for what is not run, by name, before anything starts, and
@@ -55,7 +47,6 @@ def run(
     from ..runtime import supervisor
     from ..runtime.elastic import Elastic
     from ..runtime.jobs import Optimiser, Settings, job
-    from ..runtime.logs import logging
 
     rules = {k: settings.pop(k) for k in [*settings] if k in Optimiser.model_fields}
     if unknown := [name for name in settings if name not in Settings.model_fields]:
@@ -66,23 +57,23 @@ def run(
     config = model or told.init
     place = None if config is None else Path(config)
     tell = progress or (lambda row: None)
-    if address is not None and host is None:
-        raise Unsupported("--address needs --host: add it")
-    if host is not None and not told.elastic:
-        raise Unsupported("--host needs --elastic: add it")
-    if told.nodes is not None and not told.elastic:
-        raise Unsupported("--nodes needs --elastic: add it")
-    if host is not None and told.nodes is not None:
-        raise Unsupported(
-            "--nodes and --host exclude each other, as hosts report themselves: leave "
-            "one out"
-        )
-    with logging(told.logs, tell) as tell:
-        if host is not None:
-            from ..runtime.hosts import Host
+    if told.log is not None:
+        tell = _logged(Path(told.log), tell)
+    if told.elastic:
+        site = Elastic(*posed, told, place)
+        return supervisor.run(site.job, tell, site)
+    return supervisor.run(job(*posed, told, place), tell)
 
-            return Host(*posed, told, host, address, place, tell).ran()
-        if told.elastic:
-            site = Elastic(*posed, told, place, tell)
-            return supervisor.run(site.job, tell, site)
-        return supervisor.run(job(*posed, told, place), tell)
+
+def _logged(file: Path, tell: Heard) -> Heard:
+    """Return what adds a line of JSON to a file for each row, and tells it on."""
+    with writable(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+    def told(row: dict[str, object]) -> None:
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row) + "\n")
+        tell(row)
+
+    return told

@@ -1,9 +1,9 @@
-"""The module asks whether a model fits, with what margin, up to which context.
+"""The module asks whether a model fits, and with what margin.
 
 A first plan is looked for, the quickest planners first; where there is none, a proof
-that none exists. Both are monotone in memory and in the length of sequences, so the
-last value with a plan and the first one that is refuted close in on each other. A plan
-that is found is stretched as far as the judge lets it, which saves most of the search.
+that none exists. Both are monotone in memory, so the last value with a plan and the
+first one that is refuted close in on each other. A plan that is found is stretched as
+far as the judge lets it, which saves most of the search.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,13 +25,8 @@ from ..schema import Instance, exact
 _SHARE = 0.25
 #: A search ends where what is not known is this part of what is.
 _NEAR = 100
-#: Times that a first value is halved at most, before nothing is said to fit.
-_HALVES = 40
-#: Tokens of a sequence go up in such steps: sizes that tools take, and parts of
-#: sequences among up to 64 GPUs.
-TOKENS_STEP = 128
-#: Longer sequences are not asked about.
-MOST_TOKENS = 1 << 24
+#: Doublings of the memory that is missing, before nothing is said to fit.
+_DOUBLINGS = 10
 #: Of memory, nearer is near enough.
 _NEAR_MIB = 64
 
@@ -136,60 +131,11 @@ def margin(data: Instance, limits: Limits, plan: TrainingPlan | None = None) -> 
     with search.until_interrupted():
         fits = search.know(0, plan) if plan is not None else search.ask(0)
         step, low = max(rooms), 0
-        while not fits and search.time_left and low > -(step << _HALVES // 4):
+        while not fits and search.time_left and low > -(step << _DOUBLINGS):
             low = min(2 * low, -step)
             fits = search.ask(low)
         search.close_in(min(rooms) - 1)
     return search.reach
-
-
-# --- the longest context ---------------------------------------------------------
-
-
-def with_context(data: Instance, tokens: int) -> Instance:
-    """Return the instance with sequences of so many tokens."""
-    workload = data.workload.model_copy(update={"sequence_length": tokens})
-    return data.model_copy(update={"workload": workload})
-
-
-def longest_context(
-    data: Instance, limits: Limits, plan: TrainingPlan | None = None
-) -> Reach:
-    """Return the longest sequences that fit, a multiple of `TOKENS_STEP` tokens.
-
-    A `plan` of the instance that is known is where the search begins.
-    """
-    support.require(data)
-    most = MOST_TOKENS // TOKENS_STEP
-
-    def of(steps: int) -> Instance:
-        return with_context(data, steps * TOKENS_STEP)
-
-    def stretched(steps: int, plan: TrainingPlan) -> int:
-        low, high = steps, most + 1
-        while high - low > max(1, low // (10 * _NEAR)):
-            middle = min(2 * low, (low + high) // 2)
-            if training_plan.evaluate(of(middle), plan).valid:
-                low = middle
-            else:
-                high = middle
-        return low
-
-    search = _Search(of, stretched, limits)
-    steps = max(1, min(most, data.workload.sequence_length // TOKENS_STEP))
-    with search.until_interrupted():
-        if plan is not None and training_plan.evaluate(of(steps), plan).valid:
-            search.know(steps, plan)
-        else:
-            while not search.ask(steps) and search.time_left and steps > 1:
-                steps //= 2
-        search.close_in(most)
-    found = search.reach
-    return replace(
-        found,
-        value=None if found.value is None else found.value * TOKENS_STEP,
-        refuted=None if found.refuted is None else found.refuted * TOKENS_STEP,
-    )
 
 
 # --- how it is done --------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 Pipelines, tensor parallelism, ZeRO, recomputation and LoRA all count, as they do in
 `plan`: what fits has a plan that the judge accepts, what does not is proved or said not
-to be. Frenzy's MARP, which knows d x t alone, stands beside it (`scheduling.fitting`).
+to be.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,30 +15,12 @@ from typing import Any, NamedTuple
 
 from .. import files
 from ..bounds import impossible
-from ..errors import (
-    InstanceError,
-    Interrupted,
-    OutOfTime,
-    UnknownName,
-    Unsupported,
-)
+from ..errors import InstanceError, OutOfTime, UnknownName, Unsupported
 from ..formats.importing import divisions
 from ..modelling import Limits
 from ..plans import Plan, TrainingPlan
 from ..result import Result, Status, uninterrupted
-from ..scheduling import fitting as by_marp
-from ..scheduling.fitting import Fit
-from ..schema import (
-    Alternatives,
-    Cluster,
-    Compute,
-    CostSettings,
-    Instance,
-    ModelSpec,
-    Updates,
-    Workload,
-    exact,
-)
+from ..schema import Instance, ModelSpec, Workload, exact
 from ..text.documents import Document
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
@@ -51,6 +33,7 @@ from .calling import (
     progress_of,
 )
 from .feasibility import Reach
+from .judging import load
 from .runs import used_nodes
 
 #: Where neither an instance nor the caller says so.
@@ -60,7 +43,7 @@ MOST_GPUS = 1024
 #: How a model is trained where no option says so: whatever is leanest of what its
 #: architecture allows.
 _FREEST = {"zero": "3,1,0", "runs_on": "architecture"}
-#: GPUs that are first asked about, in those that the states of all weights fill.
+#: GPUs that are first asked about, in the most that are proved too few.
 _ROOM = 2
 #: Of the time for a card, what the least number has; the rest is for the margin.
 _COUNT_SHARE = 0.5
@@ -83,7 +66,6 @@ class Verdict:
     status: Status
     margin: Reach
     room_mib: int
-    context: Reach | None = None
     reasons: tuple[str, ...] = ()
     too_few: int | None = None
     plan: Result | None = field(default=None, repr=False)
@@ -120,7 +102,6 @@ class Verdict:
 
     def to_json(self) -> Document:
         """The row of the document; absent is None."""
-        context = self.context or Reach(None, None, None)
         found = None if self.plan is None else self.plan.plan
         return {
             "on": self.on,
@@ -133,8 +114,6 @@ class Verdict:
             "too_few": self.too_few,
             "oom_probability": self.oom_probability,
             "host_memory_mib": self.host_mib,
-            "longest_context": context.value,
-            "refuted_context": context.refuted,
             "reasons": list(self.reasons),
             "plan": None if found is None else found.model_dump(mode="json"),
         }
@@ -142,7 +121,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The verdict on each set of GPUs that was asked about, and MARP's rows beside.
+    """The verdict on each set of GPUs that was asked about.
 
     `open` are the sets of GPUs of which Ctrl-C left something to be found out.
     """
@@ -151,8 +130,6 @@ class Fitting:
     batch: int
     sequence: int
     verdicts: tuple[Verdict, ...]
-    marp: tuple[Fit, ...] = field(default=(), repr=False)
-    least_gpus: dict[str, int] = field(default_factory=dict, repr=False)
     complete: bool = True
     open: tuple[str, ...] = ()
 
@@ -160,7 +137,7 @@ class Fitting:
         return f"<Fitting of {self.model}: {', '.join(map(repr, self.verdicts))}>"
 
     def to_json(self) -> Document:
-        """The document; `fits` are MARP's rows."""
+        """Return the document of the command line."""
         return {
             "model": self.model,
             "batch": self.batch,
@@ -168,19 +145,15 @@ class Fitting:
             "complete": self.complete,
             "open": list(self.open),
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
-            "looked_at": by_marp.LOOKED_AT,
-            "least_gpus": self.least_gpus,
-            "fits": [row.to_json() for row in self.marp],
         }
 
 
 def fit(
     model: Place | ModelSpec | Instance,
-    on: Cluster | Place | Iterable[str] | None = None,
+    on: Place | Instance | Iterable[str] | None = None,
     batch: int | None = None,
     sequence: int | None = None,
     *,
-    longest: bool = False,
     options: Sequence[str] = (),
     limits: AnyLimits = 20,
     progress: AnyProgress = None,
@@ -190,54 +163,34 @@ def fit(
     `model` is a preset, a `config.json`, a `ModelSpec` or an instance; without `on` an
     instance is tried on its own GPUs. `on` is a list of GPU types, to find the fewest
     GPUs of each that hold the model (`A100-80GB-SXM4`) or to try that many
-    (`8xA100-80GB-SXM4`); or an instance or queue, for its cluster. With `longest` the
-    longest context that fits is found, too. `options` are those of `hetopt assemble`,
-    such as `finetune=lora`; for an instance those that divide it (`expert_parallel=8`,
-    `zero=1,3`). All searches share the limits; Ctrl-C ends them, and what is known is
-    returned. Margins are in MiB, contexts in tokens.
+    (`8xA100-80GB-SXM4`); or an instance, for its cluster. `options` are those of
+    `hetopt assemble`, such as `finetune=lora`; for an instance those that divide it
+    (`expert_parallel=8`, `zero=1,3`). All searches share the limits; Ctrl-C ends them,
+    and what is known is returned. Margins are in MiB.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     for word, value in (("batch", batch), ("sequence", sequence)):
         if value is not None and value < 1:
             raise InstanceError(f"{word}: found {value}, expected at least 1; raise it")
-    question: _Here | _Named
-    if on is None or isinstance(on, str | Path | Cluster):
+    if on is None or isinstance(on, str | Path | Instance):
         data = instance_with(model, on, batch, sequence)
-        question = _Here(divisions.with_choices(data, options))
+        question = _here(divisions.with_choices(data, options))
     else:
         trained = Training.of(model)
         sizes = trained.sizes(batch, sequence, (SEQUENCES, TOKENS))
-        named = [*on], *sizes, trained.options(options)
-        question = _Named(trained.spec, *named)
-    spec, cluster = question.spec, question.cluster
-    # MARP and the states that it counts are of training all weights.
-    has_rows = on is not None and not question.has_adapters
-    rows: list[Fit] = []
-    verdicts: list[Verdict] = []
-    complete = False
-    try:
-        if has_rows:
-            rows = by_marp.fits(spec, cluster, question.batch, question.sequence)
-        for number, one in enumerate(question.sets):
+        question = _named(trained.spec, [*on], *sizes, trained.options(options))
+    sets, verdicts = question.sets, list[Verdict]()
+    with suppress(KeyboardInterrupt):
+        for number, one in enumerate(sets):
             left = asked.after(monotonic() - began)
-            mine = left.part(1 / (len(question.sets) - number))
-            for verdict in _verdicts(question, one, mine, heard, longest=longest):
-                verdicts[number:] = [verdict]
-            if not verdicts[number].complete:
-                raise KeyboardInterrupt
-        complete = True
-    except Interrupted as signal:
-        rows = signal.best
-    except KeyboardInterrupt:
-        if not rows and not verdicts:
-            raise
+            mine = left.part(1 / (len(sets) - number))
+            verdicts.append(_verdict(question, one, mine, heard))
+            if not verdicts[-1].complete:
+                break
     done = sum(verdict.complete for verdict in verdicts)
-    waiting = tuple(str(cards) for cards in question.sets[done:])
-    least: dict[str, int] = {}
-    if has_rows:
-        least = by_marp.least_gpus(spec, cluster, question.sequence)
-    told = spec.name, question.batch, question.sequence
-    return Fitting(*told, tuple(verdicts), tuple(rows), least, complete, waiting)
+    waiting = tuple(map(str, sets[done:]))
+    told = question.model, question.batch, question.sequence
+    return Fitting(*told, tuple(verdicts), done == len(sets), waiting)
 
 
 def spec_of(model: Place | ModelSpec | Instance) -> ModelSpec:
@@ -294,33 +247,17 @@ class Training(NamedTuple):
 
 def instance_with(
     model: Place | ModelSpec | Instance,
-    on: Cluster | Place | None,
+    on: Place | Instance | None,
     batch: int | None = None,
     sequence: int | None = None,
 ) -> Instance:
-    """Return the instance of a model on the cluster of `on`, or on its own.
-
-    On the cluster of another instance it is trained as that says; on that of a queue in
-    the usual way, with whatever a plan may choose.
-    """
-    told = {"global_batch": batch, "sequence_length": sequence}
+    """Return the instance of a model on the cluster of another, or on its own."""
     if on is None:
         data = model if isinstance(model, Instance) else _instance(model)
     else:
-        _, found = (None, on) if isinstance(on, Cluster) else files.load_problem(on)
-        cluster = on if isinstance(on, Cluster) else scheduling.load_cluster(on)
-        if isinstance(found, Instance):
-            data = found.model_copy(update={"model": spec_of(model)})
-        else:
-            name = "the cluster" if isinstance(on, Cluster) else str(on)
-            data = Instance(
-                name=name,
-                source="a cluster, and how models are usually trained",
-                model=spec_of(model),
-                cluster=cluster,
-                workload=_usual(batch or SEQUENCES, sequence or TOKENS),
-            )
+        data = load(on).model_copy(update={"model": spec_of(model)})
     _ = data.planned_cluster
+    told = {"global_batch": batch, "sequence_length": sequence}
     given = {name: value for name, value in told.items() if value is not None}
     workload = data.workload.model_copy(update=given)
     return data.model_copy(update={"workload": workload})
@@ -329,94 +266,71 @@ def instance_with(
 # --- how it is done --------------------------------------------------------------
 
 
-class _Here:
-    """A question about the GPUs of one instance."""
+class _Question(NamedTuple):
+    """A model, sets of GPUs, and the instance of the model on each."""
 
-    def __init__(self, data: Instance) -> None:
-        self._data = data
-        self.spec, self.cluster = data.model, data.planned_cluster
-        self.batch = data.workload.global_batch
-        self.sequence = data.workload.sequence_length
-        self.sets = [Cards(data.name, self.cluster.gpu_count)]
-        self.has_adapters = data.workload.costs.updates.lora is not None
-
-    def instance(self, cards: Cards) -> Instance:
-        """Return the instance itself."""
-        return self._data
+    model: str
+    batch: int
+    sequence: int
+    sets: list[Cards]
+    instance: Callable[[Cards], Instance]
 
 
-class _Named:
-    """A question about GPUs by name, each alone."""
-
-    def __init__(
-        self,
-        spec: ModelSpec,
-        names: Sequence[str],
-        batch: int,
-        sequence: int,
-        options: Sequence[str],
-    ) -> None:
-        self.spec, self.batch, self.sequence = spec, batch, sequence
-        self.sets = [boxes.cards_of(name) for name in names]
-        self.cluster = by_marp.named_gpus([boxes.name_of(name) for name in names])
-        told = {word.partition("=")[0]: word.partition("=")[2] for word in options}
-        self.has_adapters = told.get("finetune", "full") != "full"
-        usual = [f"{k}={v}" for k, v in _FREEST.items() if k not in told]
-        self._options = [*options, *usual]
-
-    def instance(self, cards: Cards) -> Instance:
-        """Return the instance of the model on so many cards."""
-        workload = {
-            "sequence_length": self.sequence,
-            "global_batch": self.batch,
-            "micro_batch_sizes": [1],
-        }
-        return boxes.instance_of(self.spec, [cards], workload, self._options)[0]
+def _here(data: Instance) -> _Question:
+    """Return the question about the GPUs of one instance."""
+    sizes = data.workload.global_batch, data.workload.sequence_length
+    cards = Cards(data.name, data.planned_cluster.gpu_count)
+    return _Question(data.model.name, *sizes, [cards], lambda _: data)
 
 
-def _verdicts(
-    question: _Here | _Named,
-    cards: Cards,
-    limits: Limits,
-    progress: Progress,
-    *,
-    longest: bool,
-) -> Iterator[Verdict]:
-    """Yield the verdict on one set of GPUs, again whenever more of it is known.
+def _named(
+    spec: ModelSpec,
+    names: Sequence[str],
+    batch: int,
+    sequence: int,
+    options: Sequence[str],
+) -> _Question:
+    """Return the question about GPUs by name, each alone."""
+    told = {word.partition("=")[0] for word in options}
+    words = [*options, *(f"{k}={v}" for k, v in _FREEST.items() if k not in told)]
+    workload: dict[str, object] = {
+        "sequence_length": sequence,
+        "global_batch": batch,
+        "micro_batch_sizes": [1],
+    }
 
-    The last one is complete, unless Ctrl-C ended the work. Where a card has no number,
-    the least is found first.
+    def instance(cards: Cards) -> Instance:
+        return boxes.instance_of(spec, [cards], workload, words)[0]
+
+    sets = [boxes.cards_of(name) for name in names]
+    return _Question(spec.name, batch, sequence, sets, instance)
+
+
+def _verdict(
+    question: _Question, cards: Cards, limits: Limits, progress: Progress
+) -> Verdict:
+    """Return the verdict on one set of GPUs, complete unless Ctrl-C ended the work.
+
+    Where a card has no number, the least is found first.
     """
     began, known, too_few, complete = monotonic(), None, None, True
     if cards.gpus is None:
-        assert isinstance(question, _Named)
         share = limits.part(_COUNT_SHARE)
         search = _Fewest(question, cards.card, share, progress)
         fewest, known, too_few, complete = search.find()
         cards = Cards(cards.card, fewest)
-    data = question.instance(cards)
-    on = cards.card if isinstance(question, _Here) else str(cards)
-    margin = Reach(None, None, None)
-    if known is not None:  # what the plan itself leaves
+    data, margin = question.instance(cards), Reach(None, None, None)
+    on = cards.card if cards.card == data.name else str(cards)
+    if complete:
+        try:
+            progress.started(f"margin on {on}")
+            left = limits.after(monotonic() - began)
+            margin = feasibility.margin(data, left, known)
+            complete = margin.complete
+        except KeyboardInterrupt:
+            complete = False
+    if margin.value is None and known is not None:  # what the plan itself leaves
         margin = feasibility.margin(data, replace(limits, time_s=0.0), known)
-    yield _verdict(data, on, margin, too_few)
-    if not complete:
-        return
-    progress.started(f"margin on {on}")
-    left = limits.after(monotonic() - began)
-    margin = feasibility.margin(data, left.part(0.5) if longest else left, known)
-    verdict = _verdict(data, on, margin, too_few)
-    yield replace(verdict, complete=margin.complete and not longest)
-    if not longest or not margin.complete:
-        return
-    progress.started(f"longest context on {on}")
-    left = limits.after(monotonic() - began)
-    context = feasibility.longest_context(data, left, _plan_of(margin))
-    yield replace(verdict, context=context, complete=context.complete)
-
-
-def _verdict(data: Instance, on: str, margin: Reach, too_few: int | None) -> Verdict:
-    """Return what a margin says, as a verdict that is not complete."""
     status, plan, roomiest = Status.UNDECIDED, None, _plan_of(margin)
     if margin.value is not None and margin.value >= 0 and roomiest is not None:
         plan = feasibility.judged(data, roomiest)
@@ -428,7 +342,7 @@ def _verdict(data: Instance, on: str, margin: Reach, too_few: int | None) -> Ver
         room_mib=_room_mib(data, roomiest),
         too_few=too_few,
         plan=plan,
-        complete=False,
+        complete=complete,
     )
 
 
@@ -452,7 +366,7 @@ class _Fewest:
     """
 
     def __init__(
-        self, question: _Named, card: str, limits: Limits, progress: Progress
+        self, question: _Question, card: str, limits: Limits, progress: Progress
     ) -> None:
         """Ask nothing yet; the limits are of all questions together."""
         self._question, self._card, self._limits = question, card, limits
@@ -463,21 +377,19 @@ class _Fewest:
         self.refuted: list[int] = []
         self._last, self._asked = self._counts[0], False
 
-    def _left(self) -> Limits:
-        return self._limits.after(monotonic() - self._began)
-
     def _fits(
         self,
         place: int,
         share: float = _COUNT_SHARE,
         ask: Callable[[Instance, Limits], Result] = feasibility.first_plan,
     ) -> bool:
-        if self._asked and self._left().time_s == 0:
+        left = self._limits.after(monotonic() - self._began)
+        if self._asked and left.time_s == 0:
             raise OutOfTime
         count, self._asked = self._counts[place], True
         self._progress.started(str(Cards(self._card, count)))
         data = self._question.instance(Cards(self._card, count))
-        result = ask(data, self._left().part(share))
+        result = ask(data, left.part(share))
         self._last = count
         if isinstance(result.plan, TrainingPlan):
             self.plans[count] = result.plan
@@ -493,9 +405,8 @@ class _Fewest:
     def find(self) -> tuple[int, TrainingPlan | None, int | None, bool]:
         """Return the fewest with a plan, that, and the most that are proved too few.
 
-        Where no number has a plan, it is the last that was tried: the largest, or the
-        first beyond those that are proved too few when the time is up. The last word
-        says whether it was found out, and not ended by Ctrl-C.
+        Where no number has a plan, it is the last that was tried. The last word says
+        whether it was found out, and not ended by Ctrl-C.
         """
         complete = True
         try:
@@ -507,57 +418,34 @@ class _Fewest:
         return count, self.plans.get(count), max(self.refuted, default=None), complete
 
     def _close_in(self) -> None:
-        """Look for the fewest with a plan, beyond those that hold too little."""
-        counts = self._counts
-        few = bisect_left(counts, True, key=self._holds_states) - 1
-        self.refuted += counts[: few + 1][-1:]
-        low, high = few, self._cheaply()
-        if not self.plans:
-            low, high = self._upwards(few)
-        while high - low > 1 and self.plans:
+        """Look for the fewest with a plan, beyond those that hold too little.
+
+        The first that is asked has room to spare: where there is little time, a plan on
+        too many GPUs is an answer.
+        """
+        counts, last = self._counts, len(self._counts) - 1
+        low = bisect_left(counts, True, key=self._holds_states) - 1
+        self.refuted += counts[: low + 1][-1:]
+        roomy = _ROOM * counts[low] if low >= 0 else 1
+        high = first = min(bisect_left(counts, roomy), last)
+        for ask, share in (
+            (feasibility.cheapest_plan, 1.0),
+            (feasibility.first_plan, _COUNT_SHARE),
+        ):
+            high, step = first, 1
+            while not self._fits(high, share, ask) and high < last:
+                high, step = min(high + step, last), 2 * step
+            if self.plans:
+                break
+        else:
+            return
+        while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self._fits(middle) else (middle, high)
         # What was not decided on the way may be in the time that is left.
-        while self.plans and (place := counts.index(min(self.plans)) - 1) >= 0:
+        while (place := counts.index(min(self.plans)) - 1) >= 0:
             if counts[place] in self.refuted or not self._fits(place, share=1.0):
                 break
-
-    def _cheaply(self) -> int:
-        """Return a place with a plan of the cheapest planner, if it has one at all.
-
-        The first that is asked has room for the states of all weights, and for as much
-        again: where there is little time, a plan on too many GPUs is an answer.
-        """
-        asked = self._question
-        states = by_marp.least_gpus(asked.spec, asked.cluster, asked.sequence)
-        least = {boxes.cards_of(x).card: gpus for x, gpus in states.items()}[self._card]
-        last, step = len(self._counts) - 1, 1
-        place = next(
-            (i for i, x in enumerate(self._counts) if x >= _ROOM * least), last
-        )
-        while not self._fits(place, 1.0, feasibility.cheapest_plan) and place < last:
-            place, step = min(place + step, last), 2 * step
-        return place
-
-    def _upwards(self, low: int) -> tuple[int, int]:
-        """Return the last place without a plan, and one with, asking every planner."""
-        step, last = 1, len(self._counts) - 1
-        while not self._fits(high := min(low + step, last)):
-            if high == last:
-                break
-            low, step = high, 2 * step
-        return low, high
-
-
-def _usual(batch: int, sequence: int) -> Workload:
-    return Workload(
-        sequence_length=sequence,
-        global_batch=batch,
-        costs=CostSettings(
-            compute=Compute(recompute="full"), updates=Updates(sync_overlap="backward")
-        ),
-        alternatives=Alternatives(recompute=("selective", "none"), zero=(1, 3)),
-    )
 
 
 def _instance(model: Place | ModelSpec) -> Instance:

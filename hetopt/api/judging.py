@@ -1,9 +1,7 @@
 """Plans judged: by the rules, by the bound, and part by part.
 
-A bound is derived again independently of who found it. An exact method may offer
-`Certificate`, the record that it leaves, and `recheck(data, certificate, bound) ->
-list[str]`: what is missing for the bound to be proved by such a record. So does
-`scheduling.certificate`, for queues of jobs. `proving` says what else derives bounds.
+Modules that check certificates offer `Certificate`, the record, and `recheck(data,
+certificate, bound) -> list[str]`: what is missing for the bound to be proved.
 """
 
 import math
@@ -32,6 +30,10 @@ from .calling import (
 
 _AN_INSTANCE = "a name of the library, a path, an Instance, or a dict of one"
 _A_PLAN = "a Result, a plan file, a plan, or a dict of one"
+_CHECKERS = {
+    "training_plan": ("exact", "training_plan"),
+    "job_scheduling": ("scheduling", "certificate"),
+}
 
 
 def load(instance: AnyInstance) -> Instance:
@@ -145,23 +147,16 @@ def by_certificate(
     Raises `InstanceError` for a certificate that no method of ours left, `Unsupported`
     where there is none.
     """
-    module = _rechecker(name)
     certificate = document.get("certificate")
-    if not hasattr(module, "recheck") or certificate is None:
+    if name not in _CHECKERS or certificate is None:
         raise Unsupported(
             f"{file}: a bound of {name} by {document.get('bound_source')!r} has no "
             "certificate to check: solve again to prove it"
         )
+    module = registry.entry(*_CHECKERS[name])
     record = validated(module.Certificate, certificate, str(file), ("certificate",))
     found: list[str] = module.recheck(data, record, bound)
     return found
-
-
-def _rechecker(name: str) -> Any:
-    """The module that knows certificates of a problem; None where none does."""
-    if name == "job_scheduling":  # no exact method: the simulator's bounds leave them
-        return registry.entry("scheduling", "certificate")
-    return registry.entry("exact", name) if name in registry.names("exact") else None
 
 
 def bound_of(document: dict[str, object], file: str | Path) -> Objective:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ..costs.constants import shipped
 from ..costs.constants.files import read_file, write_constants
@@ -16,14 +15,10 @@ from ..costs.runs import (
     predictions,
     summaries,
 )
-from ..costs.runs.cross_validation import LeftOut, left_out
-from ..costs.runs.provenance import computed
+from ..costs.runs.prediction import left_out
 from ..errors import InstanceError, Place
-from ..formats.runs import complete, read
+from ..formats.runs import read
 from ..text.documents import Document
-
-if TYPE_CHECKING:
-    from ..measuring.operators import FittedCard
 
 Runs = Place | Sequence[Run]
 
@@ -46,7 +41,6 @@ class Predicted:
                     "low_s": row.low_s,
                     "high_s": row.high_s,
                     "peak_gib": row.peak_gib,
-                    "host_gib": row.host_gib,
                     "fits": row.fits,
                     "fit": row.fit,
                     "oom_probability": row.oom_probability,
@@ -61,10 +55,6 @@ class Predicted:
         }
 
 
-#: Runs that tell a shape, and the mean error that they have where the model lacks it.
-ENOUGH, SHAPE = 3, 0.1
-
-
 @dataclass(frozen=True)
 class Calibrated:
     """Constants after runs of one's own, and how far off they leave each run."""
@@ -72,26 +62,8 @@ class Calibrated:
     constants: Mapping[str, Constant]
     before: Predicted
     after: Predicted
-    left_out: LeftOut
+    left_out: Summary
     moved: Mapping[str, tuple[Constant, Constant]]
-    machine: "FittedCard | None" = None  # what measured operators say of the card
-
-    @property
-    def disagreement(self) -> str | None:
-        """Return why more runs of the same system would not help; None: they would.
-
-        What is left of errors once a system has its own factors is their shape.
-        """
-        left = self.after.summary["all"]
-        runs = sum(run.measured_s is not None for run in self.after.runs)
-        if runs < ENOUGH or left.mean_error is None or left.mean_error < SHAPE:
-            return None
-        return (
-            f"The model cannot reproduce these runs: an error of {left.mean_error:.0%} "
-            "remains after fitting to them. More runs will not help; the kernel of "
-            "attention (-o attention=...), or the rate of the links "
-            "(-o intra_gbytes_per_s=..., network=...) may."
-        )
 
     def write(self, path: Place) -> None:
         """A file of constants that `--constants` takes."""
@@ -103,25 +75,12 @@ class Calibrated:
             "runs": len(self.after.runs),
             "before": self.before.summary["all"]._asdict(),
             "after": self.after.summary["all"]._asdict(),
-            "left_out": self.left_out.summary._asdict(),
-            "disagreement": self.disagreement,
+            "left_out": self.left_out._asdict(),
             "moved": {
                 name: {"before": old._asdict(), "after": new._asdict()}
                 for name, (old, new) in self.moved.items()
             },
-            "machine": self._machine(),
             "rows": self.after.to_json()["rows"],
-        }
-
-    def _machine(self) -> Document | None:
-        if self.machine is None:
-            return None
-        return {
-            "card": self.machine.card,
-            "fit": {
-                kind: {"rows": rows, "median_error": far}
-                for kind, (rows, far) in self.machine.errors.items()
-            },
         }
 
 
@@ -130,82 +89,48 @@ def predict(
     *,
     constants: Place | None = None,
     fit_on: Runs | None = None,
-    **told: object,
 ) -> Predicted:
     """Predict seconds and memory of measured runs, and compare row by row.
 
     `constants` is a file of `calibrate`; with `fit_on` constants are fitted to those
-    runs first. `told` gives fields that the files leave out, such as `gpu`, and further
-    files (`configs`). Rows that the model cannot express say why in `not_modelled`.
-    Raises `InstanceError` for a file that cannot be read.
+    runs first. Rows that the model cannot express say why in `not_modelled`. Raises
+    `InstanceError` for a file that cannot be read.
     """
-    rows = _runs(runs, **told)
+    rows = _runs(runs)
     known = _constants_of(constants)
     if fit_on is not None:
-        others = _runs(fit_on, **told)
-        _time_rows(others)
-        known = fitted_on(others, known)
+        known = fitted_on(_runs(fit_on), known)
     return _prediction(rows, known)
 
 
 def calibrate(
-    runs: Iterable[Runs] = (),
+    runs: Iterable[Runs],
     *,
     constants: Place | None = None,
-    machine: Place | None = None,
-    **told: object,
 ) -> Calibrated:
-    """Fit constants to one's own measured runs: rows, or logs of trainers.
+    """Fit constants to one's own measured runs.
 
-    The constants before, shipped or of a file, are the priors. `told` gives fields of
-    runs that the files leave out (`gpu`, `configs`). `machine` is a file of operators
-    that SimuMax measured on a card (`told`'s `gpu`, or its `sys_name`); they move the
-    card's own constants before the runs, or by themselves. Raises `InstanceError` where
-    no run can be expressed, and for rows that a program computed.
+    The constants before, shipped or of a file, are the priors. Raises `InstanceError`
+    where no run can be expressed.
     """
-    rows = [run for source in runs for run in _runs(source, **told)]
-    _time_rows(rows)
-    shipped_or_told = known = _constants_of(constants)
-    before, operators = _prediction(rows, known), None
-    if machine is not None:
-        from ..measuring import operators as measured_operators
-
-        gpu = told.get("gpu")
-        card = gpu if isinstance(gpu, str) else None
-        operators = measured_operators.fitted(machine, card, known)
-        known = {**known, **operators.constants}
-    elif not rows:
-        raise InstanceError(
-            "found no runs, expected some, or the operators of a machine; give RUNS, "
-            "or --machine FILE"
-        )
-    if rows and not before.summary["all"].predicted:
+    rows = [run for source in runs for run in _runs(source)]
+    known = _constants_of(constants)
+    before = _prediction(rows, known)
+    if not before.summary["all"].predicted:
         why = {row.not_modelled for row in before.rows} - {None}
         raise InstanceError(
             "found no run with a time that the model can express: "
             + ("; ".join(sorted(map(str, why))) or "no run has a time")
-            + "; complete the rows, or give what they leave out"
+            + "; complete the rows"
         )
     fitted = fitted_on(rows, known)
-    old = shipped_or_told
     moved = {
-        name: (old.get(name, Constant(1.0, after.spread)), after)
-        for name, after in fitted.items()
-        if name not in old or after != old[name]
+        name: (known.get(name, Constant(1.0, one.spread)), one)
+        for name, one in fitted.items()
+        if name not in known or one != known[name]
     }
-    after, others = _prediction(rows, fitted), left_out(rows, known)
-    return Calibrated(fitted, before, after, others, moved, operators)
-
-
-def _time_rows(rows: Sequence[Run]) -> None:
-    """Refuse rows that a program computed: constants would be fitted to its model."""
-    for line in computed(rows):
-        listed = ", ".join(str(index + 1) for index in line)
-        raise InstanceError(
-            f"runs: found that the times of rows {listed} are an exact line over "
-            "their micro-batches, expected measured ones, which never are; they are "
-            "a simulator's output: leave them out"
-        )
+    after = _prediction(rows, fitted)
+    return Calibrated(fitted, before, after, left_out(rows, known), moved)
 
 
 def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
@@ -213,10 +138,10 @@ def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted
     return Predicted(tuple(rows), tuple(found), summaries(rows, found))
 
 
-def _runs(runs: Runs, **told: Any) -> list[Run]:
+def _runs(runs: Runs) -> Sequence[Run]:
     if isinstance(runs, str | Path) or hasattr(runs, "__fspath__"):
-        return read(runs, **told)
-    return complete(runs, **told)
+        return read(runs)
+    return runs
 
 
 def _constants_of(path: Place | None) -> dict[str, Constant]:

@@ -1,20 +1,21 @@
 """Claims of result documents derived again, by someone else than who found them.
 
-In this order: by an argument that needs no search (`bounds.again`), by the certificate
-that the method left, and where there is neither, if asked for, by solving again: a
-statement of the problem on CP-SAT, or the exact method, which then is its own witness.
+In this order: a bound by arithmetic is computed again; one with a certificate is
+derived from that, by code that shares nothing with the search; all else is solved
+again, by a statement of the problem on CP-SAT, which shares nothing with the method but
+the judge, or by the method itself, which then is its own witness.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import files, portfolio, problems, registry
-from ..bounds import again as arguments
 from ..bounds.training_plan import training_plan_bound
 from ..errors import Unsupported
 from ..modelling import Limits, looking
 from ..problems import Objective
-from ..result import Proof, Result, Status, Stop
+from ..result import Bound, Proof, Result, Status, Stop
+from ..scheduling import bounds as queues
 from ..schema import Record
 from ..solving import statements
 from ..solving.run import Run
@@ -22,14 +23,17 @@ from ..text.documents import Document
 from ..text.numbers import memory
 from .calling import AnyLimits, Place, limits_of
 from .judging import bound_of, by_certificate, contradicted
-from .solving import carriers
 
 _WITNESS = "cpsat"  # exact in whole numbers
 _SHARE = 0.5  # of the time, for a statement before the exact method
-_NO_STATEMENT = ("training_plan",)  # theirs are of fewer plans than the problem has
-_NOTHING = (
-    "it has no certificate, and no other code derives it; --again 60 solves again"
-)
+#: Statements of all plans that the witness carries. Of training plans there is none.
+_STATEMENTS = {
+    "device_grouping": "device_grouping_patterns",
+    "job_round": "job_round",
+    "layer_partition": "layer_partition",
+    "provisioning": "provisioning",
+    "recovery": "recovery",
+}
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,13 @@ class BoundCheck:
     """The check says what a claim lacks to be proved, and what it was derived by.
 
     The claim is a bound, or, where that is None, that there is no plan. It is `open`
-    where it was neither derived nor refuted: at a limit, or for lack of a derivation.
+    where it was neither derived nor refuted.
     """
 
     bound: Objective | None
     missing: tuple[str, ...]
     by: str
-    proof: Proof = Proof.DERIVATION
+    proof: Proof = Proof.METHOD
     open: bool = False
 
 
@@ -51,50 +55,41 @@ def check_bound(
     result: Place,
     instance: Place | Record | None = None,
     *,
-    again: AnyLimits = 0,
-    limits: AnyLimits = None,
+    limits: AnyLimits = 60,
 ) -> list[str]:
     """Derive the bound of a result document again, and return what is missing.
 
     The answer is empty if the bound, or the claim that there is no plan, is proved.
-    `limits` are those of time and memory for that, `again` those for solving again if
-    nothing else derives the bound. Raises `InstanceError` for a document without a
-    bound or with an unreadable certificate, `Unsupported` if a bound cannot be derived
-    so.
+    Raises `InstanceError` for a document without a bound or with an unreadable
+    certificate, `Unsupported` for a bound that nothing derives again.
     """
-    found = bound_checked(result, instance, again=again, limits=limits)
-    return list(found.missing)
+    return list(bound_checked(result, instance, limits=limits).missing)
 
 
 def bound_checked(
     result: Place,
     instance: Place | Record | None = None,
     *,
-    again: AnyLimits = 0,
-    limits: AnyLimits = None,
+    limits: AnyLimits = 60,
 ) -> BoundCheck:
     """Return what the claim lacks, and what it was derived by."""
-    solving, asked = limits_of(again), limits_of(limits)
+    asked = limits_of(limits)
     name, data, plan, document = files.load_claim(result, instance)
     status, bound = document.get("status"), None
     if status == Status.UNDECIDED.value and document.get("bound") is None:
         return BoundCheck(None, ("the document claims no bound",), "", open=True)
     if status != Status.INFEASIBLE.value:
         bound = bound_of(document, result)
-    run = Run(name, data, asked)
-    try:
-        with run, looking(run.check):
-            run.check()
-            return _derived(name, data, plan, document, bound, result)
-    except Unsupported as error:
-        if solving.time_s != 0:
-            return _solved_again(name, data, plan, bound, solving)
-        if bound is not None:
-            raise
-        return BoundCheck(None, (str(error),), "", open=True)
+    run, found = Run(name, data, asked), None
+    with run, looking(run.check):
+        run.check()
+        found = _derived(name, data, plan, document, bound, result)
     if run.stop is Stop.INTERRUPTED:
         raise KeyboardInterrupt
-    return BoundCheck(bound, (_unfinished(run, bound),), "", open=True)
+    if run.stop is not None:
+        return BoundCheck(bound, (_unfinished(run, bound),), "", open=True)
+    left = asked.after(run.seconds())
+    return found or _solved_again(name, data, plan, bound, left)
 
 
 def _unfinished(run: Run, bound: Objective | None) -> str:
@@ -113,29 +108,33 @@ def _derived(
     document: Document,
     bound: Objective | None,
     file: Place,
-) -> BoundCheck:
-    """Return what is found without solving again; `Unsupported` where nothing is."""
+) -> BoundCheck | None:
+    """Return what is found without solving again; None where nothing is."""
     judged = None if plan is None else problems.get(name).evaluate(data, plan)
     if bound is None:
         if judged is not None and judged.valid:
             return BoundCheck(None, ("the document itself has a plan",), "the judge")
-        if (shown := arguments.no_plan_by(name, data)) is None:
-            raise Unsupported(_NOTHING)
-        return BoundCheck(None, (), shown)
+        return None
     objective = None if judged is None else judged.objective
     if objective is not None and contradicted(name, bound, objective):
         told = f"the bound {bound} contradicts the document's own plan: {objective}"
         return BoundCheck(bound, (told,), "the judge")
-    if (again := arguments.reaching(name, data, bound)) is not None:
-        return BoundCheck(bound, (), again.source)
-    if name == "training_plan":
-        cheap = training_plan_bound(data)  # larger clusters than `again` looks at
-        if cheap.value >= bound:
-            by = f"{cheap.source}, by the same code"
-            return BoundCheck(bound, (), by, Proof.METHOD)
-    missing = by_certificate(name, data, document, bound, file)
+    for each in _by_arithmetic(name, data):
+        if each.value >= bound:
+            return BoundCheck(bound, (), f"{each.source}, computed again")
+    try:
+        missing = by_certificate(name, data, document, bound, file)
+    except Unsupported:  # there is none, or too large a one
+        return None
     by = "its certificate, by code of its own"
     return BoundCheck(bound, tuple(missing), by, Proof.CERTIFICATE)
+
+
+def _by_arithmetic(name: str, data: Any) -> list[Bound]:
+    """Return the bounds that need no search, of problems which minimise."""
+    if name == "job_scheduling":
+        return [queues.alone(data), queues.one_machine(data)]
+    return [training_plan_bound(data)] if name == "training_plan" else []
 
 
 # --- solving again ---------------------------------------------------------------
@@ -146,35 +145,36 @@ def _solved_again(
 ) -> BoundCheck:
     """A proof by a statement, or by the exact method within what is left."""
     said, ended = [], list[Result]()
-    if (statement := _statement(name)) is not None:
+    if plan is not None and not problems.get(name).evaluate(data, plan).valid:
+        plan = None
+    if (statement := _STATEMENTS.get(name)) is not None:
         share = None if limits.time_s is None else limits.time_s * _SHARE
-        mine = replace(limits, time_s=share)
-        result = statements.solve(name, data, statement, _WITNESS, limits=mine)
         by = f"statement {statement} on {_WITNESS}"
-        if _proof_by(result, bound):
-            return BoundCheck(bound, (), by)
-        said.append(_short(by, result))
-        ended.append(result)
-        limits = limits.after(sum(result.seconds.values()))
+        try:
+            result = statements.solve(
+                *(name, data, statement, _WITNESS),
+                limits=replace(limits, time_s=share),
+                warm_start=plan,
+            )
+        except Unsupported as error:
+            said.append(str(error))
+        else:
+            if _proof_by(result, bound):
+                return BoundCheck(bound, (), by, Proof.STATEMENT)
+            said.append(_short(by, result))
+            ended.append(result)
+            limits = limits.after(sum(result.seconds.values()))
     if name in registry.names("exact"):
         result = portfolio.exactly(name, data, limits, plan, None)
         by = "the exact method, run again"
         if _proof_by(result, bound):
-            return BoundCheck(bound, (), by, Proof.METHOD)
+            return BoundCheck(bound, (), by)
         said.append(_short(by, result))
         ended.append(result)
     if not said:
-        raise Unsupported(f"a bound of {name}: nothing solves it again")
+        raise Unsupported(f"a bound of {name} without a certificate: nothing solves it")
     refuted = any(x.stop is Stop.PROVED or (bound is None and x.plan) for x in ended)
     return BoundCheck(bound, tuple(said), "solving again", open=not refuted)
-
-
-def _statement(name: str) -> str | None:
-    """The first statement of all plans of a problem that the witness carries."""
-    if name in _NO_STATEMENT:
-        return None
-    known = registry.entries_for("formulations", name)
-    return next((each for each in known if _WITNESS in carriers(each)), None)
 
 
 def _proof_by(result: Result, bound: Objective | None) -> bool:

@@ -168,7 +168,7 @@ def load_training(model: Place) -> tuple[ModelSpec, Workload | None]:
         tree = read_tree(path)
         if "model" not in tree:
             with naming(path):
-                return from_config(tree, path.stem, file=path), None
+                return from_config(tree, path.stem), None
     if path.is_file() or name in files.instance_names():
         data = files.load_instance(model)
         return data.model, data.workload

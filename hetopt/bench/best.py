@@ -32,7 +32,7 @@ def update(folder: Path) -> Iterator[str]:
     header, rows = journal.read(folder)
     found: dict[str, list[Row]] = {}
     for row in rows:
-        if row["kind"] == "solve" and files.in_library(row["instance"]):
+        if files.in_library(row["instance"]):
             found.setdefault(row["instance"], []).append(row)
     for instance, mine in found.items():
         before = after = known(instance)

@@ -4,9 +4,7 @@ Started by `hetopt.bench.process` with the folder that holds `task.json`; leaves
 `answer.json` there: the row, and the result document that `hetopt check` takes.
 """
 
-import importlib
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +26,6 @@ from .records import Task
 # parent ends a process by the memory that it holds; this only stops a jump that the
 # parent would see too late.
 HEADROOM_MIB = 8192
-RESULTS = "HETOPT_RESULTS"  # the folder that scripts write their pages into
-PAGES = "pages"
 
 SIZES: dict[str, tuple[str, Callable[[Any], int]]] = {
     "training_plan": ("GPUs", lambda data: data.planned_cluster.gpu_count),
@@ -58,8 +54,6 @@ def answered(task: Task) -> Document:
     What cannot be asked is a row too, `refused`; a bug of ours is one that `crashed`.
     """
     try:
-        if task.kind == "page":
-            return {"row": _page(task)}
         result = solved(task)
     except InternalError as error:
         return {"row": _without_answer(task, "crashed", str(error))}
@@ -74,9 +68,9 @@ def answered(task: Task) -> Document:
 
 def solved(task: Task) -> Result:
     """The result of a task's method on its instance."""
-    name, method = str(task.instance), str(task.method)
+    method = task.method
     limits = Limits(task.time_limit_s, task.gap, task.threads, task.seed)
-    problem, data = files.load_problem(name)
+    problem, data = files.load_problem(task.instance)
     if problem == "job_scheduling":
         return scheduling.schedule(data, [method])[0].result
     if task.backend is not None or method == "exact":
@@ -118,17 +112,6 @@ def _row(task: Task, result: Result, document: Document) -> Document:
         "by": document["method"],
         "seconds": {**document["seconds"], "trace": trace},
     }
-
-
-def _page(task: Task) -> Document:
-    """Return the row of a page's section, which its script makes."""
-    folder = Path(str(task.out)) / PAGES
-    folder.mkdir(parents=True, exist_ok=True)
-    os.environ[RESULTS] = str(folder)
-    sys.path.insert(0, str(task.folder))
-    module = importlib.import_module(str(task.script))
-    listed = [dict(found) for found in module.main([*(task.words or ())]) or ()]
-    return {**task.asked(), "status": "made", "figures": listed, "seconds": {}}
 
 
 def _without_answer(task: Task, status: str, reason: str) -> Document:

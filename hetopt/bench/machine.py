@@ -47,8 +47,8 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> Document:
 
 
 def _listed(task: Task) -> str:
-    """Return what is asked of a task, without folders and absent fields."""
-    return task.model_dump_json(exclude={"folder", "out"}, exclude_none=True)
+    """Return what is asked of a task, without absent fields."""
+    return task.model_dump_json(exclude_none=True)
 
 
 def load() -> float | None:

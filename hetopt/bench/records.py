@@ -1,6 +1,6 @@
 """Records of a suite file, and the tasks that it becomes."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -8,9 +8,6 @@ from ..schema import Name, Record
 from ..text.documents import Document
 
 Seconds = Annotated[float, Field(gt=0, le=1e6)]
-Identifier = Annotated[
-    str, Field(pattern=r"^[a-z_][a-z0-9_]{0,80}$", description="a_module_name")
-]
 
 
 class Settings(Record):
@@ -45,55 +42,36 @@ class Solve(Settings):
     allowed: Allowed | None = Field(None, description="Makes the group a gate.")
 
 
-class Pages(Settings):
-    """Pages of results, made section by section by a script beside the suite file.
-
-    Of `words`, which the script is run with, `{section}` and `{limit}` are replaced.
-    """
-
-    script: Identifier
-    sections: Annotated[tuple[Name, ...], Field(min_length=1)] = ("all",)
-    words: tuple[Name, ...] = ()
-
-
 class Suite(Settings):
     """Solves of a suite, and their limits."""
 
     description: Annotated[str, Field(max_length=500)] = ""
     solve: tuple[Solve, ...] = ()
-    pages: tuple[Pages, ...] = ()
 
 
 class Task(Record):
-    """One row to be made: a solve, or a section of a page."""
+    """One row to be made."""
 
-    kind: Literal["solve", "page"]
-    instance: str | None = None
-    method: str | None = None
+    instance: str
+    method: str
     backend: str | None = None
-    folder: str | None = None
-    script: str | None = None
     time_limit_s: float = 10.0
     wall_limit_s: float
     memory_mib: int = 4096
     threads: int = 1
     gap: float | None = None
     seed: int = 0
-    words: tuple[str, ...] | None = None
-    out: str | None = None
-    allowed: "Allowed | None" = None
+    allowed: Allowed | None = None
 
     @property
     def key(self) -> str:
         """The name of the row, unique in its suite."""
-        if self.kind == "page":
-            return " ".join((str(self.script), *(self.words or ())))
         by = self.method if self.backend is None else f"{self.method} on {self.backend}"
         return f"{self.instance} by {by}, seed {self.seed}, {self.time_limit_s:g} s"
 
     def asked(self) -> Document:
         """Return what every row says of its task."""
-        fields = ("kind", "instance", "method", "backend", "script", "seed")
+        fields = ("instance", "method", "backend", "seed")
         told = {name: getattr(self, name) for name in fields}
         if self.allowed is not None:
             told["allowed"] = self.allowed.model_dump()

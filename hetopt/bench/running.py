@@ -1,14 +1,13 @@
 """A suite from its tasks to the rows in a folder.
 
 Every task is a process, here or on a Dask cluster; answers come as they are ready, in
-any order. Sections of one page are made one after another, as they write one file and
-may read what stands there.
+any order.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,7 +51,6 @@ def go(
     """
     suite, only = chosen.suite, chosen.only
     tasks = suites.tasks(suite, chosen.file, chosen.time_limit_s, only)
-    tasks = [task.model_copy(update={"out": str(out.resolve())}) for task in tasks]
     if not tasks and only is not None:
         raise InstanceError(
             f"suite {suite}: found no solve whose name holds {only!r}, expected one; "
@@ -96,25 +94,14 @@ def _here(tasks: Sequence[Task], workers: int) -> Iterator[Answer]:
     A thread of ours waits for each process, and all end with the iterator.
     """
     stop = threading.Event()
-    left, busy = list(tasks), dict[Future[Answer], Task]()
     pool = ThreadPoolExecutor(workers)
     try:
-        while left or busy:
-            while len(busy) < workers and (task := _next(left, busy.values())):
-                left.remove(task)
-                busy[pool.submit(process.run, task, stop)] = task
-            for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                del busy[future]
-                yield future.result()
+        started = [pool.submit(process.run, task, stop) for task in tasks]
+        for future in as_completed(started):
+            yield future.result()
     finally:
         stop.set()
-        pool.shutdown()
-
-
-def _next(left: Sequence[Task], busy: Collection[Task]) -> Task | None:
-    """Return the first task whose page nobody writes now, None where there is none."""
-    scripts = {task.script for task in busy if task.kind == "page"}
-    return next((x for x in left if x.kind != "page" or x.script not in scripts), None)
+        pool.shutdown(cancel_futures=True)
 
 
 def _on_dask(tasks: Sequence[Task], address: str) -> Iterator[Answer]:

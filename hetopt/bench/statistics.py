@@ -4,7 +4,7 @@ A gap is to the strongest bound that is proved for the same data, by any row or 
 library's best known. Rows without a plan are counted by how they ended, never left out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import fmean, median
@@ -155,8 +155,8 @@ Known = Mapping[str, tuple[Fraction | None, Fraction | None]]
 
 
 def entries(rows: Iterable[Row], known: Known | None = None) -> list[Entry]:
-    """The solves among the rows, each with the references of its data."""
-    solves = [row for row in rows if row["kind"] == "solve"]
+    """The rows, each with the references of its data."""
+    solves = list(rows)
     groups: dict[Any, list[Row]] = {}
     for row in solves:
         groups.setdefault(_data(row), []).append(row)
@@ -245,15 +245,6 @@ def _summary(problem: str, method: str, rows: list[Entry]) -> Summary:
         shifted_mean_seconds=shifted_geometric_mean(map(_longest, by_row)),
         mean_primal_integral=fmean(entry.primal_integral_s for entry in rows),
     )
-
-
-def figures(rows: Iterable[Row]) -> Iterator[Row]:
-    """Figures of papers, each with the ratio of ours to theirs where both are there."""
-    for row in rows:
-        for found in row.get("figures", ()):
-            ours, theirs = found.get("ours"), found.get("theirs")
-            there = isinstance(ours, int | float) and isinstance(theirs, int | float)
-            yield {**found, "ratio": ours / theirs if there and theirs else None}
 
 
 def spreads(found: Iterable[Entry]) -> list[tuple[list[Entry], Spread]]:

@@ -7,13 +7,6 @@
     instances = ["hexiscale/setting-*", "generated:islands/64/0..4"]
     methods = ["exact", "planners", "hexiscale+improve", "layer_partition"]
     backends = ["scip", "cpsat"]          # for statements
-    [[NAME.pages]]
-    script = "hexiscale"                  # beside the file, run with these words
-    sections = ["table_2", "settings"]    # a row each, which `--resume` does not repeat
-    words = ["{section}", "--time-limit", "{limit}"]
-
-A script of pages writes into the folder that HETOPT_RESULTS names: DIR/pages. Its
-`main(words)` may return figures: papers' numbers, and ours beside them.
 
 A group is every instance with every method; a statement with every back end that
 carries it. `planners`, `policies` and `statements` stand for all of the instance's
@@ -29,7 +22,6 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from .. import api, files, registry
 from ..errors import InstanceError, UnknownName
@@ -77,7 +69,7 @@ def tasks(
     suite = _suite(name, trees[name], place)
     if time_limit_s is not None:
         suite = _relimited(suite, time_limit_s)
-    made = [*_solves(suite), *_pages(suite, place)]
+    made = [*_solves(suite)]
     counts = Counter(task.key for task in made)
     if twice := sorted(key for key, count in counts.items() if count > 1):
         raise InstanceError(
@@ -119,19 +111,14 @@ def _suite(name: str, tree: object, file: Path) -> Suite:
 def _relimited(suite: Suite, time_limit_s: float) -> Suite:
     """The suite with another time limit, and as much wall time beside it as before."""
 
-    def changed(group: Any) -> Any:
+    def changed(group: Solve) -> Solve:
         limits = _limits_of(suite, group)
         spare = limits["wall_limit_s"] - limits["time_limit_s"]
         wall = max(time_limit_s + spare, 2 * time_limit_s + 30)
         new = {"time_limit_s": time_limit_s, "wall_limit_s": wall}
         return group.model_copy(update=new)
 
-    return suite.model_copy(
-        update={
-            "solve": tuple(map(changed, suite.solve)),
-            "pages": tuple(map(changed, suite.pages)),
-        }
-    )
+    return suite.model_copy(update={"solve": tuple(map(changed, suite.solve))})
 
 
 # --- groups become tasks ----------------------------------------------------------
@@ -157,7 +144,6 @@ def _solves(suite: Suite) -> Iterator[Task]:
             for method, backend in _methods(instance, group):
                 for seed in own.seeds:
                     yield Task(
-                        kind="solve",
                         instance=instance,
                         method=method,
                         backend=backend,
@@ -165,29 +151,6 @@ def _solves(suite: Suite) -> Iterator[Task]:
                         allowed=group.allowed,
                         **limits,
                     )
-
-
-def _pages(suite: Suite, place: Path) -> Iterator[Task]:
-    """Yield a task for every section of every page of the suite."""
-    for group in suite.pages:
-        limits = _limits_of(suite, group)
-        limit = f"{limits['time_limit_s']:g}"
-        for section in group.sections:
-            told = {"limit": limit, "section": section}
-            yield Task(
-                kind="page",
-                folder=str(place.resolve().parent),
-                script=group.script,
-                words=tuple(_filled(word, told) for word in group.words),
-                **limits,
-            )
-
-
-def _filled(word: str, told: dict[str, str]) -> str:
-    """Return a word of a command line with its placeholders replaced."""
-    for name, value in told.items():
-        word = word.replace("{" + name + "}", value)
-    return word
 
 
 def _instances(patterns: Iterable[str]) -> Iterator[str]:

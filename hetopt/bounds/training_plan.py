@@ -46,7 +46,7 @@ from ..caching import kept_by_digest
 from ..costs import CostTable, Position, compute, memory, traffic
 from ..costs.compute import ceil
 from ..problems.training_plan import settings
-from ..result import CHAIN, CROSSING, PORTS, WORK, Bound
+from ..result import Bound
 from ..schema import GpuType, Instance, exact
 from .crossing import Crossing
 from .ports import Ports
@@ -91,18 +91,18 @@ def training_plan_bound(instance: Instance) -> Bound:
     update, over = own.least_update_us, table.overhead_us
     end = update + over
     found = [
-        Bound(ceil(factor * work) + end, WORK),
-        Bound(ceil(factor * chain) + end, CHAIN),
+        Bound(ceil(factor * work) + end, "total work over total speed"),
+        Bound(ceil(factor * chain) + end, "layers of one pipeline in sequence"),
     ]
     if (crossing := Crossing.of(table)) is not None:
         value = crossing.least_us(float(max(work, chain))) + update
-        found.append(Bound(value + over, CROSSING))
+        found.append(Bound(value + over, "total work, plus traffic between nodes"))
     works = Counter[tuple[Fraction | None, ...]]()
     for column in columns:
         works[column.work_us] += column.layers
     if (ports := Ports.of(own, list(kinds), works)) is not None:
         value = ports.least_us(max(work, chain)) + end
-        found.append(Bound(value, PORTS))
+        found.append(Bound(value, "total work, plus traffic through network ports"))
     best = max(found, key=lambda bound: bound.value)
     return replace(best, value=min([best.value, *single_gpu_us(instance)]))
 

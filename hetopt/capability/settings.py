@@ -125,8 +125,6 @@ def _unequal_layers(instance: Instance) -> object:
         for field in ("layer_us", "backward_us", "layer_mib", "activation_mib"):
             if len({*(getattr(row, field) or ())}) > 1:
                 return f"the profile's {field} differ"
-        if row.window_mib:
-            return "the profile's window_mib weigh runs"
     return None
 
 

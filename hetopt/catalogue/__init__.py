@@ -431,13 +431,12 @@ def rented() -> Mapping[str, Rented]:
 
 
 class Price(NamedTuple):
-    """A price of a machine is USD for an hour, on demand and as a spot offer."""
+    """A price of a machine is USD for an hour, on demand."""
 
     cloud: str
     card: str
     gpus: int
     usd_per_hour: float
-    spot_usd_per_hour: float | None
     date: str
     source: str
 
@@ -448,11 +447,9 @@ def prices() -> tuple[Price, ...]:
     told = _load("prices")
     found = []
     for cloud, fields in told["clouds"].items():
-        for card, gpus, usd, *spot in fields["rows"]:
-            own = spot[0] if spot else None
-            rates = float(usd), None if own is None else float(own)
-            about = told["date"], fields["source"]
-            found.append(Price(cloud, card, gpus, *rates, *about))
+        about = told["date"], fields["source"]
+        for card, gpus, usd in fields["rows"]:
+            found.append(Price(cloud, card, gpus, float(usd), *about))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output, runs
 from .current import CurrentRun
-from .options import AsJson, Memory, RunsOn, TimeLimit, flag, limit_mib, limit_s
+from .options import AsJson, Memory, RunsOn, TimeLimit, flag, limit_mib
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -32,14 +32,6 @@ _On = Annotated[
     ),
 ]
 _Bound = Annotated[bool, flag("--bound", help="Verify the bound of a result document.")]
-_Diff = Annotated[
-    bool,
-    flag("--diff", help="With --from: print the changed settings as a patch."),
-]
-_Changed = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="With --from: write the changed file here."),
-]
 _FromMegatron = Annotated[
     Path | None,
     typer.Option(
@@ -58,14 +50,6 @@ _FromRun = Annotated[
         "(FILE.py:FUNCTION); may be repeated.",
     ),
 ]
-_Again = Annotated[
-    float,
-    duration(
-        metavar="S",
-        help="With --bound: if nothing else verifies it, solve again for up to this "
-        "long.",
-    ),
-]
 _Measured = Annotated[
     float | None,
     duration(
@@ -82,12 +66,9 @@ def check(
     plan: _PlanFile = None,
     instance: _On = None,
     bound: _Bound = False,
-    again: _Again = 0,
     runs_on: RunsOn = None,
     from_megatron: _FromMegatron = None,
     from_run: _FromRun = None,
-    diff: _Diff = False,
-    out: _Changed = None,
     time_limit: TimeLimit = 10,
     memory: Memory = None,
     tokens: runs.Tokens = None,
@@ -100,26 +81,21 @@ def check(
     `hetopt check --from run.sh --instance hosts.yaml`, which says how far the run is
     from the best one, and which settings to change.
     """
-    if again and not bound:
-        raise Unsupported("--again limits the time to verify a bound: add --bound")
     if [plan, from_megatron, from_run or None].count(None) != 2:
         raise Unsupported(
             "expected a plan, --from FILE or --from-megatron FILE; give one"
         )
     if bound and plan is None:
         raise Unsupported("--bound: a run has no bound to verify; leave it out")
-    if (diff or out is not None) and not from_run:
-        raise Unsupported("--diff and --out change a run's files: add --from")
     if memory is not None and not bound:
         raise Unsupported("--memory limits the check of a bound: add --bound")
-    output.check_writable(out)
     proof = None
     if bound and plan is not None:
         from .. import api
         from ..modelling import Limits
 
         limits = Limits(time_limit, memory_mib=limit_mib(memory))
-        proof = api.bound_checked(plan, instance, again=limit_s(again), limits=limits)
+        proof = api.bound_checked(plan, instance, limits=limits)
     read = None
     if plan is not None:
         from ..files import load_claim
@@ -139,14 +115,10 @@ def check(
     subject = _subject(plan, read, instance, from_megatron, run).on(runs_on)
     judged = replace(_judge(subject, tokens), proof=proof)
     if run is not None:
-        run.improve(time_limit, is_written=diff or out is not None)
+        run.improve(time_limit)
         judged = replace(judged, reached=run.bound() or judged.reached)
     judged = judged.beside_measurement(instance or plan, measured)
     output.present(judged.to_json(), judged.sheet, None, as_json=as_json)
-    if run is not None and not as_json:
-        run.show_edited()
-    if run is not None and out is not None:
-        run.write(out)
     judged.end()
 
 

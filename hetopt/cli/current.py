@@ -5,7 +5,6 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import Unsupported
 from ..text.documents import Document
 from . import output
 from .options import limit_s
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from ..api.measured import Measurement
     from ..formats.importing.asked import Asked
     from ..formats.importing.changes import Advice
-    from ..formats.importing.edits import Edited
     from ..formats.importing.placing import Claim
     from ..result import Bound
     from ..schema import Instance
@@ -43,28 +41,18 @@ class CurrentRun:
             self.data = api.load(instance)
             self.claim = self.module.claimed(self.asked, self.data)
         self.advice: Advice | None = None
-        self.edited: Edited | None = None
 
-    def improve(self, time_limit: float, *, is_written: bool) -> None:
-        """Look for settings to change, and where asked for, put them into the files."""
-        from ..formats.importing import changes, edits
+    def improve(self, time_limit: float) -> None:
+        """Look for settings to change, where all ranks have the same ones."""
+        from ..formats.importing import changes
 
         assert self.data is not None
         if self.claim is None or self.claim.settings is None:
-            if is_written:
-                raise Unsupported(
-                    "--diff, --out: not supported for runs whose ranks have different "
-                    "settings; plan again with --for"
-                )
             return
         limit = limit_s(time_limit)
         self.advice = changes.advise(
             self.module, self.asked, self.data, float("inf") if limit is None else limit
         )
-        if is_written:
-            self.edited = edits.edit(
-                self.module, self.asked, self.advice.asked, self.advice.told
-            )
 
     def bound(self) -> "Bound | None":
         """Return what no plan is shorter than with any of the settings that were tried.
@@ -76,22 +64,6 @@ class CurrentRun:
         offering = self.advice.offering if self.advice is not None else ()
         found = [api.no_plan_is_shorter(one) for one in offering]
         return min(found, key=lambda one: one.value) if found else None
-
-    def write(self, out: Path) -> None:
-        """Write the changed file; `Unsupported` where it is not one."""
-        from ..text.writing import write_text
-
-        texts = self.edited.texts if self.edited is not None else {}
-        if self.edited is not None and self.edited.left:
-            raise Unsupported(
-                f"--out: not written: {', '.join(self.edited.left)} cannot be changed "
-                f"automatically; change it by hand"
-            )
-        if len(texts) != 1:
-            what = "nothing changes" if not texts else f"{len(texts)} files change"
-            raise Unsupported(f"--out: {what}, expected one file; see --diff")
-        ((_, text),) = texts.values()
-        write_text(out, text)
 
     @property
     def full_length(self) -> int | None:
@@ -155,18 +127,8 @@ class CurrentRun:
         )
         output.tell(_NEXT.format(batch, length))
 
-    def show_edited(self) -> None:
-        """Print the files' differences, if they were asked for."""
-        if self.edited is not None:
-            output.print_text(self.edited.diff())
-            if self.edited.left:
-                output.tell(
-                    f"not in the patch: {', '.join(self.edited.left)}, which cannot "
-                    f"be changed automatically; change it by hand"
-                )
-
     def to_json(self) -> Document:
-        """Return what was read, what to change, and the difference."""
+        """Return what was read, and what to change."""
         document: Document = {
             "run": {
                 "kind": self.asked.what,
@@ -184,9 +146,6 @@ class CurrentRun:
             document["notes"] = list(self.asked.notes)
         if self.advice is not None:
             document["advice"] = self.advice.to_json()
-        if self.edited is not None:
-            document["diff"] = self.edited.diff()
-            document["not_in_diff"] = list(self.edited.left)
         return document
 
 

@@ -65,7 +65,7 @@ def assemble(
         typer.Option(
             "--from",
             metavar="FORMAT",
-            help="hostfile, nvidia_smi, amd_smi, sinfo, kubectl, ray or skypilot; "
+            help="hostfile, nvidia_smi, amd_smi, sinfo, kubectl or kuberay; "
             "auto recognises each file, and merges lists of several kinds.",
         ),
     ] = "auto",

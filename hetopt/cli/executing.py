@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from .progress import Steps
 
 
-# Where states came from, as messages say it.
-_PLACES = {
-    "local": "own disks",
-    "peer": "other hosts' disks",
-    "storage": "shared storage",
-}
-
-
 class Precision(StrEnum):
     """Words of --precision."""
 
@@ -58,9 +50,8 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="Tokens: .npy, Megatron's .bin with its .idx, a folder of Hugging "
-            "Face datasets, raw 2-byte numbers (4-byte above 65,536 words); "
-            "`synthetic`: generated tokens.",
+            help="Tokens: .npy, Megatron's .bin with its .idx, raw 2-byte numbers "
+            "(4-byte above 65,536 words); `synthetic`: generated tokens.",
         ),
     ] = "synthetic",
     document_end: Annotated[
@@ -91,12 +82,8 @@ def run(
         ),
     ] = None,
     log: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="WHERE",
-            help="Log as the run goes: a file of JSON lines, tensorboard:FOLDER or "
-            "wandb:PROJECT; may be repeated.",
-        ),
+        Path | None,
+        typer.Option(metavar="FILE", help="Add a line of JSON to this file per step."),
     ] = None,
     instance: PlanInstance = None,
     model: Annotated[
@@ -111,21 +98,9 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="Save states here, and resume from them."),
     ] = None,
-    local: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="With --checkpoint: save to each host's own disk first, and copy in "
-            "the background; {host} stands for its name.",
-        ),
-    ] = None,
     every: Annotated[
         int, typer.Option(min=1, metavar="N", help="Steps between saves.")
     ] = 100,
-    async_save: Annotated[
-        bool,
-        flag("--async-save", help="Write states in the background, from a copy."),
-    ] = False,
     restarts: Annotated[
         int,
         typer.Option(
@@ -139,42 +114,6 @@ def run(
             help="If ranks are lost, continue with a new plan for the remaining GPUs.",
         ),
     ] = False,
-    nodes: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --elastic: a file with the available nodes, one per line, read "
-            "again whenever it changes.",
-        ),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="With --elastic: this machine's name in the plan; run the same "
-            "command on every host, each with its own name.",
-        ),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="With --host: where other hosts reach this machine, if not by its "
-            "name.",
-        ),
-    ] = None,
-    notice: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Save and stop when this file appears, or when this address of the "
-            "cloud gives notice, as on SIGTERM.",
-        ),
-    ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write a Chrome trace of each rank."),
-    ] = None,
     cpu: Annotated[bool, flag("--cpu", help="Run on CPUs, in single precision.")] = (
         False
     ),
@@ -248,16 +187,9 @@ def run(
             progress=partial(_heard, bar, steps),
             init=_text(init),
             checkpoint=_text(checkpoint),
-            local=local,
             every=every,
-            async_save=async_save,
             restarts=restarts,
             elastic=elastic,
-            nodes=_text(nodes),
-            host=host,
-            address=address,
-            notice=notice,
-            trace=_text(trace),
             cpu=cpu,
             precision=None if precision is None else precision.value,
             learning_rate=learning_rate,
@@ -269,7 +201,7 @@ def run(
             timeout_s=timeout,
             document_end=document_end,
             eval_data=eval_data,
-            logs=tuple(log or ()),
+            log=_text(log),
             **{name: told for name, told in evaluation.items() if told is not None},
         )
     if ran.restarts:
@@ -295,26 +227,10 @@ def _heard(bar: "Steps | None", steps: int, row: Document) -> None:
 
 
 def _news(row: Document) -> str:
-    """Return what happened to an elastic run."""
-    if names := row.get("unknown_nodes"):
-        return f"--nodes: no node of the plan's instance: {', '.join(names)}"
-    if "restored" in row:
-        sizes = row["bytes"].items()
-        each = (f"{size / 10**6:.1f} MB from {_PLACES[kind]}" for kind, size in sizes)
-        return f"states of step {row['restored']}: {', '.join(each)}"
-    if "joined" in row:
-        return f"joined the run that {row['joined']} leads"
-    if "leads" in row:
-        return f"{row['leads']} leads the run (term {row['term']})"
-    if "waiting_for_nodes" in row:
-        left = ", ".join(row["waiting_for_nodes"]) or "no GPU"
-        return f"there is no plan for what is left ({left}): waiting for nodes"
-    parts = [row["reason"]]
-    for word in ("lost", "arrived"):
-        if row[word]:
-            parts.append(f"{word}: {', '.join(row[word])}")
+    """Return how an elastic run goes on."""
+    lost = f"{row['reason']}; lost: {', '.join(row['lost'])}"
     goes = f"continuing after step {row['from_step']} with {row['ranks']} ranks"
-    return "; ".join([*parts, f"{goes} (plan: {row['plan']})"])
+    return f"{lost}; {goes} (plan: {row['plan']})"
 
 
 def _line(row: dict[str, object]) -> str:

@@ -1,22 +1,19 @@
 """The commands that rewrite files, registered by `hetopt.cli`."""
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import Unsupported
-from ..text.documents import Document
 from . import output
 from .assumed import tell_assumed
 from .options import OutTree, flag
-from .output import written
 
 if TYPE_CHECKING:
     from ..formats.importing import Imported
 
-_OWN = ("out", "instance", "option", "judge", "json", "help")
+_OWN = ("out", "instance", "option", "json", "help")
 
 
 def register(app: typer.Typer) -> None:
@@ -55,16 +52,11 @@ def import_file(
             help="An option of the format, like --NAME VALUE.",
         ),
     ] = None,
-    judge: Annotated[
-        bool,
-        flag("--judge", help="Check every plan in the file against what it claims."),
-    ] = False,
     as_json: Annotated[
         bool,
         flag(
             "--json",
-            help="Print one JSON document on stdout: what was checked, or what was "
-            "written and assumed.",
+            help="Print one JSON document on stdout: what was written and assumed.",
         ),
     ] = False,
 ) -> None:
@@ -78,16 +70,8 @@ def import_file(
 
     files, given = importing.split(format, paths or [], _OWN)
     options = [*given, *(option or [])]
-    if judge:
-        from ..text.writing import write_json
-
-        output.check_writable(out)
-        rows = importing.evaluations(format, files, options, instance)
-        failed = written(out, lambda path: write_json(path, rows))
-        output.give(rows, [_judged(rows)], failed, as_json=as_json)
-        return
     if out is None:
-        raise Unsupported("expected --out FILE, or --judge for a list of plans; add it")
+        raise Unsupported("expected --out FILE; add it")
     output.check_writable(out)
     importing.check(out)
     found = importing.imported(format, files, options, instance)
@@ -102,28 +86,3 @@ def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:
         return
     output.tell(f"written to {out}")
     tell_assumed(found.assumed)
-
-
-def _judged(rows: Iterable[Document]) -> Any:
-    """Claims beside judgements, a plan a line."""
-    cells = (
-        (
-            str(row["rank"]),
-            _seconds(row["claimed_us"]),
-            _seconds(row["judged_us"]),
-            _word(value=row["complete"]),
-            _word(value=row["fits"]),
-            row["refused"] or "; ".join(row["broken"][:2]),
-        )
-        for row in rows
-    )
-    headings = ("rank", "claimed s", "judged s", "complete", "fits", "what is wrong")
-    return output.table(headings, cells, headings[3:])
-
-
-def _seconds(us: int | None) -> str:
-    return "" if us is None else f"{us / 1e6:.6f}"
-
-
-def _word(*, value: bool | None) -> str:
-    return "" if value is None else "yes" if value else "NO"

@@ -56,18 +56,9 @@ Gap = Annotated[
 Threads = Annotated[
     int,
     typer.Option(
-        "--threads",
-        "--workers",
         min=1,
         metavar="N",
-        help="Threads of a solver; processes of a proof.",
-    ),
-]
-Dask = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Prove on this Dask scheduler's workers, instead of --workers.",
+        help="Threads of a solver.",
     ),
 ]
 Seed = Annotated[

@@ -13,7 +13,6 @@ from ..text.numbers import counted
 from . import output, runs
 from .options import (
     AsJson,
-    Dask,
     Fresh,
     Gap,
     InstanceWord,
@@ -39,7 +38,7 @@ from .options import (
 from .quantities import duration, usd
 
 if TYPE_CHECKING:
-    from ..api.provisioning import Tradeoffs
+    from ..exact.provisioning import Frontier
     from ..modelling import Limits
     from ..result import Result
 
@@ -113,7 +112,6 @@ def plan(
     gap: Gap = None,
     threads: Threads = 1,
     memory: Memory = None,
-    dask: Dask = None,
     seed: Seed = 0,
     out: Out = None,
     as_json: AsJson = False,
@@ -133,10 +131,8 @@ def plan(
     from ..text.options import values
 
     output.check_writable(out)
-    if dask is not None and (planner is not None or improve):
-        raise Unsupported("--dask is for proofs: leave out --planner and --improve")
     time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask, work)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
     known: Document = {
         "runs_on": runs_on,
         "start": start or None,
@@ -224,7 +220,7 @@ def solve(
 
     output.check_writable(out)
     time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), None, work)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
     options = values(option)
     if problem is None:
         name, data = api.posed(file)
@@ -307,7 +303,6 @@ def compare(
     gap: Gap = None,
     threads: Threads = 1,
     memory: Memory = None,
-    dask: Dask = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -333,10 +328,8 @@ def compare(
     from ..text.options import values
 
     output.check_out(out, pictures=not targets)
-    if dask is not None and not (exact or targets):
-        raise Unsupported("--dask is for proofs: add --exact or --targets")
     time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), dask, work)
+    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
     if targets:
         others = planners is not None or exact or runs_on is not None
         if others:
@@ -450,8 +443,7 @@ def provision(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Use this planner; with --frontier, `a,b,c` are compared with the "
-            "front.",
+            help="Use this planner.",
         ),
     ] = None,
     plan_out: Annotated[
@@ -489,14 +481,13 @@ def provision(
             "--plan-out writes one plan: leave out --frontier and --alternatives"
         )
     if frontier:
-        if (until, budget, alternatives) != (None, None, None):
+        if (until, budget, alternatives, planner) != (None, None, None, None):
             raise Unsupported(
                 "--frontier covers every deadline and budget: give no other option"
             )
         with output.watch("points", time_limit) as watch:
-            found = api.tradeoffs(
+            found = api.frontier(
                 instance,
-                [] if planner is None else listed(planner, "--planner"),
                 limits=Limits(time_limit, gap, threads, seed),
                 progress=watch,
             )
@@ -658,15 +649,15 @@ def _write_rented(result: "Result", path: Path) -> None:
         )
 
 
-def _deliver_front(found: "Tradeoffs", out: Path | None, *, as_json: bool) -> NoReturn:
+def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:
     """Write and show a Pareto front, and leave with its exit code."""
     from ..report import front
 
     output.present(found.to_json(), lambda: front.sheet(found), out, as_json=as_json)
-    if found.front.points:
+    if found.points:
         raise typer.Exit(output.PLAN)
     raise typer.Exit(
-        output.NO_PLAN if found.front.stop.value == "proved" else output.NOT_FOUND
+        output.NO_PLAN if found.stop.value == "proved" else output.NOT_FOUND
     )
 
 

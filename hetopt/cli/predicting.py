@@ -15,25 +15,6 @@ _CONSTANTS = typer.Option(
     "precedence over the shipped ones.",
 )
 Constants = Annotated[Path | None, _CONSTANTS]
-Configs = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="The model's config.json, or the trainer's own configuration.",
-    ),
-]
-Told = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="Values that the files lack: gpu, "
-        "vocabulary, nodes, seq, zero, recompute "
-        "...",
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,11 +25,9 @@ def register(app: typer.Typer) -> None:
 
 def predict(
     runs: Annotated[
-        Path, typer.Argument(help="Measured runs: rows as JSON or CSV, or a log.")
+        Path, typer.Argument(help="Measured runs: rows as JSON, YAML or CSV.")
     ],
     constants: Constants = None,
-    config: Configs = None,
-    told: Told = None,
     fit_on: Annotated[
         Path | None,
         typer.Option(metavar="RUNS", help="Fit constants to these runs first."),
@@ -60,32 +39,21 @@ def predict(
     Time per iteration with an 80% interval, memory of the fullest GPU and whether it
     fits; or why the model cannot express a run.
 
-    Examples: `hetopt predict runs.json`; `hetopt predict train.log -o gpu=a100_80gb`,
-    as a log seldom names its GPUs.
+    Example: `hetopt predict runs.json`. A trainer's log is compared with its prediction
+    by `hetopt check --from train.log --instance X`.
     """
     from .. import api
     from ..report import predicted
 
-    beside = _beside(config, told)
-    found = api.predict(runs, constants=constants, fit_on=fit_on, **beside)
+    found = api.predict(runs, constants=constants, fit_on=fit_on)
     output.give(found.to_json(), predicted.terminal(found), as_json=as_json)
 
 
 def calibrate(
     runs: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Your runs: rows as JSON or CSV, or trainers' logs."),
-    ] = None,
-    machine: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Operators that SimuMax measured on the card: its system file.",
-        ),
-    ] = None,
+        list[Path], typer.Argument(help="Your runs: rows as JSON, YAML or CSV.")
+    ],
     constants: Constants = None,
-    config: Configs = None,
-    told: Told = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the constants to this file."),
@@ -95,25 +63,14 @@ def calibrate(
     """Fit the cost model's constants to your own measured runs.
 
     The fit starts from the shipped constants, or those of `--constants`, and changes
-    only what the runs determine. Each run is also predicted from the others. Operators
-    of a machine change the card's own constants first, or by themselves.
+    only what the runs determine. Each run is also predicted from the others.
 
-    Examples: `hetopt calibrate runs.csv --out constants.json`; `hetopt calibrate
-    --machine b200.json -o gpu=B200-180GB --out constants.json`
+    Example: `hetopt calibrate runs.csv --out constants.json`
     """
     from .. import api
     from ..report import predicted
 
     output.check_writable(out)
-    beside = _beside(config, told)
-    found = api.calibrate(runs or (), constants=constants, machine=machine, **beside)
+    found = api.calibrate(runs, constants=constants)
     failed = written(out, found.write, "constants ")
     output.give(found.to_json(), predicted.calibrated(found), failed, as_json=as_json)
-
-
-def _beside(config: list[Path] | None, told: list[str] | None) -> dict[str, object]:
-    """Return what is told beside files of runs, by the names that the API has."""
-    from ..text.options import pairs
-
-    fields: dict[str, object] = {**pairs(told or ())}
-    return fields | ({"configs": config} if config else {})

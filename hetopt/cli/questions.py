@@ -14,7 +14,6 @@ from .options import (
     AsJson,
     Fresh,
     InstanceWord,
-    flag,
     limit_s,
     listed,
 )
@@ -64,7 +63,7 @@ def fit(
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="C", help="Use the cluster of this instance or queue."),
+        typer.Option(metavar="C", help="Use the cluster of this instance."),
     ] = None,
     gpus: Annotated[
         str | None,
@@ -82,9 +81,6 @@ def fit(
             "or 1024.",
         ),
     ] = None,
-    longest: Annotated[
-        bool, flag("--longest", help="Also find the longest context that fits.")
-    ] = False,
     option: Trained = None,
     time_limit: Limit = 20.0,
     out: Page = None,
@@ -94,11 +90,10 @@ def fit(
 
     Pipelines, ZeRO, recomputation and LoRA count, as in `plan`; that a model does not
     fit is proved where possible. An instance is tried on its own GPUs, sharded as its
-    file or `-o expert_parallel=8`, `zero=1,3` says. The table below the answer is
-    Frenzy's MARP, which knows only data and tensor parallelism.
+    file or `-o expert_parallel=8`, `zero=1,3` says.
 
     Examples: `hetopt fit gpt2-7b --gpus A100-40G,RTX2080Ti --batch 2`;
-    `hetopt fit my-cluster.yaml --longest --out fit.html`;
+    `hetopt fit my-cluster.yaml --out fit.html`;
     `hetopt fit config.json --gpus RTX4090 -o finetune=lora`
     """
     from .. import api, catalogue
@@ -117,7 +112,6 @@ def fit(
             cluster if gpus is None else listed(gpus, "--gpus"),
             batch,
             sequence,
-            longest=longest,
             options=option or (),
             limits=limit_s(time_limit),
             progress=watch,
@@ -208,22 +202,6 @@ def rent(
             "may be repeated.",
         ),
     ] = None,
-    losses_per_hour: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1000,
-            metavar="N",
-            help="Also consider spot offers, whose machines are lost this often: 0.02 "
-            "is one loss in 50 hours.",
-        ),
-    ] = None,
-    restart: Annotated[
-        float, duration(metavar="S", help="Downtime after a loss, in seconds.")
-    ] = 600.0,
-    checkpoint_every: Annotated[
-        float, duration(metavar="S", help="Time between checkpoints, in seconds.")
-    ] = 1800.0,
     batch: Annotated[
         int | None,
         length(metavar="B", help="Sequences per iteration; the instance's, or 256."),
@@ -259,13 +237,9 @@ def rent(
     `hetopt rent config.json --tokens 1B --gpus A100-80GB-SXM4,H100-80GB-SXM5,B200`
     """
     from .. import api
-    from ..api.renting import Losses
     from ..report import renting
 
     output.check_out(out, pictures=False)
-    losses = None
-    if losses_per_hour is not None:
-        losses = Losses(losses_per_hour, restart, checkpoint_every)
     with output.watch("us", time_limit) as watch:
         found = api.rent(
             model,
@@ -273,7 +247,6 @@ def rent(
             None if gpus is None else listed(gpus, "--gpus"),
             deadline_s=until,
             prices=prices or (),
-            losses=losses,
             batch=batch,
             sequence=sequence,
             micro_batches=None if micro_batches is None else sizes(micro_batches),
@@ -302,7 +275,7 @@ def _rates(text: str) -> list[float]:
 
 def _exit(found: "Fitting") -> int:
     """0 where it fits anywhere, 3 where it is proved that it does not."""
-    if found.marp or any(one.fits for one in found.verdicts):
+    if any(one.fits for one in found.verdicts):
         return output.PLAN
     told = [one.status.value for one in found.verdicts]
     proved = found.complete and {*told} == {"infeasible"}

@@ -35,9 +35,8 @@ _COLUMNS = (
     "GPUs",
     "start",
     "end",
-    "80% interval",
 )
-_TEXTS = ("name", "state", "GPUs", "start", "end", "80% interval")
+_TEXTS = ("name", "state", "GPUs", "start", "end")
 
 
 def register(app: typer.Typer) -> None:
@@ -87,8 +86,7 @@ def submit(
 
     A job names a model, data, and steps or tokens, and no GPUs; the folder
     hetopt/queueing of the repository has a README with its fields.
-    Exit code 3 if a job fits on no GPUs of the queue; the message says what would make
-    it fit.
+    Exit code 3 if a job fits on no GPUs of the queue.
 
     Example: `hetopt submit job.yaml --engine slurm -o types=l40s:L40S --dry-run`
     """
@@ -234,16 +232,11 @@ def logs(
 
 def _table(entries: "list[Entry]") -> object:
     from ..queueing.scheduler import outlook
-    from ..report import words
 
-    rows, now = [], time.time()
+    rows = []
     for entry in entries:
-        found, attempt = outlook(entry, now), entry.live
+        found, attempt = outlook(entry), entry.live
         held = attempt or (entry.attempts[-1] if entry.attempts else None)
-        low, high = (
-            words.duration(max(0.0, x - now)) if x is not None else None
-            for x in (found.low_s, found.high_s)
-        )
         rows.append(
             (
                 str(entry.number),
@@ -254,7 +247,6 @@ def _table(entries: "list[Entry]") -> object:
                 "" if held is None else _gpus(held.nodes),
                 _clock(found.start_s) if attempt is None else _clock(attempt.started),
                 _clock(found.end_s),
-                f"in {low} to {high}" if low and high else "",
             )
         )
     return output.table(_COLUMNS, rows, _TEXTS)
@@ -299,7 +291,6 @@ def _placement_row(one: "Placement") -> dict[str, object]:
         "plan": one.planned.plan.model_dump(mode="json") if one.planned else None,
         "why": one.why,
         "refused": one.refused,
-        "would_fit_with": list(one.fits),
         "start_s": forecast.start_s if forecast else None,
         "end_s": forecast.end_s if forecast else None,
     }
@@ -307,8 +298,6 @@ def _placement_row(one: "Placement") -> dict[str, object]:
 
 def _words_of(one: "Placement") -> str:
     text = f"{one.entry.job.name}: {one.why}"
-    if one.fits:
-        text += f". It would fit with {'; or with '.join(one.fits)}"
     if one.forecast:
         text += f"; ends {_clock(one.forecast.end_s)}"
     return text

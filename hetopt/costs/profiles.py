@@ -7,14 +7,11 @@ digit of b, as in Metis (section 4.3). Of those rows
     memory   = base + in flight * activations      with activation_mib
              = the sum of their layer_mib          without, as Metis counts: what layers
                keep between micro-batches counts once a row, which is never too little
-             = the sum of their runs               with window_mib (below)
     base     = the most of layer_mib - activation_mib among the rows
     activations = the sum of activation_mib
 
-all summed over the layers of a run, but for window_mib, which weighs runs of up to
-k + 1 layers as they were measured (Metis, section 4.3: layers share buffers). In a
-longer run Mem(i, j) = Mem(i, j - 1) + Mem(j), where Mem(m) is what layer m adds to the
-k runs before it on average, rounded up, and no less than to the longest of them.
+all summed over the layers of a run. (Metis weighs runs of layers, which share buffers
+and take no more.)
 
 `layer_mib` is what a GPU holds for a layer with one micro-batch in flight: states and
 activations. Without activation_mib, what further micro-batches in flight hold comes
@@ -23,11 +20,10 @@ head are priced by formula, as without a profile, unless `head: omit` (a profile
 times them has them as its first and last layer).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import accumulate
 from statistics import median_low
-from typing import NamedTuple
 
 from ..caching import cached_method
 from ..errors import InstanceError
@@ -35,48 +31,6 @@ from ..schema import Instance, Profile
 from .compute import ceil
 
 Times = tuple[int, ...]
-
-
-class _Runs:
-    """The memory of runs of layers in a row of the profile."""
-
-    def __init__(self, layer_mib: Times, window_mib: Sequence[Times] | None) -> None:
-        """Take the memory of each layer and of the runs that begin with it."""
-        windows = window_mib or ((),) * len(layer_mib)
-        self._runs = [(a, *row) for a, row in zip(layer_mib, windows, strict=True)]
-        self._longest = len(self._runs[0])
-        adds = [self._adds(layer) for layer in range(len(layer_mib))]
-        #: The least that a layer adds to a run that ends with it.
-        self.least = tuple(map(min, adds))
-        self._behind = _behind(map(self._later, adds))
-
-    def _adds(self, layer: int) -> list[int]:
-        """Return what a layer adds to measured runs, the longest first."""
-        firsts = range(max(0, layer + 1 - self._longest), layer)
-        runs = ((self._runs[first], layer - first) for first in firsts)
-        more = [run[number] - run[number - 1] for run, number in runs]
-        return [*more, self._runs[layer][0]]
-
-    def _later(self, adds: list[int]) -> int:
-        """Return what a layer adds to runs that are longer than those measured."""
-        before = adds[:-1] or adds
-        return max(adds[0], ceil(Fraction(sum(before), len(before))))
-
-    def mib(self, layers: range) -> int:
-        """Return the memory of a run."""
-        if not layers:
-            return 0
-        run = self._runs[layers.start][: len(layers)]
-        more = self._behind[layers.stop] - self._behind[layers.start + len(run)]
-        return run[-1] + more
-
-
-class _Held(NamedTuple):
-    """Runs of the rows; or sums before each layer of what stays and what is added."""
-
-    runs: tuple[_Runs, ...]
-    base: list[int]
-    each: list[int]
 
 
 class Measurements:
@@ -89,7 +43,6 @@ class Measurements:
             (row.gpu, row.tensor_parallel, row.micro_batch): row
             for row in instance.workload.costs.compute.profile
         }
-        self._weighed: dict[tuple[str, int, int], _Runs] = {}
         #: Whether memory is measured; the schema sees to it that all rows are alike.
         self.weighs = any(row.layer_mib for row in self._rows.values())
         #: Whether updates are measured.
@@ -150,36 +103,32 @@ class Measurements:
         The second value says whether all that is in flight is counted; otherwise it
         is one micro-batch.
         """
-        runs, base, each = self._held(gpu, t, b)
-        if runs:
-            return sum(run.mib(layers) for run in runs), in_flight <= 1
+        base, each = self._held(gpu, t, b)
+        whole = base[layers.stop] - base[layers.start]
+        if each is None:
+            return whole, in_flight <= 1
         moved = Fraction(in_flight) * (each[layers.stop] - each[layers.start])
-        return base[layers.stop] - base[layers.start] + ceil(moved), True
+        return whole + ceil(moved), True
 
     @cached_method
-    def _held(self, gpu: str, t: int, b: int) -> _Held:
+    def _held(self, gpu: str, t: int, b: int) -> tuple[list[int], list[int] | None]:
+        """Return sums before each layer: of what stays, and of what is added."""
         rows = self.rows(gpu, t, b)
+        totals = [row.layer_mib or () for row in rows]
         parts = [row.activation_mib for row in rows if row.activation_mib is not None]
         if len(parts) < len(rows):
-            return _Held(tuple(map(self._runs, rows)), [], [])
-        totals = [row.layer_mib or () for row in rows]
+            return _behind(map(sum, zip(*totals, strict=True))), None
         stays = [
             [whole - part for whole, part in zip(total, moved, strict=True)]
             for total, moved in zip(totals, parts, strict=True)
         ]
         each = map(sum, zip(*parts, strict=True))
-        return _Held((), _behind(map(max, zip(*stays, strict=True))), _behind(each))
-
-    def _runs(self, row: Profile) -> _Runs:
-        key = (row.gpu, row.tensor_parallel, row.micro_batch)
-        if key not in self._weighed:
-            self._weighed[key] = _Runs(row.layer_mib or (), row.window_mib)
-        return self._weighed[key]
+        return _behind(map(max, zip(*stays, strict=True))), _behind(each)
 
     def least_of_rows(self, layer: int) -> Times:
-        """The least that a layer adds to the memory of a run, row by row."""
+        """Return what a layer takes, row by row."""
         return tuple(
-            self._runs(row).least[layer] for row in self._rows.values() if row.layer_mib
+            row.layer_mib[layer] for row in self._rows.values() if row.layer_mib
         )
 
     @cached_method
@@ -190,17 +139,14 @@ class Measurements:
         """
         rows = (row for key, row in self._rows.items() if key[:2] == (gpu, t))
         return min(
-            (self._runs(row).least[layer] for row in rows if row.layer_mib),
-            default=None,
+            (row.layer_mib[layer] for row in rows if row.layer_mib), default=None
         )
 
     def least_group_mib(self, layer: int) -> int:
         """The least that a tensor-parallel group takes for a layer, on all its GPUs."""
         rows = self._rows.values()
         return min(
-            row.tensor_parallel * self._runs(row).least[layer]
-            for row in rows
-            if row.layer_mib
+            row.tensor_parallel * row.layer_mib[layer] for row in rows if row.layer_mib
         )
 
 

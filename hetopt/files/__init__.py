@@ -377,7 +377,7 @@ def _model(model: object, file: Path, at: tuple[str, ...]) -> object:
     config = _beside(model["config"], file, f"{field}.config")
     try:
         called = str(rest.get("name", config.stem))
-        spec = from_config(read_tree(config), called, file=config)
+        spec = from_config(read_tree(config), called)
     except InstanceError as error:
         raise InstanceError.at(file, f"{field}.config", str(error)) from None
     return {**spec.model_dump(mode="json", exclude_unset=True), **rest}

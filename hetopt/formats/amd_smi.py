@@ -1,12 +1,9 @@
 """What AMD's tools say of the GPUs of a host, one file a host, named after it.
 
-    rocm-smi --showproductname      GPU[0] : Card Series: AMD Instinct MI300X OAM
     rocm-smi --showproductname --csv     device,Card Series,...  card0,AMD Instinct ...
-    amd-smi static --asic           GPU: 0 ... MARKET_NAME: AMD Instinct MI300X
     amd-smi static --asic --csv     gpu,market_name,...
 
-Of MI250X each die is a GPU, as there. The tables that both print by themselves name no
-cards, and are refused. Options are those of all importers of clusters.
+Of MI250X each die is a GPU, as there. Options are those of all importers of clusters.
 """
 
 import re
@@ -22,10 +19,6 @@ from .importing.clusters import Host, LeftOut
 
 OPTIONS = clusters.OPTIONS
 _COMMAND = "rocm-smi --showproductname --csv"
-_BY_ROCM = re.compile(r"(?mi)^GPU\[([0-9]{1,3})\]\s*: Card Series:\s*(\S[^\n]*?)\s*$")
-_BY_AMD = re.compile(
-    r"(?m)^GPU: ([0-9]{1,3})\s*\n(?:[ \t]+[^\n]*\n)*?[ \t]+MARKET_NAME: (\S[^\n]*?)\s*$"
-)
 _INDEX, _NAME = ("device", "gpu"), ("card series", "market_name")
 _HEADER = re.compile(
     rf"(?mi)^(?:{'|'.join(_INDEX)}),(?:[^,\n]*,)*?(?:{'|'.join(_NAME)})\b[^\n]*$"
@@ -53,14 +46,11 @@ read = clusters.reader("amd_smi", listed)
 
 def is_one(text: str, tree: Document | None) -> bool:
     """Tell whether a text names GPUs as one of AMD's tools does."""
-    forms = (_BY_ROCM, _BY_AMD, _HEADER)
-    return tree is None and any(form.search(text) for form in forms)
+    return tree is None and _HEADER.search(text) is not None
 
 
 def _cards(text: str) -> Iterator[tuple[str, str]]:
     """Yield the number and the name of each GPU."""
-    for form in (_BY_ROCM, _BY_AMD):
-        yield from ((match[1], match[2]) for match in form.finditer(text))
     if header := _HEADER.search(text):
         names = [name.strip().lower() for name in header[0].split(",")]
         number = next(names.index(name) for name in _INDEX if name in names)

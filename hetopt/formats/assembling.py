@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ..catalogue import Gpu, find_gpu, models
 from ..catalogue import model as shape_of
-from ..catalogue.architectures import published
 from ..errors import InstanceError, UnknownName, quoted
 from ..problems.training_plan import shapes, support
 from ..problems.training_plan.support import PROGRAMS
@@ -27,7 +26,7 @@ from .importing import (
     typed,
 )
 
-_OF_MODEL: Document = {"mtp": bool, "parameters": str}
+_OF_MODEL: Document = {"mtp": bool}
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,11 @@ def assembly(
 
     `config` is a file, or where there is none of that path a model's name in the
     catalogue; as text it is such a name, and no file is looked for.
-    `options` are those of the cluster's importer, `mtp` and `parameters` of the
-    configuration's, and of how and what is trained (`importing.assumptions`,
-    `finetuning`), as `name=value`; `workload` has the rest of it, and where that has
-    `costs`, they say how it is trained. `times` are `calibrated`, where all cards are
-    in the catalogue and no `efficiency` is told, or `analytic`. Raises `InstanceError`
+    `options` are those of the cluster's importer, `mtp` of the configuration's, and of
+    how and what is trained (`importing.assumptions`, `finetuning`), as `name=value`;
+    `workload` has the rest of it, and where that has `costs`, they say how it is
+    trained. `times` are `calibrated`, where all cards are in the catalogue and no
+    `efficiency` is told, or `analytic`. Raises `InstanceError`
     for a format that describes no cluster, and for what the importers and the instance
     refuse.
     """
@@ -167,9 +166,6 @@ def _model(config: Path | str | ModelSpec, told: Values) -> Imported:
             )
         words = [f"{option}={value}" for option, value in told.items()]
         return imported("huggingface", [config], words, None)
-    shape = ModelSpec.model_validate(shape_of(name))
-    counts = published.counts({}, None, told.get("parameters"))
-    published.check(counts, (shape.total_parameters,))
     row = assumptions.Assumption(
         f"norms, activation and dropout of {name}",
         "layer norms, GELU, dropout",

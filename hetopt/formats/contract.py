@@ -1,4 +1,4 @@
-"""Four Protocols state what a module of a foreign tool has; the registry checks it.
+"""Protocols state what a module of a foreign tool has.
 
     Importer    read(paths, **options)                  a document of ours, plain data
     PlanReader  claims(path, data, **options)           plans, judged on an instance
@@ -11,16 +11,13 @@ that writes where it takes options. Beside `export` there may be `refusals`, `RU
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ..errors import PluginBroken
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..schema.targets import TARGETS, Feature
 from ..text.documents import Fields
-from .documents import Document, Options, Values
+from .documents import Document, Options
 
 if TYPE_CHECKING:
     from .importing.asked import Asked, File
@@ -112,59 +109,3 @@ class Exporter(Protocol):
         self, data: Instance, plan: TrainingPlan, /, **options: Any
     ) -> dict[str, str]:
         """Return texts by file name."""
-
-
-def faults(module: object, function: str) -> list[str]:
-    """Return what keeps a module from being what its `function` makes it.
-
-    That is `read`, `claims` or `export`.
-    """
-    options = getattr(module, "OPTIONS", {})
-    if not isinstance(options, Mapping):
-        return ["OPTIONS is no mapping of names to types"]
-    given = {"read": 1, "claims": 2, "export": 2}[function]
-    found = _uncallable(module, function, given, options)
-    if function == "export":
-        found += _unfit_target(module)
-    elif hasattr(module, "asked"):
-        rest = {"asked": 1, "claimed": 3, "words": 3, "choices": 2}
-        found += [x for name, n in rest.items() for x in _uncallable(module, name, n)]
-    return found
-
-
-def check(module: object, function: str) -> None:
-    """Raise `PluginBroken` with all `faults` of a module."""
-    if found := faults(module, function):
-        name = getattr(module, "__name__", repr(module))
-        raise PluginBroken(
-            f"{name}: {'; '.join(found)}; fix it (hetopt.formats.contract)"
-        )
-
-
-def _uncallable(
-    module: object, name: str, arguments: int, options: Values | None = None
-) -> list[str]:
-    """Return why a function cannot be called with its arguments and all options."""
-    function = getattr(module, name, None)
-    if not callable(function):
-        return [f"{name} is no function"]
-    try:
-        signature(function).bind(*[None] * arguments, **dict(options or {}))
-    except TypeError as error:
-        told = ", ".join(options or ()) or "none"
-        return [f"{name} takes {arguments} arguments and options ({told}): {error}"]
-    return []
-
-
-def _unfit_target(module: object) -> list[str]:
-    found = []
-    if hasattr(module, "refusals"):
-        found += _uncallable(module, "refusals", 2)
-    if (rules := getattr(module, "RULES", None)) is not None and rules not in TARGETS:
-        found.append(f"RULES is {rules!r}, no target of hetopt.schema.targets")
-    lacks: Iterable[Any] = getattr(module, "WITHOUT", frozenset())
-    if not all(isinstance(one, Feature) for one in lacks):
-        found.append("WITHOUT has more than features of hetopt.schema.targets")
-    if not isinstance(getattr(module, "HELD", Held("")), Held):
-        found.append("HELD is none of hetopt.formats.contract")
-    return found

@@ -3,31 +3,25 @@
 `architectures.from_config` says which keys are read. The name of the model is the
 option `name`, else the configuration's `_name_or_path`, else the folder's name. With
 `mtp=false` layers that predict further tokens are left out. What of a configuration is
-not modelled is among what is `assumed`. `parameters=21.8B` is what is published of the
-model, and is compared with what was read, as are counts of the configuration and of the
-index of weights beside it.
+not modelled is among what is `assumed`, with the parameters in all.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..catalogue.architectures import from_config, published, remarks
+from ..catalogue.architectures import from_config, remarks
 from ..errors import InstanceError
 from ..schema import LONGEST_NAME, ModelSpec, name_fault
 from ..text.parsing import parse_tree, read_text
 from .documents import Document, Options
 from .importing.assumptions import Assumption
 
-OPTIONS: Options = {"name": str, "mtp": bool, "parameters": str}
+OPTIONS: Options = {"name": str, "mtp": bool}
 _CHANGE = "model.layer_parameters of the instance"
 
 
 def read(
-    paths: Sequence[Path],
-    *,
-    name: str | None = None,
-    mtp: bool = True,
-    parameters: str | None = None,
+    paths: Sequence[Path], *, name: str | None = None, mtp: bool = True
 ) -> Document:
     """Return `source`, `model` and `assumed` of one configuration."""
     if len(paths) != 1:
@@ -40,17 +34,17 @@ def read(
     if fault := name_fault(called):
         raise InstanceError(f"{path}: name of the model: {fault}, or give --name NAME")
     try:
-        spec = from_config(config, called, mtp=mtp, file=path, parameters=parameters)
+        spec = from_config(config, called, mtp=mtp)
     except InstanceError as error:
         raise InstanceError(f"{path}: {error}") from None
-    untold = [] if published.counts(config, path, parameters) else remarks(config)
+    gaps = remarks(config)
     return {
         "source": f"configuration {path.name}",
         "model": spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
         "assumed": [
             *_further(spec),
-            *map(_gap_row, remarks(config)),
-            *([_count(spec)] if untold else []),
+            *map(_gap_row, gaps),
+            *([_count(spec)] if gaps else []),
         ],
     }
 
@@ -71,9 +65,9 @@ def _further(spec: ModelSpec) -> list[Assumption]:
 def _count(spec: ModelSpec) -> Assumption:
     return Assumption(
         "parameters in all",
-        published.short(spec.total_parameters),
+        f"{spec.total_parameters / 1e9:.4g}B",
         "config.json, as far as it is modelled",
-        "-o parameters=N, which compares them with the published count",
+        _CHANGE,
     )
 
 

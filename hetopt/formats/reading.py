@@ -1,6 +1,6 @@
 """What arguments of a file say by a trainer's table; messages name file and option."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..errors import InstanceError
@@ -37,8 +37,6 @@ class Reading(NamedTuple):
         return value
 
 
-def reading_of(
-    table: Table, given: Given, off: Collection[str] = (), place: str = ""
-) -> Reading:
+def reading_of(table: Table, given: Given, place: str) -> Reading:
     """Return what arguments of a place say."""
-    return Reading(place, given, *table.read(given, off), table)
+    return Reading(place, given, *table.read(given), table)

@@ -6,15 +6,14 @@ have any case.
 Generic resources are read as `gpu:a100:8(S:0-1)`; those other than gpu, and nodes whose
 resources are `(null)`, are left out. A node that several partitions list counts once;
 one with several types of GPUs becomes a node a type, joined by the bus. Nodes may be
-ranges, `n[01-04,07]`. Without a header the first two columns are nodes and resources,
-or numbers and a state stand between these, and a state may follow; `|` may divide
-columns. Under a header they are those
-called NODELIST (or HOSTNAMES) and GRES. MEMORY there, and RealMemory of `scontrol`, is
-`host_gib`, the host's for what GPUs offload. Nodes whose state is down, drained or the
-like are left out and told. The type is kept as the node's `gres`, by which `hetopt
-export --to slurm` asks for it. GPUs without a type are of the card that one feature of
-their node names (AVAIL_FEATURES, AvailableFeatures), else of the option `gpu`. Options
-are those of all importers of clusters.
+ranges, `n[01-04,07]`. Without a header the columns are nodes and resources, and a state
+may follow; `|` may divide columns. Under a header they are those called NODELIST (or
+HOSTNAMES) and GRES. MEMORY there, and RealMemory of `scontrol`, is `host_gib`, the
+host's for what GPUs offload. Nodes whose state is down, drained or the like are left
+out and told. The type is kept as the node's `gres`, by which `hetopt export --to slurm`
+asks for it. GPUs without a type are of the card that one feature of their node names
+(AVAIL_FEATURES, AvailableFeatures), else of the option `gpu`. Options are those of all
+importers of clusters.
 """
 
 import re
@@ -35,9 +34,13 @@ OPTIONS = clusters.OPTIONS
 _PART = re.compile(r"(?:^|[_.-])[1-7]g\.[0-9]{1,3}gb", re.IGNORECASE)
 _COMMAND = "sinfo -N -h -o '%N %G'"
 _MOST_NODES = 20_000
-_NODES, _GRES, _STATE = ("NODELIST", "HOSTNAMES"), "GRES", "STATE"
-_FEATURES = ("AVAIL_FEATURES", "ACTIVE_FEATURES", "FEATURES")
-_MEMORY = "MEMORY"  # MiB of a node, RealMemory of slurm.conf
+_NODES, _GRES = ("NODELIST", "HOSTNAMES"), "GRES"
+#: Further columns by our names; memory is MiB of a node, RealMemory of slurm.conf.
+_FURTHER = {
+    "state": ("STATE",),
+    "memory": ("MEMORY",),
+    "features": ("AVAIL_FEATURES", "ACTIVE_FEATURES", "FEATURES"),
+}
 # How states of nodes begin on which no job starts, as sinfo (long or short) and
 # scontrol have them; `idle~` is a cloud's node that starts when it is asked for.
 _OUT = (
@@ -82,17 +85,6 @@ class _Row(NamedTuple):
     field: str
     memory: str = ""
     features: str = ""
-
-
-class _Columns(NamedTuple):
-    """Columns say where a line has each value; a header fixes the `width`."""
-
-    nodes: int = 0
-    gres: int = 1
-    state: int | None = None
-    width: int | None = None
-    memory: int | None = None
-    features: int | None = None
 
 
 def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
@@ -183,65 +175,34 @@ def _is_out(state: str) -> bool:
 
 def _table(text: str, where: str) -> Iterator[_Row]:
     """Yield the lines of sinfo."""
-    columns = _Columns()
+    columns: dict[str, int] = {}
+    width = 0
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split("|") if "|" in line else line.split()
         words = [word.strip() for word in words]
         if not any(words):
             continue
         place = f"{where}: line {number}"
-        if columns.width is None and columns.gres == 1:
-            columns = columns._replace(gres=_gres_of(words), state=_state_of(words))
         if _GRES in words or any(name in words for name in _NODES):
-            columns = _header(words, place)
+            columns, width = _header(words, place), len(words)
             continue
-        if len(words) <= columns.gres or columns.width not in (None, len(words)):
-            expected = "`NODES GRES ...`"
-            if columns.width is not None:
-                expected = f"a word in each of the {columns.width} columns"
+        told = dict(zip(("nodes", "gres", "state"), words, strict=False))
+        fits = len(words) == 2 or (
+            len(words) == 3 and _STATE_FORM.fullmatch(words[2]) is not None
+        )
+        expected = "`NODES GRES` or `NODES GRES STATE`"
+        if columns:
+            fits = len(words) == width
+            told = {name: words[at] for name, at in columns.items()} if fits else {}
+            expected = f"a word in each of the {width} columns"
+        if not fits or told["nodes"].endswith("*"):  # a partition
             raise InstanceError(
                 f"{place}: found {line.strip()!r}, expected {expected}. Run: {_COMMAND}"
             )
-        state = "" if columns.state is None else "".join(words[columns.state :][:1])
-        memory = "" if columns.memory is None else words[columns.memory]
-        field = f"column {columns.gres + 1}"
-        features = "" if columns.features is None else words[columns.features]
-        names, gres = words[columns.nodes], words[columns.gres]
-        if columns.width is None and _is_partition(words):
-            raise InstanceError(
-                f"{place}: found {line.strip()!r}, which may be a partition and how "
-                f"many nodes it has, expected a node. Run: {_COMMAND}"
-            )
-        yield _Row(place, names, gres, state, field, memory, features)
-
-
-def _is_partition(words: Sequence[str]) -> bool:
-    """Tell whether a line without a header may be of a partition, `%P %G %D %t`."""
-    if words[0].endswith("*"):
-        return True
-    return (
-        len(words) > 3
-        and "[" not in words[0]
-        and _GRES_FORM.fullmatch(words[1]) is not None
-        and re.fullmatch("[0-9]{1,3}", words[2]) is not None
-        and _STATE_FORM.fullmatch(words[3]) is not None
-    )
-
-
-def _gres_of(words: Sequence[str]) -> int:
-    """The column of resources without a header: the second, or behind numbers."""
-    for number, word in enumerate(words[1:], 1):
-        if _GRES_FORM.fullmatch(word):
-            return number
-        if not re.fullmatch(rf"[0-9.+/]+|{_STATE_FORM.pattern}", word, re.IGNORECASE):
-            break
-    return 1
-
-
-def _state_of(words: Sequence[str]) -> int | None:
-    """Return the column of states without a header; None where there is none."""
-    states = (n for n, word in enumerate(words) if n and _STATE_FORM.fullmatch(word))
-    return next(states, None)
+        field = f"column {columns.get('gres', 1) + 1}"
+        more = (told.get(name, "") for name in ("memory", "features"))
+        state = told.get("state", "")
+        yield _Row(place, told["nodes"], told["gres"], state, field, *more)
 
 
 def _scontrol(text: str, where: str) -> Iterator[_Row]:
@@ -274,7 +235,7 @@ def _said(text: str, names: Collection[str]) -> dict[str, str]:
     return {name.lower(): value for name, value in pairs if name.lower() in names}
 
 
-def _header(words: list[str], place: str) -> _Columns:
+def _header(words: list[str], place: str) -> dict[str, int]:
     """Return the columns that a header names."""
     nodes = next((words.index(name) for name in _NODES if name in words), None)
     if nodes is None or _GRES not in words:
@@ -283,10 +244,11 @@ def _header(words: list[str], place: str) -> _Columns:
             f"{place}: No GPU nodes found: none of the columns {', '.join(words)} is "
             f"that of {missing}. Run: {_COMMAND}"
         )
-    state = words.index(_STATE) if _STATE in words else None
-    memory = words.index(_MEMORY) if _MEMORY in words else None
-    features = next((words.index(name) for name in _FEATURES if name in words), None)
-    return _Columns(nodes, words.index(_GRES), state, len(words), memory, features)
+    found = {"nodes": nodes, "gres": words.index(_GRES)}
+    for ours, names in _FURTHER.items():
+        for name in reversed([name for name in names if name in words]):
+            found[ours] = words.index(name)
+    return found
 
 
 def _no_host(where: str, rows: Sequence[_Row], left_out: Sequence[LeftOut]) -> str:

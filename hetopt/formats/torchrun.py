@@ -5,8 +5,7 @@ starts it over ssh on all hosts, in the folder of the file, which every host has
 same place; the GPUs are those that the plan numbers. Ranks are counted host by host, in
 the order of the cluster's nodes, and a host's by its GPUs. torchrun takes different
 numbers of processes on different hosts
-(torch/distributed/elastic/agent/server/api.py, `_assign_worker_ranks`). With
-`--elastic` each host's `hetopt run` starts its ranks instead, and a host may be lost.
+(torch/distributed/elastic/agent/server/api.py, `_assign_worker_ranks`).
 """
 
 from ..plans import TrainingPlan
@@ -37,17 +36,6 @@ told="$told MASTER_ADDR={head} MASTER_PORT=$(printf %q "${{PORT:-29500}}")"
 told="$told ARGS=$(printf %q "$ARGS")"
 here="cd $(printf %q "$PWD") && env $told bash {train} {plan}"
 {parts}
-case " $ARGS " in
-*" --elastic "*)
-  # A host that is lost does not end the others.
-  trap 'kill "${{pids[@]}}" 2> /dev/null || true; wait' EXIT
-  trap 'exit 143' HUP INT TERM
-  status=1
-  for pid in "${{pids[@]}}"; do if wait "$pid"; then status=0; fi; done
-  trap - EXIT
-  exit $status
-  ;;
-esac
 {wait}"""
 
 

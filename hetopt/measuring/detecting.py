@@ -2,26 +2,21 @@
 
 GPUs of one type become one node. A machine with several types becomes a node a type,
 joined by the slowest bus among them unless `inter_gbytes_per_s` says otherwise. The
-link within a node is that of the topology, as of nvidia-smi's.
+link within a node is that of the card's data sheet.
 """
 
 import socket
 from importlib import import_module
-from itertools import combinations
 from typing import Any
 
 from ..errors import Unsupported
 from ..formats.importing import clusters
 from ..formats.importing.clusters import Host
-from ..formats.importing.topology import SELF, Pairs
 from ..formats.nvidia_smi import Listed, hosts_of
 from ..text.documents import Document
 
 OPTIONS = clusters.OPTIONS
 _MIB = 2**20
-_MOST_NVLINKS = 18  # of a card, so far
-# What two GPUs have in common, by NVML's levels, slowest first.
-_BUSES = ((50, "SYS"), (40, "NODE"), (30, "PHB"), (20, "PXB"), (0, "PIX"))
 
 
 def detected(name: str | None = None, **options: Any) -> Document:
@@ -71,39 +66,9 @@ def _hosts_here(nvml: Any, machine: str) -> list[Host]:
         )
         for handle in handles
     ]
-    return hosts_of(machine, listed, _pairs(nvml, handles), "NVML")
+    return hosts_of(machine, listed, "NVML")
 
 
 def _text(value: str | bytes) -> str:
     """Older bindings give bytes."""
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _pairs(nvml: Any, handles: list[Any]) -> Pairs:
-    """The links between all pairs of GPUs, in nvidia-smi's words."""
-    ports = [_ports(nvml, handle) for handle in handles]
-    addresses = [_text(nvml.nvmlDeviceGetPciInfo(handle).busId) for handle in handles]
-    table = [[SELF] * len(handles) for _ in handles]
-    for (i, one), (j, two) in combinations(enumerate(handles), 2):
-        direct = ports[i].count(addresses[j])
-        width = direct or min(ports[i].count(None), ports[j].count(None))
-        level = nvml.nvmlDeviceGetTopologyCommonAncestor(one, two)
-        bus = next(word for least, word in _BUSES if level >= least)
-        table[i][j] = table[j][i] = f"NV{width}" if width else bus
-    return table
-
-
-def _ports(nvml: Any, handle: Any) -> list[str | None]:
-    """Where each NVLink that is up leads: a GPU's address; None: a switch."""
-    found: list[str | None] = []
-    for link in range(_MOST_NVLINKS):
-        try:
-            if not nvml.nvmlDeviceGetNvLinkState(handle, link):
-                continue
-            switch = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
-            remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
-        except nvml.NVMLError:  # past the card's last link, or a card without any
-            break
-        is_switch = switch == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
-        found.append(None if is_switch else _text(remote.busId))
-    return found

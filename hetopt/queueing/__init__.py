@@ -12,7 +12,6 @@ waits, and ends.
     deciding    a policy on the live state, and what it foresees
     launching   a plan on the GPUs that were chosen, exported and submitted
     following   what became of it
-    advising    what would make a job fit
     scheduler   one pass over all of these, and the door for commands and programs
     documents   a queue as commands print it and the page shows it
 """

@@ -1,6 +1,5 @@
 """A queue as a document, which commands print and the page shows."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -10,7 +9,6 @@ from .store import Entry
 
 def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, object]:
     """Return jobs of a queue, with their states, plans, reasons and forecasts."""
-    now = time.time()
     rows = [
         {
             "id": entry.number,
@@ -21,8 +19,7 @@ def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, object]:
             "steps": entry.job.total_steps,
             "saved_step": entry.done_steps,
             "submitted_s": entry.submitted,
-            "outlook": outlook(entry, now)._asdict(),
-            "on_time": _on_time(entry, now),
+            "outlook": outlook(entry)._asdict(),
             "attempts": [asdict(one) for one in entry.attempts],
         }
         for entry in entries
@@ -34,9 +31,3 @@ def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, object]:
         "policy": settings.policy,
         "jobs": rows,
     }
-
-
-def _on_time(entry: Entry, now: float) -> bool | None:
-    """Return whether a job is expected to end by its deadline; None without either."""
-    end, within = outlook(entry, now).end_s, entry.job.deadline_s
-    return None if end is None or within is None else end <= entry.submitted + within

@@ -14,13 +14,7 @@ from time import time
 from typing import NamedTuple
 
 from ..errors import InstanceError
-from ..plans import TrainingPlan
-from ..problems.training_plan.shapes import place
-from ..schema import Instance
-from ..text.complaints import validated
-from ..text.documents import Document
 from ..text.parsing import read_tree
-from ..text.writing import write_json
 from .engines import Engine, Seen
 from .launching import launch_of
 from .store import (
@@ -34,7 +28,6 @@ from .store import (
     Store,
 )
 
-RUNS = "runs.json"
 _LATEST = "latest.json"
 # Ray begins lines of its workers with their names.
 _STEP = re.compile(r"\bstep (\d+)  loss \S+ .*?  (\d+\.\d+) s(?:  skipped.*)?$", re.M)
@@ -123,7 +116,6 @@ def _after(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str | No
         attempt = replace(attempt, outcome="done", to_step=whole)
         store.keep(attempt)
         store.update(entry, state=DONE, why="", ended=attempt.ended, failures=0)
-        _offer(store)
         return f"{entry.job.name} is done: {beside(entry, attempt) or f'{whole} steps'}"
     store.keep(attempt)
     return _retry(store, entry, attempt, seen)
@@ -178,95 +170,6 @@ def beside(entry: Entry, attempt: Attempt) -> str | None:
     if attempt.measured_s is None or attempt.step_s is None:
         return None
     words = f"{attempt.measured_s:.3g} s per step"
-    if _is_on_cpus(entry):
+    if "--cpu" in entry.job.arguments:
         return f"{words} on CPUs"
-    words += f", {attempt.step_s:.3g} s predicted"
-    if attempt.low_s is not None and attempt.high_s is not None:
-        inside = attempt.low_s <= attempt.measured_s <= attempt.high_s
-        words += f" ({'within' if inside else 'outside'} the 80% interval)"
-    return words
-
-
-# --- runs for `hetopt calibrate` -----------------------------------------------------
-
-
-def _offer(store: Store) -> None:
-    """Write the measured runs of the queue as rows that `hetopt calibrate` reads."""
-    ended = [
-        attempt
-        for entry in store.entries()
-        for attempt in entry.attempts
-        if attempt.outcome == "done" and attempt.measured_s and _is_told(entry)
-    ]
-    if rows := [row for attempt in ended if (row := _row(store, attempt))]:
-        write_json(store.folder / RUNS, rows)
-
-
-def _is_on_cpus(entry: Entry) -> bool:
-    return "--cpu" in entry.job.arguments
-
-
-def _is_told(entry: Entry) -> bool:
-    return not _is_on_cpus(entry) and entry.job.train is None
-
-
-def _row(store: Store, attempt: Attempt) -> Document | None:
-    """Return the row of a run whose plan is one that rows can tell; else None.
-
-    That is one type of cards, and pipelines alike: stages, degrees and micro-batches.
-    """
-    tree = read_tree(store.files(attempt) / "plan.json")
-    data = validated(Instance, tree["instance"], "plan.json")
-    plan = validated(TrainingPlan, tree["plan"], "plan.json")
-    cluster, model, costs = data.planned_cluster, data.model, data.workload.costs
-    cards = {cluster.gpus[node.gpu].card for node in cluster.nodes}
-    degrees = {replica.degree for replica in plan.replicas()}
-    shapes = {
-        (
-            *(len(p.stages), p.micro_batches, p.micro_batch_size),
-            *({len(s.replicas) for s in p.stages} if len(p.stages) else ()),
-        )
-        for p in plan.pipelines
-    }
-    rules = {
-        s.recompute or costs.compute.recompute for p in plan.pipelines for s in p.stages
-    }
-    if len(cards) > 1 or None in cards or len(degrees) > 1 or len(shapes) > 1:
-        return None
-    if len(rules) > 1:
-        return None
-    first = plan.pipelines[0]
-    replicas = {len(s.replicas) for s in first.stages}
-    if len(replicas) > 1:
-        return None
-    (each,), (tp,), (card,) = replicas, degrees, cards
-    gpus = sum(len(replica.gpus) for replica in plan.replicas())
-    used = {place(gpu)[0] for replica in plan.replicas() for gpu in replica.gpus}
-    return {
-        "set": "hetopt queue",
-        "model": model.name,
-        "kind": "moe" if model.experts else "dense",
-        "layers": model.layers,
-        "hidden": model.hidden,
-        "heads": model.heads,
-        "kv_heads": model.kv_heads,
-        "intermediate": model.intermediate,
-        "gated": model.gated,
-        "vocabulary": model.vocabulary,
-        "seq": data.workload.sequence_length,
-        "gpu": card,
-        "gpus": gpus,
-        "nodes": len(used),
-        "dp": len(plan.pipelines) * each,
-        "tp": tp,
-        "pp": len(first.stages),
-        "mbs": first.micro_batch_size // each,
-        "gbs": data.workload.global_batch,
-        "ga": first.micro_batches,
-        "zero": costs.updates.zero if plan.zero is None else plan.zero,
-        "recompute": rules.pop(),
-        "precision": costs.memory.precision,
-        "stage_layers": [s.layers[1] - s.layers[0] for s in first.stages],
-        "framework": "hetopt",
-        "iteration_s": attempt.measured_s,
-    }
+    return f"{words}, {attempt.step_s:.3g} s predicted"

@@ -16,16 +16,12 @@ from ..text.parsing import read_tree
 #: Words of `hetopt run` that the queue says itself.
 OWN_WORDS = (
     *("--steps", "--data", "--seed", "--checkpoint", "--every", "--model", "--init"),
-    *("--instance", "--json", "--elastic", "--nodes", "--restarts"),
+    *("--instance", "--json", "--elastic", "--restarts"),
 )
 SYNTHETIC = "synthetic"
 #: Seconds between two saves of a job that does not say after how many steps.
 SAVE_S = 600.0
 _PATHS = ("data", "init", "train")
-
-
-def _quantity(quantity: units.Quantity) -> str:
-    return f"A number, or a text with its unit, as {quantity.examples[0]!r}."
 
 
 class TrainingJob(Record):
@@ -55,9 +51,6 @@ class TrainingJob(Record):
     lora_rank: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
         default=None, description="Train LoRA's adapters; without it all weights."
     )
-    deadline: Annotated[float, Field(gt=0)] | str | None = Field(
-        default=None, description="Seconds after the submission, or '12h'."
-    )
     every: Count | None = Field(
         default=None, description="Steps between two saves; by default chosen."
     )
@@ -81,14 +74,13 @@ class TrainingJob(Record):
         if (self.steps is None) == (self.tokens is None):
             found = "neither" if self.steps is None else "both"
             raise ValueError(f"found {found} of steps and tokens: give one of them")
-        for name, quantity in (("tokens", units.COUNT), ("deadline", units.SECONDS)):
-            if isinstance(text := getattr(self, name), str):
-                try:
-                    number = units.parse(text, quantity)
-                except ValueError as error:
-                    raise ValueError(f"{name}: {error}") from None
-                if number <= 0:
-                    raise ValueError(f"{name}: found {text!r}, expected more than 0")
+        if isinstance(self.tokens, str):
+            try:
+                number = units.parse(self.tokens, units.COUNT)
+            except ValueError as error:
+                raise ValueError(f"tokens: {error}") from None
+            if number <= 0:
+                raise ValueError(f"tokens: found {self.tokens!r}, expected more than 0")
         own = [word for word in self.arguments if word.partition("=")[0] in OWN_WORDS]
         if own:
             raise ValueError(
@@ -112,13 +104,6 @@ class TrainingJob(Record):
         number = units.parse(tokens, units.COUNT) if isinstance(tokens, str) else tokens
         assert number is not None
         return int(-(-number // (self.global_batch * self.sequence_length)))
-
-    @property
-    def deadline_s(self) -> float | None:
-        """Seconds from the submission by which it should be done; None without."""
-        if isinstance(self.deadline, str):
-            return float(units.parse(self.deadline, units.SECONDS))
-        return self.deadline
 
     @property
     def target(self) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 from .. import api
@@ -48,57 +49,21 @@ def plan_job(
     result = min(results, key=_rank)
     if result.plan is None:
         return result
-    used = Counter(node for node, _ in places(result.plan))
-    kept = {name: used[name] for name in nodes if name in used}
-    numbers = {
-        gpu: f"{gpu[0]}:{index}"
-        for name in kept
-        for index, gpu in enumerate(
-            sorted(p for p in places(result.plan) if p[0] == name)
-        )
-    }
-    return Planned(part(data, kept), _renumber(result.plan, numbers), result, kept)
+    replicas = result.plan.replicas()
+    used = sorted({place(gpu) for replica in replicas for gpu in replica.gpus})
+    counts = Counter(node for node, _ in used)
+    kept = {name: counts[name] for name in nodes if name in counts}
+    counted = {name: count() for name in kept}
+    names = {f"{node}:{i}": f"{node}:{next(counted[node])}" for node, i in used}
+    pipelines = tuple(p.on_gpus(names.__getitem__) for p in result.plan.pipelines)
+    plan = result.plan.model_copy(update={"pipelines": pipelines})
+    return Planned(part(data, kept), plan, result, kept)
 
 
 def _rank(result: Result) -> tuple[bool, bool, Any]:
     """Return what orders plans by their time, before proofs that there is none."""
     none = result.plan is None
     return none, result.status is not Status.INFEASIBLE, result.objective or 0
-
-
-def places(plan: TrainingPlan) -> list[tuple[str, int]]:
-    """Return the GPUs of a plan, as nodes and numbers."""
-    return [place(gpu) for replica in plan.replicas() for gpu in replica.gpus]
-
-
-def _renumber(
-    plan: TrainingPlan, numbers: Mapping[tuple[str, int], str]
-) -> TrainingPlan:
-    pipelines = tuple(
-        pipeline.model_copy(
-            update={
-                "stages": tuple(
-                    stage.model_copy(
-                        update={
-                            "replicas": tuple(
-                                replica.model_copy(
-                                    update={
-                                        "gpus": tuple(
-                                            numbers[place(gpu)] for gpu in replica.gpus
-                                        )
-                                    }
-                                )
-                                for replica in stage.replicas
-                            )
-                        }
-                    )
-                    for stage in pipeline.stages
-                )
-            }
-        )
-        for pipeline in plan.pipelines
-    )
-    return plan.model_copy(update={"pipelines": pipelines})
 
 
 def new_attempt(
@@ -124,8 +89,6 @@ def new_attempt(
         from_step=entry.done_steps,
         created=now,
         step_s=step_s,
-        low_s=parts.get("low_s"),
-        high_s=parts.get("high_s"),
         every=entry.job.save_every(step_s),
         devices=devices,
     )

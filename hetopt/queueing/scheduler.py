@@ -17,7 +17,7 @@ from ..problems.job_scheduling import Data
 from ..result import Result
 from ..schema import Cluster, Instance, Node
 from ..text.options import pairs
-from . import advising, deciding, following, launching
+from . import deciding, following, launching
 from .deciding import Decision, Start
 from .engines import Engine
 from .jobs import TrainingJob
@@ -45,18 +45,15 @@ class Placement(NamedTuple):
     entry: Entry
     planned: Planned | None
     why: str
-    fits: tuple[str, ...] = ()  # what would make it fit
     forecast: deciding.Forecast | None = None
     refused: bool = False
 
 
 class Outlook(NamedTuple):
-    """An outlook has a start, an end and its 80% interval, seconds since 1970."""
+    """An outlook has a start and an end, in seconds since 1970."""
 
     start_s: float | None
     end_s: float | None
-    low_s: float | None
-    high_s: float | None
 
 
 class Queue:
@@ -235,7 +232,7 @@ class Queue:
             for entry in found.wide:
                 if entry.live is None and not stopped:
                     self._start_wide(site, entry, found, idle, tell)
-            self._foresee(site, decision)
+            self._foresee(decision)
             return
 
     def _start(self, site: Site, start: Start, tell: Tell) -> Mapping[str, int] | None:
@@ -293,9 +290,8 @@ class Queue:
         if not place.refused:
             self.store.update(entry, why=place.why)
             return
-        why = _reason(place.why, place.fits)
-        self.store.update(entry, state=REFUSED, why=why, ended=time())
-        tell(f"{entry.job.name} is refused: {why}")
+        self.store.update(entry, state=REFUSED, why=place.why, ended=time())
+        tell(f"{entry.job.name} is refused: {place.why}")
 
     def _place_wide(
         self, site: Site, entry: Entry, cluster: Cluster, idle: Mapping[str, int]
@@ -311,20 +307,12 @@ class Queue:
         if isinstance(whole, Planned):
             gpus = _gpus(whole.data, whole.nodes)
             return Placement(entry, None, f"it needs more GPUs than are idle: {gpus}")
-        return Placement(entry, None, *self._refusal(site, entry, whole), refused=True)
-
-    def _refusal(
-        self, site: Site, entry: Entry, whole: Result | None
-    ) -> tuple[str, tuple[str, ...]]:
-        """Return why a job fits no GPUs that there are, and what would make it fit."""
-        cluster = site.instance(entry.job).planned_cluster
-        data = queue(site, cluster, [entry], entry.submitted)
-        (job,) = data.jobs
-        why = (data.refusal(job) or "").replace(name_of(entry), entry.job.name)
-        planned = f"no plan on all GPUs either: {_reasons(whole)}" if whole else ""
-        return "; ".join(filter(None, [why, planned])), tuple(
-            advising.advice(data, job)
-        )
+        posed = queue(site, data.planned_cluster, [entry], entry.submitted)
+        why = posed.refusal(posed.jobs[0]) or ""
+        words = [why.replace(name_of(entry), entry.job.name)]
+        if whole:
+            words.append(f"no plan on all GPUs either: {_reasons(whole)}")
+        return Placement(entry, None, "; ".join(filter(None, words)), refused=True)
 
     def _not_taken(self, entry: Entry, why: str, tell: Tell) -> None:
         """Take note that an engine refused an attempt, which then never was."""
@@ -367,21 +355,18 @@ class Queue:
         start = next((s for s in decision.starts if s.entry is entry), None)
         data, seconds = site.instance(entry.job), self.settings.planning_s
         if start is None:
-            return Placement(entry, None, "waits: its GPUs are not idle", (), forecast)
+            return Placement(entry, None, "waits: its GPUs are not idle", forecast)
         made = launching.plan_job(data, start.nodes, seconds)
         if isinstance(made, Result):
-            return Placement(entry, None, f"waits: {_reasons(made)}", (), forecast)
+            return Placement(entry, None, f"waits: {_reasons(made)}", forecast)
         why = self._why(made, start.degrees)
-        return Placement(entry, made, why, (), forecast)
+        return Placement(entry, made, why, forecast)
 
-    def _foresee(self, site: Site, decision: Decision) -> None:
+    def _foresee(self, decision: Decision) -> None:
         for entry in self._live(self.store.entries()):
             forecast = decision.forecasts.get(entry.number)
             start, end = forecast if forecast else (None, None)
-            factor = None
-            if site.fault(entry.job) is None:
-                factor = _factor(site.instance(entry.job))
-            self.store.update(entry, start_s=start, end_s=end, factor=factor)
+            self.store.update(entry, start_s=start, end_s=end)
 
 
 class _Sorted(NamedTuple):
@@ -395,21 +380,11 @@ class _Sorted(NamedTuple):
     since: float
 
 
-def outlook(entry: Entry, now: float) -> Outlook:
-    """Return when a job is foreseen to start and end.
-
-    The interval is that of predicted times, on all of the time until then. It is None
-    where there is none: without calibrated times, for what has ended or should have,
-    and once the job's own steps are measured.
-    """
-    start, end = entry.start_s, entry.end_s
-    if entry.state not in LIVE or end is None:
-        return Outlook(None, entry.ended, None, None)
-    measured = entry.live is not None and entry.live.measured_s is not None
-    left = end - now
-    if entry.factor is None or measured or left <= 0:
-        return Outlook(start, end, None, None)
-    return Outlook(start, end, now + left / entry.factor, now + left * entry.factor)
+def outlook(entry: Entry) -> Outlook:
+    """Return when a job is foreseen to start and end, or when it ended."""
+    if entry.state not in LIVE or entry.end_s is None:
+        return Outlook(None, entry.ended)
+    return Outlook(entry.start_s, entry.end_s)
 
 
 def _is_on(entry: Entry, nodes: Mapping[str, Node]) -> bool:
@@ -443,12 +418,6 @@ def _add(gpus: dict[str, int], more: Mapping[str, int]) -> None:
         gpus[node] = gpus.get(node, 0) + count
 
 
-def _factor(data: Instance) -> float | None:
-    """Return what the 80 % interval of times multiplies them by, upwards."""
-    calibration = data.workload.costs.compute.calibration
-    return None if calibration is None else calibration.interval_s(1.0)[1]
-
-
 def _reasons(found: Result) -> str:
     return "; ".join(found.reasons) or "none was found in time"
 
@@ -456,12 +425,6 @@ def _reasons(found: Result) -> str:
 def _gpus(data: Instance, nodes: Mapping[str, int]) -> str:
     node = data.planned_cluster.node
     return ", ".join(f"{n} x {node[name].gpu} of {name}" for name, n in nodes.items())
-
-
-def _reason(why: str, fits: Sequence[str]) -> str:
-    if not fits:
-        return why
-    return f"{why}. It would fit with {'; or with '.join(fits)}"
 
 
 def _settings_of(store: Store) -> Settings:

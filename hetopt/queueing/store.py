@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)
 CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL,
     submitted REAL NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL,
-    failures INTEGER NOT NULL, ended REAL, start_s REAL, end_s REAL, factor REAL);
+    failures INTEGER NOT NULL, ended REAL, start_s REAL, end_s REAL);
 CREATE TABLE IF NOT EXISTS attempts (
     job INTEGER NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL,
     PRIMARY KEY (job, number));
@@ -55,9 +55,7 @@ class Attempt:
     why: str
     from_step: int
     created: float
-    step_s: float | None = None  # predicted, with its 80 % interval
-    low_s: float | None = None
-    high_s: float | None = None
+    step_s: float | None = None  # predicted
     every: int | None = None
     handle: str | None = None  # what the engine calls it
     devices: tuple[int, ...] = ()  # where the queue itself chose them
@@ -89,10 +87,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Entry:
-    """A job of the queue; `start_s` and `end_s` are the last forecast, since 1970.
-
-    `factor` is what the 80 % interval of its times multiplies them by.
-    """
+    """A job of the queue; `start_s` and `end_s` are the last forecast, since 1970."""
 
     number: int
     job: TrainingJob
@@ -103,7 +98,6 @@ class Entry:
     ended: float | None = None
     start_s: float | None = None
     end_s: float | None = None
-    factor: float | None = None
     attempts: tuple[Attempt, ...] = field(default=(), repr=False)
 
     @property
@@ -205,17 +199,17 @@ class Store:
 
     # --- jobs ----------------------------------------------------------------------
 
-    def add(self, job: TrainingJob, state: str = WAITING, why: str = "") -> Entry:
+    def add(self, job: TrainingJob) -> Entry:
         """Put a job into the queue."""
         now = time()
         with self._connection() as base:
             made = base.execute(
                 "INSERT INTO jobs (job, submitted, state, why, failures) "
                 "VALUES (?, ?, ?, ?, 0)",
-                (job.model_dump_json(), now, state, why),
+                (job.model_dump_json(), now, WAITING, ""),
             )
             number = int(made.lastrowid or 0)
-        return Entry(number, job, now, state, why)
+        return Entry(number, job, now, WAITING, "")
 
     def update(self, entry: Entry, **changes: Any) -> Entry:
         """Return a job with other fields, and keep them."""
@@ -223,10 +217,10 @@ class Store:
         with self._connection() as base:
             base.execute(
                 "UPDATE jobs SET state = ?, why = ?, failures = ?, ended = ?, "
-                "start_s = ?, end_s = ?, factor = ? WHERE number = ?",
+                "start_s = ?, end_s = ? WHERE number = ?",
                 (
                     *(made.state, made.why, made.failures, made.ended),
-                    *(made.start_s, made.end_s, made.factor, made.number),
+                    *(made.start_s, made.end_s, made.number),
                 ),
             )
         return made

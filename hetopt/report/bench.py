@@ -72,11 +72,6 @@ class Report:
                 parts.append(f"{count} {status}")
         if wrong := len(self.contradicted):
             parts.append(f"{wrong} CONTRADICTED by a bound of the same data")
-        pages = [row for row in self.rows if row["kind"] == "page"]
-        if pages:
-            parts.append(f"{len(pages)} section{'s' * (len(pages) > 1)} of pages")
-        if lost := sum(row["status"] != "made" for row in pages):
-            parts.append(f"{lost} without an answer")
         if others := sum("commit" in row for row in self.rows):
             parts.append(f"{others} rows made at another commit than the first")
         missing = self.header.get("tasks", len(self.rows)) - len(self.rows)
@@ -93,7 +88,7 @@ def report(header: Row, rows: list[Row]) -> Report:
 
 def _best_known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | None]]:
     """Return what the library knows best of the rows' instances."""
-    names = {row["instance"] for row in rows if row["kind"] == "solve"}
+    names = {row["instance"] for row in rows}
     found = [one for name in sorted(names) if (one := known(name))]
     return {b.digest: (b.value("bound"), b.value("objective")) for b in found}
 
@@ -127,7 +122,6 @@ def document(report: Report) -> Document:
             | asdict(spread)
             for mine, spread in statistics.spreads(report.entries)
         ],
-        "figures": list(statistics.figures(report.rows)),
     }
 
 
@@ -192,9 +186,6 @@ def _of_problem(
 
 
 def _of_all(report: Report) -> Iterator[Section]:
-    if listed := list(statistics.figures(report.rows)):
-        table = bench_tables.figures(listed)
-        yield Section("Figures of the papers", table=table)
     if report.contradicted:
         table = bench_tables.contradictions(report.contradicted)
         yield Section("Plans that a bound contradicts", table=table)

@@ -94,29 +94,6 @@ def growth(
     return Table.of((*headings, "at the most"), rows)
 
 
-def figures(found: Sequence[Row]) -> Table:
-    """Ours beside the paper's, and why they differ; a reason is told once in a row."""
-    reasons = [f.get("reason") for f in found]
-    said = [a != b for a, b in zip(reasons, [None, *reasons], strict=False)]
-    texts = ("paper", "figure", "unit", "why they differ")
-    headings = (*texts[:2], "ours", "the paper's", "ratio", *texts[2:])
-    rows = [
-        (
-            Cell.of(f.get("paper")),
-            Cell.of(f.get("figure")),
-            _figure(f.get("ours")),
-            _figure(f.get("theirs")),
-            Cell.of(f["ratio"], f"{f['ratio']:.3g}")
-            if f.get("ratio")
-            else Cell.of(None),
-            Cell.of(f.get("unit")),
-            Cell.of(f.get("reason")) if new else Cell("″"),
-        )
-        for f, new in zip(found, said, strict=True)
-    ]
-    return Table.of(headings, rows, texts=texts)
-
-
 def contradictions(found: Sequence[Entry]) -> Table:
     """Plans better than a bound of the same data, which somebody calls proved."""
     rows = [
@@ -136,8 +113,8 @@ def failures(found: Sequence[Row]) -> Table:
     """Rows that crashed, were ended or refused, and why."""
     rows = [
         (
-            Cell.of(row.get("instance") or row.get("script")),
-            Cell.of(method_of(row) if row["kind"] == "solve" else _part(row)),
+            Cell.of(row["instance"]),
+            Cell.of(method_of(row)),
             Cell.of(row["status"]),
             Cell.of("; ".join(row.get("reasons", []))),
         )
@@ -145,11 +122,6 @@ def failures(found: Sequence[Row]) -> Table:
     ]
     headings = ("instance", "method", "status", "why")
     return Table.of(headings, rows, texts=headings)
-
-
-def _part(row: Row) -> str:
-    """Return the words that a script was run with."""
-    return str(row["key"].partition(" ")[2])
 
 
 def solves(found: Sequence[Entry]) -> Table:
@@ -198,12 +170,6 @@ def _share(value: float | None) -> Cell:
 
 def _seconds(value: float | None) -> Cell:
     return Cell.of(value, words.duration(value))
-
-
-def _figure(value: object) -> Cell:
-    if isinstance(value, float):
-        return Cell.of(value, f"{value:.4g}")
-    return Cell.of(value)
 
 
 def _spread_cells(found: Spread, unit: str, bound: Objective | None) -> Iterator[Cell]:

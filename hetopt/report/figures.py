@@ -29,7 +29,6 @@ _BOX = re.compile(rf'"M {_AT} L {_AT} L {_AT} L {_AT} z ?"')
 _BAR = "#8fb3d9"
 _LETTER, _MARGIN = 0.085, 0.4  # inches: of a letter, and around a picture
 _LEAST_ROOM = 0.2  # of an axis: what the longest bar has at the least
-_LOG_TICKS = (1, 1.5, 2, 3, 5, 7)  # of a decade, so that labels do not touch
 _TICKS = 6  # of an axis below bars, at the most
 INK = "#010203"  # in a page: the colour of its text, light or dark
 WIDTH = 8.0  # inches, of pictures in a page
@@ -163,18 +162,6 @@ def bars(
     axes.set_xticks([float(mark) for mark in marks if 0 <= mark <= longest])
     axes.spines["bottom"].set_bounds(0, longest)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def logarithmic(axes: "Axes") -> None:
-    """Make both axes logarithmic, with marks that are far enough from each other."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=_LOG_TICKS))
-        axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 def legend_columns(names: Iterable[str], width: float) -> int:

@@ -2,17 +2,10 @@
 
 from ..api.fitting import Fitting, Verdict
 from ..result import Status
-from ..scheduling.fitting import LOOKED_AT
 from . import words
 from .sheet import Section, Sheet, Table
 
 _COLUMNS = ("hardware", "fits", "headroom per GPU", "at most", "too few")
-_CONTEXT = ("longest context", "does not fit")
-_MARP = (
-    *("GPU", "GPUs", "d", "t", "MARP", "fits", "cost model", "fits", "weights"),
-    *("gradients", "optimiser", "activations", "logits", "step", "samples/s", "a GPU"),
-    "of peak",
-)
 
 
 def answer(found: Fitting) -> str:
@@ -54,27 +47,14 @@ def _sentence(model: str, one: Verdict) -> str:
         if one.too_few is not None:
             said += f"; {_too_few(one.too_few)}"
         said += "; a longer --time-limit searches further." if one.complete else "."
-    return said + _context(one)
+    return said
 
 
 def _too_few(gpus: int) -> str:
     return f"{gpus} are too few (proved)" if gpus > 1 else "one is too few (proved)"
 
 
-def _context(one: Verdict) -> str:
-    if one.context is None:
-        return ""
-    value, refuted = one.context.value, one.context.refuted
-    if value is None:
-        return " No context length that fits was found."
-    said = f" The longest context that fits is {value:,} tokens"
-    if refuted is not None:
-        said += f"; {refuted:,} do not fit (proved)"
-    return said + "."
-
-
 def _table(found: Fitting) -> Table:
-    asked = any(one.context is not None for one in found.verdicts)
     rows = []
     for one in found.verdicts:
         fits = "yes" if one.fits else "no, proved"
@@ -84,61 +64,13 @@ def _table(found: Fitting) -> Table:
         row.append(words.memory(one.margin.refuted))
         few = one.too_few
         row.append(words.NONE if few is None else f"{few} GPU{'s' * (few > 1)}")
-        if asked and one.context is not None:
-            told = one.context.value, one.context.refuted
-            row += [words.NONE if x is None else f"{x:,}" for x in told]
         rows.append(row)
-    headings = (*_COLUMNS, *_CONTEXT) if asked else _COLUMNS
-    return Table.of(headings, rows, texts=headings[:2])
-
-
-_SCOPE = (
-    "The answer also considers pipelines, ZeRO and recomputation. `hetopt assemble` "
-    "makes an instance of this model and your hosts, `hetopt plan` looks for its "
-    "fastest plan."
-)
-
-
-def _marp(found: Fitting) -> Table:
-    cells = []
-    for row in found.marp:
-        own = row.cost_model
-        parts = (own.weights, own.gradients, own.optimiser, own.activations, own.logits)
-        cells.append(
-            (
-                row.gpu,
-                str(row.gpus),
-                str(row.data_parallel),
-                str(row.tensor_parallel),
-                _gib(row.marp.total),
-                "yes" if row.marp_fits else "no",
-                _gib(own.total),
-                "yes" if row.cost_model_fits else "no",
-                *map(_gib, parts),
-                words.duration(row.step_us / 1e6),
-                words.number(row.samples_per_second),
-                words.number(row.samples_per_second / row.gpus),
-                words.share(row.utilisation),
-            )
-        )
-    return Table.of(_MARP, cells)
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB"
+    return Table.of(_COLUMNS, rows, texts=_COLUMNS[:2])
 
 
 def sheet(found: Fitting) -> Sheet:
-    """Return the answer, the margin of each set of GPUs, and MARP's rows."""
-    sections = []
-    if found.verdicts:
-        sections.append(Section("Margins", table=_table(found)))
-    if found.marp:
-        alone = "Only data and tensor parallelism"
-        sections.append(Section(alone, (f"{LOOKED_AT}.",), table=_marp(found)))
-    elif found.least_gpus:
-        sections.append(Section(notes=(f"Nothing fits with only {LOOKED_AT}.",)))
-    if found.least_gpus:
-        sections.append(Section(notes=(_SCOPE,)))
+    """Return the answer, and the margin of each set of GPUs."""
+    table = _table(found)
+    sections = (Section("Margins", table=table),) if found.verdicts else ()
     title = f"{found.model}, {found.batch:,} × {found.sequence:,} tokens"
-    return Sheet(title, tuple(sections), "does it fit", answer=answer(found))
+    return Sheet(title, sections, "does it fit", answer=answer(found))

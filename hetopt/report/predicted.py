@@ -1,8 +1,6 @@
 """For a terminal: predictions beside measured runs, constants before and after."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from math import inf
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -44,7 +42,7 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
             words.duration(row.iteration_s),
             words.interval(row.low_s, row.high_s),
             error,
-            memory + _fit(row, run),
+            memory + _fit(row),
         )
         rows.append((*names, *cells))
     yield writers.grid(Table.of(_RUNS, rows, texts=("model", "GPUs", "memory")))
@@ -56,11 +54,9 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
     yield errors(found.summary)
 
 
-def _fit(row: Prediction, run: Run) -> str:
+def _fit(row: Prediction) -> str:
     if row.unsaid is not None:
         return f", not given: {row.unsaid}"
-    if (host := row.host_gib) is not None and host > (run.host_memory_gib or inf):
-        return f", does not fit: its host pins {host:.0f} GiB"
     if row.fit == "tight":
         return f", tight: {row.oom_probability:.0%} run out of memory"
     return ", does not fit" if row.fits is False else ""
@@ -82,22 +78,14 @@ def errors(summary: Mapping[str, Summary]) -> RenderableType:
 
 def calibrated(found: Calibrated) -> Iterator[RenderableType]:
     """Errors before, after and left out, and the constants that moved most."""
-    if found.machine is not None:
-        fits = (
-            f"{count} timings of {kind} (median error {far:.1%})"
-            for kind, (count, far) in found.machine.errors.items()
-        )
-        yield Text(f"{found.machine.card}: {', '.join(fits)}")
-        yield Text()
-    if found.after.runs:
-        yield errors(
-            {
-                "before": found.before.summary["all"],
-                "after": found.after.summary["all"],
-                "left out of its own fit": found.left_out.summary,
-            }
-        )
-        yield Text()
+    yield errors(
+        {
+            "before": found.before.summary["all"],
+            "after": found.after.summary["all"],
+            "left out of its own fit": found.left_out,
+        }
+    )
+    yield Text()
     rows = []
     moved = sorted(
         found.moved.items(), key=lambda one: -abs(one[1][1].value / one[1][0].value - 1)
@@ -108,15 +96,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
     yield writers.grid(Table.of(("constant", "before", "after", "known to"), rows))
     if len(moved) > _MOST_MOVED:
         yield Text(f"and {len(moved) - _MOST_MOVED} more (--json has all)")
-    if found.disagreement is not None:
-        yield Text()
-        yield Text(found.disagreement)
 
 
 def _gpus(run: Run) -> str:
-    if run.gpu is None and isinstance(run.nodes, tuple):
-        held: Counter[str] = Counter()
-        for node in run.nodes:
-            held[node.gpu] += node.gpus
-        return " + ".join(f"{count} x {gpu}" for gpu, count in held.items())
     return f"{run.gpus or '?'} x {run.gpu or '?'}"

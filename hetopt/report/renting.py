@@ -7,7 +7,7 @@ from . import words
 from .sheet import Section, Sheet, Table
 
 _COLUMNS = (
-    *("to rent", "at", "USD per hour", "time", "USD", "USD at least", "kWh"),
+    *("to rent", "at", "USD per hour", "time", "USD", "USD at least"),
     *("tokens/s per GPU", "in time"),
 )
 _TEXTS = ("to rent", "at", "in time")
@@ -31,7 +31,7 @@ def _said(found: Rentals) -> str:
         return (
             f"{run}: no machines tried finish within "
             f"{words.duration(found.deadline_s)}; the fastest is {_price(fastest)}. "
-            f"{_further(found)}"
+            "Allow more GPUs of a card with --quota, or a longer --time-limit."
         )
     by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
     said = f"{run}: cheapest{by} is {_price(best)}"
@@ -46,22 +46,13 @@ def _said(found: Rentals) -> str:
     return f"{said}. Prices of {_dates(found)}."
 
 
-def _further(found: Rentals) -> str:
-    """Return what may still find machines that are fast enough."""
-    cards = [card for card, why in found.without.items() if why == NO_TIME]
-    if not cards:
-        return "Allow more GPUs of a card with --quota, or more time."
-    return f"A longer --time-limit also tries {', '.join(cards)}."
-
-
 def _nothing(found: Rentals) -> str:
     """Return what is known where no machines have a plan, and what to do."""
     by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
     if found.refuted:
-        longer = "allow more" if found.deadline_s is None else "allow more time, more"
         return (
-            f"no machines within the quota can run it{by} (proved); {longer} GPUs of a "
-            "card with --quota, or other cards with --gpus"
+            f"no machines within the quota can run it{by} (proved); allow more GPUs of "
+            "a card with --quota, or other cards with --gpus"
         )
     said = f"no machines were found that can run it{by}"
     if NO_TIME in found.without.values():
@@ -70,18 +61,13 @@ def _nothing(found: Rentals) -> str:
 
 
 def _price(row: Rental) -> str:
-    return (
-        f"{_machine_text(row)} {_place(row)}: {_usd(row.usd)} USD, {_time(row.seconds)}"
-    )
+    cost, time = _usd(row.usd), _time(row.seconds)
+    return f"{_machine_text(row)} at {row.price.cloud}: {cost} USD, {time}"
 
 
 def _machine_text(row: Rental) -> str:
     many = f"{row.machines} machine{'s' * (row.machines > 1)} of "
     return f"{many}{row.price.gpus} × {row.price.card}"
-
-
-def _place(row: Rental) -> str:
-    return f"at {row.price.cloud}{', spot' if row.is_spot else ''}"
 
 
 def _time(seconds: float) -> str:
@@ -108,12 +94,11 @@ def _table(found: Rentals) -> Table:
         rows.append(
             (
                 _machine_text(row),
-                row.price.cloud + (", spot" if row.is_spot else ""),
+                row.price.cloud,
                 f"{rate:,.2f}",
                 _time(row.seconds),
                 _usd(row.usd),
                 _usd(row.least_usd),
-                words.NONE if row.kwh is None else f"{row.kwh:,.0f}",
                 words.NONE if speed is None else f"{speed / row.gpus:,.0f}",
                 "yes" if found.is_in_time(row) else "no",
             )
@@ -121,13 +106,10 @@ def _table(found: Rentals) -> Table:
     return Table.of(_COLUMNS, rows, texts=_TEXTS)
 
 
-def _without(found: Rentals) -> Iterator[str]:
-    """Yield why a card is not among the rows."""
+def _notes(found: Rentals) -> Iterator[str]:
+    """Yield why a card is not among the rows, whose prices these are, and what for."""
     for card, why in found.without.items():
         yield f"not on {card}: {why}"
-
-
-def _notes(found: Rentals) -> Iterator[str]:
     sources = dict.fromkeys(
         f"{row.price.cloud} ({row.price.source})" for row in found.rows
     )
@@ -142,7 +124,7 @@ def _notes(found: Rentals) -> Iterator[str]:
 
 def sheet(found: Rentals) -> Sheet:
     """Return the answer, a row for each offer, and what has none."""
-    sections = [Section(notes=(*_without(found), *_notes(found)))]
+    sections = [Section(notes=tuple(_notes(found)))]
     if found.rows:
         sections.insert(0, Section("Offers", table=_table(found)))
     title = f"{found.model}, {words.tokens(found.tokens)}"

@@ -27,7 +27,7 @@ _LEAST_MS = 1e-4  # seconds: shorter times are microseconds
 _COUNTS = {"T": 10**12, "B": 10**9, "M": 10**6}
 _CHECKED_BY = {
     Proof.CERTIFICATE: "with a certificate that other code follows",
-    Proof.DERIVATION: "derived again by other code",
+    Proof.STATEMENT: "by a statement on another solver",
     Proof.METHOD: "by this method only",
 }
 

@@ -31,7 +31,7 @@ class _Signs:
     def beat(self) -> None:
         """Say for ever that the rank is alive."""
         while True:
-            done = self.trainer.trace.count if self.trainer else 0
+            done = self.trainer.done if self.trainer else 0
             _tell({"alive": True, "done": done})
             time.sleep(_BEAT_S)
 
@@ -69,7 +69,6 @@ def main(job_file: str, rank: str, meeting: str) -> None:
                 trainer,
                 lambda step: _tell(step._asdict()) if place == 0 else None,
                 signs.stop.is_set,
-                lambda row: _tell(row) if place == 0 else None,
             )
     except BaseException as error:
         _tell({"error": f"{type(error).__name__}: {error}", "at": time.time()})

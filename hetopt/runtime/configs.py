@@ -46,7 +46,7 @@ def family(shape: Decoder) -> str:
     raise Unsupported(
         f"the model has {shape.norm} norms, {shape.positions} positions and "
         f"{'a gated' if shape.gated else 'no gated'} MLP: expected a Llama, a Qwen or "
-        "a GPT-2, which other programs know; use --to dcp for others"
+        "a GPT-2, which other programs know"
     )
 
 

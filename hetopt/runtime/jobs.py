@@ -62,21 +62,16 @@ class Settings(Record):
     eval_batches: Annotated[
         Count, Field(description="Global batches of an evaluation.")
     ] = 1
-    logs: tuple[str, ...] = ()
+    log: str | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     cpu: bool = False
     precision: Precision | None = None
     optimiser: Optimiser = Optimiser()
     init: str | None = None
     checkpoint: str | None = None
-    local: str | None = None
     every: Count = 100
-    async_save: bool = False
     restarts: Annotated[int, Field(ge=0)] = 0
     elastic: bool = False
-    nodes: str | None = None
-    notice: str | None = None
-    trace: str | None = None
     timeout_s: Annotated[float, Field(gt=0)] = 600
 
 
@@ -124,11 +119,6 @@ def job(
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
     _check_words(decoder, settings)
     costs, split = data.workload.costs, shapes.split_of(data, plan)
-    if settings.local is not None and settings.checkpoint is None:
-        raise Unsupported(
-            "--local: hosts copy their states to a folder that all see: give "
-            "--checkpoint with it"
-        )
     return Job(
         decoder=decoder,
         plan=_plan_with_choices(data, plan),

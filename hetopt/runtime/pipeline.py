@@ -1,7 +1,7 @@
 """One iteration of a stage: its passes in order, and what crosses its borders."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -10,8 +10,6 @@ from .layout import Hop, Layout
 from .model import Documents, StageModel
 from .pytorch import Device, Dtype, Foreign, Size, Tensor, dist, torch
 from .schedule import Action, Schedule, actions
-
-Span = Callable[[str], AbstractContextManager[None]]
 
 
 class _Sent(NamedTuple):
@@ -116,6 +114,7 @@ class Pipeline:
         document_end: int | None,
     ) -> None:
         self._document_end = document_end
+        self.moves = 0  # passes and waits, by which others see that the rank moves
         self._team, self._model, self._border = layout.team_of[rank], model, border
         team = self._team
         self._runs = len(team.runs)
@@ -126,15 +125,15 @@ class Pipeline:
         self._tokens = layout.global_batch * length
         self._size = torch.Size((team.samples, length, model.shape.hidden))
 
-    def run(self, rows: Tensor, scale: float, span: Span) -> Tensor:
-        """All passes, each within `span`; the stage's part of the loss, a scalar.
+    def run(self, rows: Tensor, scale: float) -> Tensor:
+        """All passes; the stage's part of the loss, a scalar.
 
         `rows` are the samples of all micro-batches, (samples, length + 1), on the
         device. Gradients are those of the mean loss of the global batch, times `scale`.
         """
         live: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         batches = rows.split(self._team.samples)
-        for kind, i, run in self._played(self._actions, rows, scale, span):
+        for kind, i, run in self._played(self._actions, rows, scale):
             if kind == "forward":
                 live[i, run] = self._forward(batches[i], run, scale)
             else:
@@ -142,25 +141,24 @@ class Pipeline:
         self._border.drain()
         return self._loss
 
-    def evaluate(self, rows: Tensor, span: Span) -> Tensor:
+    def evaluate(self, rows: Tensor) -> Tensor:
         """The stage's part of the loss of a global batch, without backward passes."""
         forward = [one for one in self._actions if one.kind == "forward"]
         batches = rows.split(self._team.samples)
         with torch.no_grad():
-            for _, i, run in self._played(forward, rows, 1.0, span):
+            for _, i, run in self._played(forward, rows, 1.0):
                 self._forward(batches[i], run, 1.0)
         self._border.drain()
         return self._loss
 
     def _played(
-        self, order: Sequence[Action], rows: Tensor, scale: float, span: Span
+        self, order: Sequence[Action], rows: Tensor, scale: float
     ) -> Iterator[Action]:
-        """Yield passes, each within a span, and ask for messages ahead of them.
+        """Yield passes, and ask for messages ahead of them.
 
         Exchanges between GPUs are in order with what runs there, so they are asked for
         one after another; hosts ask for the next pass's before they begin a pass.
         """
-        self._span = span
         self._loss = torch.zeros((), dtype=torch.float64, device=rows.device)
         if self._model.mixture is not None:
             self._model.mixture.set_pull(self._sequences, scale)
@@ -171,9 +169,8 @@ class Pipeline:
                 if (step := self._source(coming)) is not None:
                     self._border.ask(self._size, rows.device, step)
             asked = max(asked, number + ahead + 1)
-            kind, i, run = action
-            with span(f"{kind} {i}" + f" run {run}" * (self._runs > 1)):
-                yield action
+            self.moves += 1
+            yield action
 
     def _source(self, action: Action) -> int | None:
         """Whence a pass has its input: the stage before (-1), the next (+1), none."""
@@ -215,5 +212,6 @@ class Pipeline:
             self._border.send(came.grad, -1)
 
     def _receive(self, step: int) -> Tensor:
-        with self._span("wait"):
-            return self._border.take(step)
+        came = self._border.take(step)
+        self.moves += 1
+        return came

@@ -1,8 +1,8 @@
 """The processes of a job's ranks: started, heard, watched, and none left behind.
 
 Every rank says each second that it is alive, and how far it is. One that was killed, or
-is silent (stopped, or its host is gone), is lost with its GPU; so is one that does not
-move while others gave up waiting for it. Ranks that say an error are not lost: they
+is silent (stopped), is lost with its GPU; so is one that does not move while others
+gave up waiting for it. Ranks that say an error are not lost: they
 tell of a fault of the run, or that another one is gone.
 """
 
@@ -14,11 +14,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 from ..errors import RunFailed
 from ..text.documents import Document
@@ -27,7 +27,6 @@ from .jobs import Job
 # Between two looks; for what others saw of a failure; the longest silence of a rank,
 # where --timeout is not shorter; a watcher that was not there for longer was stopped.
 _LOOK_S, _GRACE_S, _SILENT_S, _AWAY_S = 0.2, 2.0, 60.0, 2.0
-_ASK_S = 1.0
 # A rank waits for others as long as --timeout, and these began somewhat later.
 _STUCK = 0.8
 # The child imports what the parent would: the same hetopt, whatever the folder.
@@ -48,40 +47,10 @@ class RanksLost(RunFailed):
         self.ranks = tuple(ranks)
 
 
-class Process(Protocol):
-    """A rank's process, on this machine or on another host."""
-
-    def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
-
-    def say(self, word: str) -> None:
-        """Write a word to its standard input."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-    def wait(self) -> None:
-        """Return once it has ended."""
-
-    @property
-    def ending(self) -> str:
-        """Return how it ended, as messages say it."""
-
-
-class Starter(Protocol):
-    """The starter starts the ranks of a job."""
-
-    def start(self, job: Job, folder: Path, number: int, hear: Hear) -> Process:
-        """Start a rank; `hear` gets each of its lines, and None when it has ended.
-
-        `folder` is one of this machine, for the job's ranks alone.
-        """
-
-
 class _Rank:
     """A process, and when it was heard last."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: "_Process") -> None:
         self.process = process
         self.heard = self.moved = time.monotonic()
         self.done = 0
@@ -109,17 +78,17 @@ class _Heard(NamedTuple):
 
 @contextmanager
 def crew(
-    job: Job, names: Sequence[str] | None = None, starter: Starter | None = None
+    job: Job, names: Sequence[str] | None = None, slots: Sequence[int] | None = None
 ) -> Iterator["Crew"]:
     """A process for each rank, which end with the context.
 
-    `names` are what messages call the ranks' GPUs, by default as the plan does. Without
-    a `starter` all ranks run on this machine, on devices 0, 1, 2 and so on.
+    `names` are what messages call the ranks' GPUs, by default as the plan does; `slots`
+    are their devices, by default 0, 1, 2 and so on.
     """
     made = Crew(job, names or job.gpus)
     with TemporaryDirectory(prefix="hetopt-run-") as folder:
         try:
-            made.start(Path(folder), starter or Here(range(len(job.gpus))))
+            made.start(Path(folder), slots or range(len(job.gpus)))
             yield made
         finally:
             made.end()
@@ -131,49 +100,43 @@ class Crew:
     def __init__(self, job: Job, names: Sequence[str]) -> None:
         self._job, self._names, self._ranks = job, names, list[_Rank]()
         self._lines: queue.Queue[_Heard] = queue.Queue()
-        self._silent_s = silence(job)
+        self._silent_s = min(_SILENT_S, job.settings.timeout_s)
 
-    def start(self, folder: Path, starter: Starter) -> None:
-        """Start them all."""
-        for number in range(len(self._job.gpus)):
+    def start(self, folder: Path, slots: Sequence[int]) -> None:
+        """Start them all, on these devices; they meet at a file in the folder."""
+        (folder / "job.json").write_text(self._job.model_dump_json(), encoding="utf-8")
+        for number, slot in enumerate(slots):
 
             def hear(line: Line | None, number: int = number) -> None:
                 self._lines.put(_Heard(number, line))
 
-            process = starter.start(self._job, folder, number, hear)
-            self._ranks.append(_Rank(process))
+            self._ranks.append(_Rank(_Process(folder, number, slot, hear)))
 
-    def ask_to_stop(self) -> None:
-        """Have all ranks save their states after the step that they are in, and end."""
-        self._ranks[0].process.say("stop")
+    def watch(self, note: Tell, leaves: Callable[[], bool]) -> None:
+        """Pass steps on until all ranks have ended.
 
-    def watch(self, note: Tell, ask: Callable[[], bool] | None = None) -> bool:
-        """Pass steps on until all ranks have ended; whether that was asked for.
-
-        `ask` says, about each second, whether they are to stop. Raises `RanksLost` for
-        ranks that are gone, `RunFailed` for those that failed.
+        Once the run `leaves`, they save their states after the step that they are in,
+        and end. Raises `RanksLost` for ranks that are gone, `RunFailed` for those that
+        failed.
         """
         left, deadline = len(self._ranks), None
-        looked = asked = time.monotonic()
-        stopping = False
+        looked, stopping = time.monotonic(), False
         while left and (deadline is None or time.monotonic() < deadline):
             left -= self._hear(note)
             now = time.monotonic()
             if now - looked > _AWAY_S:  # what was said meanwhile is not yet read
-                self._forgive(now)
+                for rank in self._ranks:
+                    rank.heard = now
             looked = now
             if deadline is None and self._is_failing(now):
                 deadline = now + _GRACE_S  # others say what they saw
-            if ask and not stopping and now - asked > _ASK_S:
-                if stopping := ask():
-                    self.ask_to_stop()
-                looked = asked = time.monotonic()
-                self._forgive(looked)
+            if not stopping and leaves():
+                stopping = True
+                self._ranks[0].process.say("stop")
         if not left:  # the last words are said, the last exits to come
             for rank in self._ranks:
                 rank.process.wait()
         self._judge()
-        return stopping
 
     def _hear(self, note: Tell) -> int:
         """Take in what was said next, if anything; how many ranks have ended."""
@@ -187,13 +150,9 @@ class Crew:
         rank.hear(line)
         if "error" in line:
             rank.failure = line
-        elif "step" in line or "restored" in line:
+        elif "step" in line:
             note(line)
         return 0
-
-    def _forgive(self, now: float) -> None:
-        for rank in self._ranks:
-            rank.heard = now
 
     def _is_failing(self, now: float) -> bool:
         return bool(self._silent(now)) or any(
@@ -256,42 +215,14 @@ class Crew:
             rank.process.wait()
 
 
-def silence(job: Job) -> float:
-    """Return the seconds after which who says nothing counts as gone."""
-    return min(_SILENT_S, job.settings.timeout_s)
+class _Process:
+    """A rank's process; what it complains of goes beside the job."""
 
-
-class Here:
-    """Starts ranks on this machine; `slots` are their devices."""
-
-    def __init__(self, slots: Sequence[int]) -> None:
-        self._slots = slots
-
-    def start(self, job: Job, folder: Path, number: int, hear: Hear) -> "Local":
-        """Start a rank; all meet at a file in the folder."""
-        file = folder / "job.json"
-        if not file.exists():
-            file.write_text(job.model_dump_json(), encoding="utf-8")
-        return Local(
-            file, number, self._slots[number], (folder / "meeting").as_uri(), hear
-        )
-
-
-class Local:
-    """A rank's process on this machine; what it complains of goes beside the job."""
-
-    def __init__(
-        self,
-        job_file: Path,
-        number: int,
-        slot: int,
-        meeting: str,
-        hear: Hear,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self._errors = job_file.with_name(f"{number}.txt")
-        words = [str(job_file), str(number), meeting]
-        told = {"OMP_NUM_THREADS": "1", **os.environ, **(environment or {})}
+    def __init__(self, folder: Path, number: int, slot: int, hear: Hear) -> None:
+        self._errors = folder / f"{number}.txt"
+        meeting = (folder / "meeting").as_uri()
+        words = [str(folder / "job.json"), str(number), meeting]
+        told = {"OMP_NUM_THREADS": "1", **os.environ}
         with self._errors.open("w", encoding="utf-8") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _CODE, json.dumps(sys.path), *words],

@@ -12,7 +12,6 @@ from ..text.parsing import read_tree
 from .decoder import Decoder
 
 LATEST = "latest.json"
-NEAR = "local.json"  # the newest states on hosts' own disks
 MOMENTS = ("exp_avg", "exp_avg_sq")
 KINDS = ("weight", *MOMENTS)  # of tensors, for each parameter
 
@@ -28,11 +27,11 @@ class Saved(Record):
     decoder: Decoder
 
     @classmethod
-    def of(cls, folder: str | None, name: str = LATEST) -> Self | None:
+    def of(cls, folder: str | None) -> Self | None:
         """Return what a folder has; None where there is nothing yet."""
-        if folder is None or not Path(folder, name).is_file():
+        if folder is None or not Path(folder, LATEST).is_file():
             return None
-        file = Path(folder, name)
+        file = Path(folder, LATEST)
         found = validated(cls, read_tree(file), str(file))
         if (
             not Path(folder, found.folder)

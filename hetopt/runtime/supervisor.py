@@ -1,18 +1,20 @@
 """Runs a job: starts its ranks, and starts them again where that helps."""
 
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import BackendMissing, InstanceError, RunFailed, Unsupported
 from ..text.documents import Document
-from . import notice
-from .jobs import Job
+from .jobs import Job, Settings
 from .processes import Line, RanksLost, Tell, crew
 from .saved import Saved
 
@@ -64,7 +66,6 @@ def check(job: Job, slots: Sequence[int] | None = None) -> Saved | None:
     from .tokens import Tokens
 
     settings = job.settings
-    notice.check(settings)
     if settings.init is not None:
         stored(Path(settings.init), parameters(job.decoder))
     sizes = (p.micro_batches * p.micro_batch_size for p in job.plan.pipelines)
@@ -75,9 +76,9 @@ def check(job: Job, slots: Sequence[int] | None = None) -> Saved | None:
     if not settings.cpu:
         needed = range(len(job.gpus)) if slots is None else slots
         _check_gpus(max(needed, default=-1) + 1)
-    for folder in filter(None, (settings.checkpoint, settings.trace)):
-        with writable(folder):
-            Path(folder).mkdir(parents=True, exist_ok=True)
+    if settings.checkpoint is not None:
+        with writable(settings.checkpoint):
+            Path(settings.checkpoint).mkdir(parents=True, exist_ok=True)
     state = Saved.of(settings.checkpoint)
     if state is not None and settings.checkpoint is not None:
         state.fits(settings.checkpoint, job.decoder, settings.seed, settings.steps)
@@ -102,9 +103,8 @@ def run(job: Job, tell: Tell = lambda row: None, site: "Elastic | None" = None) 
     Where ranks are gone and there is a `site`, the run goes on with the site's next
     job, and `tell` hears of the change. Other failures end the ranks, and all start
     again from the latest states, `settings.restarts` times. Ctrl-C ends the run and
-    keeps the steps that are done; a SIGTERM has states saved first (`notice`). Raises
-    what `check` raises, and `RunFailed` for the
-    last failure.
+    keeps the steps that are done; a SIGTERM has states saved first, where the run has a
+    folder for them. Raises what `check` raises, and `RunFailed` for the last failure.
     """
     return _Run(job, tell, site).ran()
 
@@ -125,9 +125,7 @@ class _Run:
         state = check(self._job, self._site.slots if self._site else None)
         interrupted = False
         try:
-            with notice.notices(self._job.settings) as self._leaves:
-                if self._site is not None:
-                    self._site.leaves = self._leaves.is_set
+            with _notices(self._job.settings) as self._leaves:
                 self._run()
         except KeyboardInterrupt:
             if not self._steps:
@@ -148,26 +146,14 @@ class _Run:
             if self._site is not None:
                 raise Unsupported(
                     "--elastic: found a rank that torchrun started, whose ranks "
-                    "are torchrun's to watch; start `hetopt run` itself on every "
-                    "host, with --host"
+                    "are torchrun's to watch; leave --elastic out"
                 )
             _as_rank(self._job, self._note, self._leaves.is_set)
             return
         while not self._is_over():
             pass
 
-    def _is_to_stop(self) -> bool:
-        """Return whether a notice came, or the site has something better."""
-        if self._leaves.is_set():
-            return True
-        return self._site is not None and self._site.is_better_left()
-
     def _note(self, row: Line) -> None:
-        if "restored" in row:
-            if self._changes:
-                self._changes[-1]["from_step"] = row["restored"]
-            self._tell(row)
-            return
         if self._noticed is not None:
             change = self._changes[-1]
             change["seconds"] = time.monotonic() - self._noticed - row["seconds"]
@@ -181,9 +167,9 @@ class _Run:
         """Run until all ranks have ended; whether they are not to start again."""
         site, start = self._site, time.monotonic
         try:
-            places = (site.names, site.starter) if site else ()
+            places = (site.names, site.slots) if site else ()
             with crew(self._job, *places) as ranks:
-                stopped = ranks.watch(self._note, self._is_to_stop)
+                ranks.watch(self._note, self._leaves.is_set)
         except RunFailed as error:
             noticed = start()
             if self._saved_step() == self._job.settings.steps:
@@ -197,11 +183,7 @@ class _Run:
             else:
                 self._restarts += 1
             return False
-        over = not stopped or self._job.settings.steps in self._steps
-        if site is None or over or self._leaves.is_set():
-            return True
-        self._has_changed(site.move(), start())
-        return False
+        return True
 
     def _saved_step(self) -> int:
         state = Saved.of(self._job.settings.checkpoint)
@@ -232,4 +214,27 @@ def _as_rank(job: Job, note: Tell, leaves: Callable[[], bool]) -> None:
     with joined(job, rank, "env://") as device:
         trainer = Trainer(job, rank, device)
         hear = note if rank == 0 else lambda row: None
-        train(trainer, lambda step: hear(step._asdict()), leaves, hear)
+        train(trainer, lambda step: hear(step._asdict()), leaves)
+
+
+@contextmanager
+def _notices(settings: Settings) -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM sets, where the run has a folder for its states.
+
+    Slurm sends it to what it ends, and torchrun passes it on to its ranks. Only the
+    main thread of a process hears signals.
+    """
+    noticed = threading.Event()
+    is_main = threading.current_thread() is threading.main_thread()
+    if settings.checkpoint is None or not is_main:
+        yield noticed
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noticed.set()
+
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        yield noticed
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InstanceError
-from .corpora import Corpus, Numbers, opened
+from .corpora import Numbers, opened
 from .jobs import Job
 
 SYNTHETIC = "synthetic"
@@ -30,7 +30,7 @@ class Tokens:
         self._vocabulary, self._length = job.decoder.vocabulary, job.sequence_length
         # Synthetic samples of both kinds are drawn from streams of their own.
         self._stream = (1,) if held_out else ()
-        self._tokens: Corpus | None = None
+        self._tokens: Numbers | None = None
         if data != SYNTHETIC:
             self._tokens = read = opened(Path(data), self._vocabulary)
             self._windows = (len(read) - 1) // self._length

@@ -25,7 +25,6 @@ from .released import stored
 from .saved import Saved
 from .tensor_parallel import Cut
 from .tokens import Tokens
-from .tracing import Trace
 from .weights import Source, drawn, own_weights, released
 
 _DTYPES = {
@@ -190,13 +189,12 @@ class Trainer:
             self._held_out = Tokens(job, self.layout.global_batch, held_out=True)
         self._pipeline = self._build(groups, dtypes)
         self.gradients: dict[str, Tensor] = {}
-        self.trace = Trace(job.settings.trace, rank, job.gpus[rank], device)
         self._updates = 0
         self._states: Any = None
         if job.settings.checkpoint is not None:
             from .states import States  # needs safetensors
 
-            self._states = States(job, rank, self.update)
+            self._states = States(job.settings.checkpoint, rank, self.update)
         self.stops = False  # once all have heard that one is asked to
 
     def _build(self, groups: Groups, dtypes: list[Dtype]) -> Pipeline:
@@ -232,6 +230,11 @@ class Trainer:
             job.settings.document_end,
         )
 
+    @property
+    def done(self) -> int:
+        """Return how far the rank is, in passes and waits."""
+        return self._pipeline.moves
+
     def _mixture(self, groups: Groups, cut: Cut) -> Mixture | None:
         experts = self.job.decoder.experts
         if experts is None:
@@ -248,19 +251,18 @@ class Trainer:
         Where any rank is `asked` to stop, `stops` is true on all of them afterwards.
         """
         start = time.perf_counter()
-        scale, span = self.scale.value, self.trace.span
+        scale = self.scale.value
         self.gradients = {}  # the last step's make room for this one's
         self._sums.begin()
-        own = self._pipeline.run(self._rows(self._tokens, number), scale, span)
+        own = self._pipeline.run(self._rows(self._tokens, number), scale)
         self.gradients = self._gradients.taken()
-        with span("sum of gradients"):
-            self._sums.finish(self.gradients, sequence_cut=self._sequence_cut)
-            norm = self.update.norm(self.gradients, scale)
+        self._sums.finish(self.gradients, sequence_cut=self._sequence_cut)
+        norm = self.update.norm(self.gradients, scale)
+        self._pipeline.moves += 1
         rate = self.job.settings.optimiser.rate(number, self.job.settings.steps)
         overflowed = not math.isfinite(norm)
         if not overflowed:
-            with span("update"):
-                self.update.step(self.gradients, norm, scale, rate)
+            self.update.step(self.gradients, norm, scale, rate)
             self._updates += 1
         self.scale.learn(overflowed=overflowed)
         loss, self.stops = self._total(own, asked=asked)
@@ -287,26 +289,20 @@ class Trainer:
         count, total = self.job.settings.eval_batches, 0.0
         for number in range(1, count + 1):
             rows = self._rows(self._held_out, number)
-            own = self._pipeline.evaluate(rows, self.trace.span)
+            own = self._pipeline.evaluate(rows)
             total += self._total(own)[0]
         return _finite(total / count)
 
-    def resume(self) -> tuple[int, dict[str, object] | None]:
-        """Go on from the newest states that can be had: after which step.
-
-        Where hosts have states on their own disks, a row says which bytes came from
-        where.
-        """
-        if self._states is None:
-            return 0, None
-        state, row = self._states.restore()
+    def resume(self) -> int:
+        """Go on from the newest states: after which step."""
+        state = None if self._states is None else self._states.restore()
         if state is None:
-            return 0, None
+            return 0
         self._updates, self.scale.value = state.updates, state.loss_scale
-        return state.step, row
+        return int(state.step)
 
     def save(self, number: int) -> None:
-        """Write the states after step `number` into the run's folder, or begin to."""
+        """Write the states after step `number` into the run's folder."""
         job = self.job
         state = Saved(
             step=number,
@@ -317,12 +313,6 @@ class Trainer:
             decoder=job.decoder,
         )
         self._states.save(state)
-
-    def finish(self) -> None:
-        """Return when all that was saved is on disk, and write the trace."""
-        if self._states is not None:
-            self._states.wait()
-        self.trace.write()
 
     def _rows(self, tokens: Tokens, number: int) -> Tensor:
         """The samples of all micro-batches of a stage; inner ones need none.
@@ -353,18 +343,13 @@ def train(
     trainer: Trainer,
     tell: Callable[[Step], object],
     asked: Callable[[], bool] = lambda: False,
-    restored: Callable[[dict[str, object]], object] = lambda row: None,
 ) -> None:
     """All steps, from the latest states that were saved on; `tell` hears of each.
 
-    `restored` hears where states came from that lay on hosts' own disks. Once a rank is
-    `asked` to stop, all save their states after the step, and end.
+    Once a rank is `asked` to stop, all save their states after the step, and end.
     """
     settings = trainer.job.settings
-    last, row = trainer.resume()
-    if row is not None:
-        restored(row)
-    for number in range(last + 1, settings.steps + 1):
+    for number in range(trainer.resume() + 1, settings.steps + 1):
         done = trainer.step(number, asked=asked())
         ends = trainer.stops or number == settings.steps
         due = number == settings.steps or number % settings.eval_every == 0
@@ -375,7 +360,6 @@ def train(
             trainer.save(number)
         if ends:
             break
-    trainer.finish()
 
 
 def _begun(job: Job) -> Source:

@@ -23,7 +23,7 @@ from fractions import Fraction
 from ..costs.compute import flops_per_s
 from ..costs.job_rates import DEGREES, Trained
 from ..problems.job_scheduling import Data, micro
-from ..result import ALONE, MACHINE, Bound
+from ..result import Bound
 from ..solving.certificates import QueueCertificate
 from .offers import launch_us
 from .prices import bound_by_prices
@@ -34,8 +34,8 @@ def bound(
 ) -> tuple[Bound, QueueCertificate | None]:
     """Return the best of all bounds, in us, over the jobs that are not refused.
 
-    With what it leaves for `check --bound`; the quick ones need nothing. After the
-    `deadline`, a `time.monotonic()` instant, prices are sought no further.
+    With the certificate of prices, which are sought until the `deadline`, a
+    `time.monotonic()` instant.
     """
     found: list[tuple[Bound, QueueCertificate | None]]
     found = [(alone(data), None), (one_machine(data), None)]
@@ -55,15 +55,14 @@ def alone(data: Data) -> Bound:
             if trained not in fastest:
                 fastest[trained] = data.rates.fastest_us(trained)
             times.append(launch + job.steps * fastest[trained])
-    return Bound(Fraction(sum(times), len(times)), ALONE)
+    return Bound(Fraction(sum(times), len(times)), "each job alone on the best GPUs")
 
 
 def one_machine(data: Data) -> Bound:
     """Return the least average on one machine as fast as all GPUs together."""
     gpus, count = data.cluster.gpus, data.rates.count
     price = {name: int(flops_per_s(gpu) / 10**9) for name, gpu in gpus.items()}
-    speed = sum(price[name] * count[name] for name in gpus)
-    launch = launch_us(data)
+    speed, launch = sum(price[x] * count[x] for x in gpus), launch_us(data)
     least: dict[Trained, tuple[int, int]] = {}
     jobs = []
     for job in data.jobs:
@@ -77,7 +76,8 @@ def one_machine(data: Data) -> Bound:
         work = launch * held + job.steps * step
         jobs.append((micro(job.submit_s) * speed, work))
     waited = _least_sum(jobs) - sum(release for release, _ in jobs)
-    return Bound(Fraction(waited, speed * len(jobs)), MACHINE)
+    source = "one shared machine, shortest remaining work first"
+    return Bound(Fraction(waited, speed * len(jobs)), source)
 
 
 def _rows(data: Data, trained: Trained, price: dict[str, int]) -> list[tuple[int, int]]:

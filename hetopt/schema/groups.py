@@ -61,7 +61,7 @@ class Compute(Record):
 
     @model_validator(mode="after")
     def _rows_are_alike(self) -> Self:
-        for field in ("layer_mib", "activation_mib", "window_mib", "update_us"):
+        for field in ("layer_mib", "activation_mib", "update_us"):
             given = [getattr(row, field) is not None for row in self.profile]
             if any(given) and not all(given):
                 row = self.profile[given.index(False)]

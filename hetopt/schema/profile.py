@@ -8,7 +8,6 @@ from .record import Count, Name, Record
 
 _LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
 _LayerMib = tuple[Annotated[int, Field(ge=0, le=10**7)], ...]
-_RunMib = tuple[Annotated[_LayerMib, Field(strict=False)], ...]
 
 
 class Profile(Record):
@@ -19,9 +18,7 @@ class Profile(Record):
     further micro-batches in flight are counted is said in `hetopt.costs.profiles`.
     """
 
-    _later = frozenset(
-        {"forward_us", "layer_mib", "activation_mib", "window_mib", "update_us"}
-    )
+    _later = frozenset({"forward_us", "layer_mib", "activation_mib", "update_us"})
 
     gpu: Name
     tensor_parallel: Count
@@ -38,12 +35,6 @@ class Profile(Record):
     )
     activation_mib: _LayerMib | None = Field(
         None, description="The part of layer_mib that each micro-batch in flight holds."
-    )
-    window_mib: _RunMib | None = Field(
-        None,
-        description="For each layer the memory of it and the next one, of it and the "
-        "next two, and so on; of all layers as many runs as of the first, where there "
-        "are so many layers behind. Layers that share buffers take less together.",
     )
     update_us: _LayerUs | None = Field(
         None, description="The optimiser's update of each layer, once an iteration."
@@ -92,43 +83,7 @@ class Profile(Record):
             if self.layer_mib is None:
                 raise ValueError("found activation_mib without layer_mib: add it")
             self._is_part("activation_mib", "layer_mib")
-        if self.window_mib is not None:
-            self._windows_agree(self.window_mib)
         return self
-
-    def _windows_agree(self, windows: _RunMib) -> None:
-        """Check that runs are those of the first layer, and that more take no less."""
-        if self.layer_mib is None:
-            raise ValueError("found window_mib without layer_mib: add it")
-        if self.activation_mib is not None:
-            raise ValueError(
-                "window_mib and activation_mib exclude each other: remove one"
-            )
-        count = len(self.layer_us)
-        if len(windows) != count:
-            raise ValueError(
-                f"window_mib lists {len(windows)} layers, layer_us {count}: give a "
-                "list for each layer"
-            )
-        most = len(windows[0]) if windows else 0
-        runs = [(mib, *row) for mib, row in zip(self.layer_mib, windows, strict=True)]
-        for first, run in enumerate(runs):
-            if len(run) != (want := 1 + min(most, count - 1 - first)):
-                raise ValueError(
-                    f"window_mib of layer {first} lists {len(run) - 1} runs, expected "
-                    f"{want - 1}, as many as of layer 0 or as there are layers behind: "
-                    "measure them"
-                )
-            behind = runs[first + 1] if first + 1 < count else ()
-            for more, (mib, less) in enumerate(
-                zip(run[1:], zip(run, behind, strict=False), strict=False)
-            ):
-                if mib < max(less):
-                    raise ValueError(
-                        f"window_mib of layers {first} to {first + 1 + more} is {mib}, "
-                        f"less than the {max(less)} of one layer fewer: correct one "
-                        "of them"
-                    )
 
     def _is_part(self, part: str, whole: str) -> None:
         pairs = zip(getattr(self, part) or (), getattr(self, whole), strict=False)

@@ -59,8 +59,6 @@ class Balancer:
         calibrated = self.cost.table.calibrated
         if calibrated and len(set(calibrated.sorts)) > 1:
             return False
-        if any(row.window_mib for row in costs.compute.profile):
-            return False
         return model.even and all(len(set(row)) == 1 for row in rows)
 
     def balanced(

@@ -13,25 +13,24 @@ order (`is_ordered`), and a change has all signatures made anew.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate
 from math import ceil, lcm
 from operator import add, sub
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..costs import CostTable
+from ..costs.communication import ring_slowdown
 from ..costs.compute import LinkRate
 from ..schema import Recompute
-from ..schema.links import ROUNDING, LinkTable
+from ..schema.links import ROUNDING
 from .ports import PortTable, Sent, added
 
 KEPT = 400_000  # entries of a cache before it is emptied
-_ALL = Fraction(1)  # a link is all a ring's
-_Slow = dict[int, Fraction]  # by node, time over what a ring reaches to all of it
-# Up to here all links are kept as integers over common denominators.
-_FEW_NODES, _FEW_CLASSES = 128, 64
+_RINGS = 1024  # of different replicas that are kept
+_NONE, _ONE = Fraction(0), Fraction(1)
 
 
 class Slot(NamedTuple):
@@ -95,50 +94,11 @@ class SyncTimes:
         self._degrees = degrees
         self._kept: dict[tuple[int, int], int] = {}
         self._weights: dict[tuple[Slot, ...], list[int]] = {}
-        self._adapters = [node.adapters for node in cluster.nodes]
-        self._shared = any(self._adapters)
         #: The ports of nodes, which all layers' rings share.
         self.ports = PortTable(table)
         self._sending: dict[tuple[int, bool], tuple[int, Sent]] = {}
-        self._links(table)
-
-    def _links(self, table: CostTable) -> None:
-        """Latencies and inverse bandwidths as integers over common denominators."""
-        cluster = table.cluster
-        self._uniform = not cluster.inter.pairs
-        self._within_links = [
-            table.node_class[node.name].intra or (Fraction(0),) * 2
-            for node in cluster.nodes
-        ]
-        self._far: _FarLinks | None = None
-        across = [(Fraction(0),) * 2]
-        if not self._uniform:
-            self._table = cluster.links
-            if self._count > _FEW_NODES or self._table.classes > _FEW_CLASSES:
-                self._far = _FarLinks(self._table, self._within_links)
-                return
-            across = [self._table.exactly(k) for k in range(self._table.classes)]
-        elif self._count > 1:
-            across = [table.link(cluster.nodes[0].name, cluster.nodes[1].name)]
-        inside = {id(link): link for link in self._within_links}.values()
-        links = {*across, *inside}
-        self._alpha = lcm(*(latency.denominator for latency, _ in links))
-        self._beta = lcm(*(rate.numerator for _, rate in links if rate))
-
-        def whole(link: tuple[Fraction, Fraction]) -> tuple[int, int]:
-            latency, rate = link
-            return int(latency * self._alpha), int(self._beta / rate) if rate else 0
-
-        numbers = {id(link): whole(link) for link in inside}
-        self._within = [numbers[id(link)] for link in self._within_links]
-        each = [whole(link) for link in across]
-        if self._uniform:
-            self._across = [each]
-            return
-        self._across = [
-            [each[k] if k >= 0 else (0, 0) for k in self._table.row(i).tolist()]
-            for i in range(self._count)
-        ]
+        self._links = _Links(table)
+        self._known: dict[int, _Ring | None] = {}  # by signature
 
     def end_us(self, signature: int) -> int:
         """Return the time of the embedding or of the head."""
@@ -346,49 +306,29 @@ class SyncTimes:
         return found
 
     def _time_of(self, parameters: int, signature: int) -> int:
-        digits = self._decoded(signature)
-        t = next((i for i, c in enumerate(digits[self._count :], 1) if c), 1)
         if self._grouped:
             holders = self._named(self._replicas(signature))
             return self._costs.sync_us(parameters, holders)
-        c = self._context
-        counts: Sequence[int] = digits[: self._count]
-        if c > 1:  # each part of a group is a replica
-            counts, t = [c * count for count in counts], t // c
-        replicas = sum(counts)
-        if replicas < 2:
+        if (ring := self._ring_of(signature)) is None:
             return 0
-        slow = self._slower(counts, t) if self._shared else None
-        if self._far is not None:
-            size = Fraction(self._passes * self._each * parameters * 10**6, t)
-            if not self._ring:
-                return self._far.slowest_us(size, counts, replicas, slow)
-            return self._far.ring_us(size, self._passes * 10**6, counts, replicas, slow)
-        per, weights = _whole_weights(slow)
-        if not self._ring:
-            held = [(a, c) for a, c in enumerate(counts) if c]
-            inverse = self._slowest_link(held, per, weights)
-            volume = self._passes * self._each * parameters
-            top = volume * (replicas - 1) * inverse * 10**6
-            return -(-top // (replicas * t * self._beta * per))
-        share = t * replicas * per
-        worst = max(
-            alphas * share * self._beta + self._each * parameters * betas * self._alpha
-            for alphas, betas in self._to_others(counts, replicas, per, weights)
-        )
-        top = self._passes * worst * 10**6
-        return -(-top // (self._alpha * share * self._beta))
+        volume = self._passes * self._each * parameters * 10**6
+        if self._ring:
+            return ring.us(self._passes * 10**6, volume)
+        return ring.bottleneck_us(volume)
 
-    def _slower(self, counts: Sequence[int], t: int) -> _Slow:
-        """By node that has replicas: how much slower than its link a ring is there.
-
-        `t` rings at once share the adapters that their members on the node reach.
-        """
-        return {
-            a: Fraction(n * t, min(n, t * c)) if (n := self._adapters[a]) else _ALL
-            for a, c in enumerate(counts)
-            if c
-        }
+    def _ring_of(self, signature: int) -> "_Ring | None":
+        """Return the ring of a layer's replicas; None of one that needs none."""
+        if signature not in self._known:
+            if len(self._known) >= _RINGS:
+                self._known.clear()
+            digits, c = self._decoded(signature), self._context
+            t = next((i for i, n in enumerate(digits[self._count :], 1) if n), 1)
+            # Under context parallelism each part of a group is a replica.
+            counts = [c * count for count in digits[: self._count]]
+            several = sum(counts) > 1
+            made = _Ring(self._links, counts, t // c) if several else None
+            self._known[signature] = made
+        return self._known[signature]
 
     def _decoded(self, signature: int) -> Sequence[int]:
         """Replicas on each node, then replicas of each degree from 1."""
@@ -404,216 +344,115 @@ class SyncTimes:
         found: list[int] = np.frombuffer(raw, f"<u{width}").tolist()
         return found
 
-    def _slowest_link(
-        self, held: list[tuple[int, int]], per: int, weights: dict[int, int]
-    ) -> int:
-        """The largest inverse bandwidth between two replicas, in parts of `per`."""
-        rates = [per * self._within[a][1] for a, c in held if c > 1]
-        if self._uniform and len(held) > 1:
-            slowest = max((weights.get(a, per) for a, _ in held), default=per)
-            rates.append(slowest * self._across[0][0][1])
-        elif not self._uniform:
-            rates += [
-                max(weights.get(a, per), weights.get(b, per)) * self._across[a][b][1]
-                for a, _ in held
-                for b, _ in held
-                if a != b
-            ]
-        return max(rates)
 
-    def _to_others(
-        self, counts: Sequence[int], replicas: int, per: int, weights: dict[int, int]
-    ) -> Iterable[tuple[int, int]]:
-        """Latencies and inverse bandwidths from a replica of each node, summed.
+class _Links:
+    """The links of a cluster, between nodes and within each."""
 
-        Bandwidths are weighed by what a ring reaches at both ends, in parts of `per`.
-        """
-        if weights:
-            yield from self._weighed(counts, per, weights)
-            return
-        if self._uniform:  # nodes of equal links and counts are in the same place
-            alpha, beta = self._across[0][0]
-            for (within_alpha, within_beta), c in set(
-                zip(self._within, counts, strict=True)
-            ):
-                if c:
-                    yield (
-                        (c - 1) * within_alpha + (replicas - c) * alpha,
-                        (c - 1) * within_beta + (replicas - c) * beta,
-                    )
-            return
-        held = [(a, c) for a, c in enumerate(counts) if c]
-        for a, here in held:
-            alpha, beta = self._within[a]
-            alphas, betas = (here - 1) * alpha, (here - 1) * beta
-            for b, there in held:
-                if b != a:
-                    alpha, beta = self._across[a][b]
-                    alphas, betas = alphas + there * alpha, betas + there * beta
-            yield alphas, betas
-
-    def _weighed(
-        self, counts: Sequence[int], per: int, weights: dict[int, int]
-    ) -> Iterable[tuple[int, int]]:
-        """Yield latencies and inverse bandwidths as `_to_others` does, by weights."""
-        among = Counter[int]()  # replicas on nodes of each weight
-        for a, weight in weights.items():
-            among[weight] += counts[a]
-        for a, mine in weights.items():
-            alpha, beta = self._within[a]
-            here = counts[a]
-            alphas, betas = (here - 1) * alpha, (here - 1) * beta * per
-            if self._uniform:
-                alpha, beta = self._across[0][0]
-                for weight, there in among.items():
-                    others = there - here * (weight == mine)
-                    alphas += others * alpha
-                    betas += others * beta * max(weight, mine)
-            else:
-                for b, weight in weights.items():
-                    if b != a:
-                        alpha, beta = self._across[a][b]
-                        alphas += counts[b] * alpha
-                        betas += counts[b] * beta * max(weight, mine)
-            yield alphas, betas
+    def __init__(self, table: CostTable) -> None:
+        nodes, classes = table.cluster.nodes, table.node_class
+        self.between = table.cluster.links
+        self.within = [classes[node.name].intra or (_NONE, _NONE) for node in nodes]
+        self.adapters = [node.adapters for node in nodes]
+        rates = [(float(s), float(1 / r) if r else 0.0) for s, r in self.within]
+        self.latencies, self.inverses = np.array(rates).T
+        self.across = 1 / self.between.bytes_per_s
 
 
-def _whole_weights(slow: _Slow | None) -> tuple[int, dict[int, int]]:
-    """Factors as whole numbers over a common denominator, which comes first."""
-    if slow is None:
-        return 1, {}
-    per = lcm(*(factor.denominator for factor in slow.values()))
-    return per, {a: int(factor * per) for a, factor in slow.items()}
+class _Ring:
+    """Rings through the replicas of a layer, `shards` of them at once.
 
-
-# The link within a node, its other replicas, and those by class of link and factor.
-_Profile = tuple[LinkRate, int, tuple[tuple[tuple[int, Fraction], int], ...]]
-
-
-class _FarLinks:
-    """Synchronisation over links that differ pair by pair, between many nodes.
-
-    Common denominators of thousands of links have thousands of digits. So sums over
-    links are floats first, and fractions where the floats leave a microsecond open.
+    Common denominators of thousands of links have thousands of digits. So times are
+    floats first, and fractions where floats leave a microsecond open.
     """
 
-    def __init__(self, links: LinkTable, within: Sequence[LinkRate]) -> None:
-        self._links, self._within = links, within
-        self._latency, self._inverse = links.latency_s, 1 / links.bytes_per_s
-        few = {
-            id(link): (float(link[0]), float(1 / link[1]) if link[1] else 0.0)
-            for link in {id(link): link for link in within}.values()
-        }
-        self._latency_inside = np.array([few[id(link)][0] for link in within])
-        self._inverse_inside = np.array([few[id(link)][1] for link in within])
+    def __init__(self, links: _Links, counts: Sequence[int], shards: int) -> None:
+        """`counts` are the members on each node."""
+        self._links, self.shards = links, shards
+        self._many = np.array(counts)
+        self._held = np.flatnonzero(self._many)
+        self._size = sum(counts)
+        #: How many times as long the links of nodes take, and which of these it is.
+        self._factors, self._level = [_ONE], np.zeros(len(counts), int)
+        if any(links.adapters):
+            slower = {
+                a: ring_slowdown(links.adapters[a], shards, counts[a])
+                for a in self._held.tolist()
+            }
+            self._factors = sorted({*slower.values()})
+            for a, factor in slower.items():
+                self._level[a] = self._factors.index(factor)
 
-    def ring_us(
-        self,
-        size: Fraction,
-        scale: int,
-        counts: Sequence[int],
-        replicas: int,
-        slow: _Slow | None,
-    ) -> int:
-        """The slowest replica's time: to each other, `scale` latencies and a share.
+    def us(self, scale: int, volume: int) -> int:
+        """The slowest member's time: to each other, `scale` latencies and a share.
 
-        `size` is what all shares together take at a byte a second; `slow` has factors
-        of the time by node, where adapters are told.
+        `volume` is what all shares of all rings take at a byte a second.
         """
-        many = np.fromiter(counts, np.int64, len(counts))
-        share = float(size) / replicas
-        within = scale * self._latency_inside + share * self._inverse_inside
-        sums = self._sums(scale, share, many, slow)
-        sums = np.where(many > 0, sums + (many - 1) * within, 0.0)
-        low, high = _whole_us(float(sums.max()))
+        share = volume / (self.shards * self._size)
+        values = [(scale * x + share * y, a) for (x, y), a in self._sums.items()]
+        most = max(values)[0]
+        low, high = ceil(most * (1 - ROUNDING)), ceil(most * (1 + ROUNDING))
         if low == high:
             return low
-        near = np.flatnonzero(sums >= sums.max() * (1 - 2 * ROUNDING)).tolist()
-        profiles = {self._profile(a, many, slow) for a in near}
-        return max(
-            -(-total.numerator // total.denominator)
-            for total in (
-                self._exactly(profile, scale, size / replicas) for profile in profiles
-            )
-        )
+        near = {self._to(a) for us, a in values if us >= most * (1 - 2 * ROUNDING)}
+        exact = Fraction(volume, self.shards * self._size)
+        return ceil(max(self._exactly(*one, scale, exact) for one in near))
 
-    def _sums(
-        self, scale: int, share: float, many: NDArray[np.int64], slow: _Slow | None
-    ) -> NDArray[np.float64]:
-        """Return each node's time to all replicas on other nodes."""
-        latency, wait = scale * self._latency, share * self._inverse
-        if slow is None:
-            return self._links.sums(latency + wait, many)
-        found, factors = np.zeros(len(many)), np.zeros(len(many))
-        for a, factor in slow.items():
-            factors[a] = float(factor)
-        for mine in set(factors[factors > 0].tolist()):
-            sums = np.zeros(len(many))
-            for other in set(factors[factors > 0].tolist()):
-                there = np.where(factors == other, many, 0)
-                sums += self._links.sums(latency + wait * max(mine, other), there)
-            found = np.where(factors == mine, sums, found)
-        return found
+    @cached_property
+    def _sums(self) -> dict[tuple[float, float], int]:
+        """Return latencies and inverse rates from a member to all others, and where."""
+        links, table, many = self._links, self._links.between, self._many
+        latencies = table.sums(table.latency_s, many) + (many - 1) * links.latencies
+        inverses = (many - 1) * links.inverses
+        for i, mine in enumerate(self._factors):
+            for j, other in enumerate(self._factors):
+                there = many * (self._level == j)
+                sums = table.sums(links.across * float(max(mine, other)), there)
+                inverses += sums * (self._level == i)
+        pairs = zip(latencies.tolist(), inverses.tolist(), strict=True)
+        return {pair: a for a, pair in enumerate(pairs) if many[a]}
 
-    def _profile(self, a: int, many: NDArray[np.int64], slow: _Slow | None) -> _Profile:
-        held = np.flatnonzero(many)
-        to_others = Counter[tuple[int, Fraction]]()
-        classes = self._links.row(a)[held].tolist()
-        for b, link in zip(held.tolist(), classes, strict=True):
-            factor = max(slow[a], slow[b]) if slow and b != a else _ALL
-            to_others[link, factor] += int(many[b])
-        own = to_others.pop((-1, _ALL))
-        return self._within[a], own - 1, tuple(sorted(to_others.items()))
+    def _to(self, a: int) -> tuple[LinkRate, int, tuple[tuple[int, int], ...]]:
+        """The link within a node, its other members, and those by kind of link."""
+        others = self._held[self._held != a]
+        levels = np.maximum(self._level[a], self._level[others])
+        kinds = self._links.between.row(a)[others] * len(self._factors) + levels
+        kinds, place = np.unique(kinds, return_inverse=True)
+        sums = np.bincount(place, self._many[others], len(kinds)).astype(int)
+        pairs = zip(kinds.tolist(), sums.tolist(), strict=True)
+        return self._links.within[a], int(self._many[a]) - 1, tuple(pairs)
 
-    def _exactly(self, profile: _Profile, scale: int, share: Fraction) -> Fraction:
-        (latency, rate), inside, classes = profile
-        total = inside * (scale * latency + share / rate) if inside else Fraction(0)
-        for (link, factor), count in classes:
-            latency, rate = self._links.exactly(link)
-            total += count * (scale * latency + share * factor / rate)
+    def _rate(self, kind: int) -> LinkRate:
+        """Return what rings have of a kind of link: latency and rate."""
+        link, level = divmod(kind, len(self._factors))
+        latency, rate = self._links.between.exactly(link)
+        return latency, rate / self._factors[level]
+
+    def _exactly(
+        self,
+        within: LinkRate,
+        inside: int,
+        others: Iterable[tuple[int, int]],
+        scale: int,
+        share: Fraction,
+    ) -> Fraction:
+        rates = [(within, inside)] if inside else []
+        rates += [(self._rate(kind), count) for kind, count in others]
+        total = _NONE
+        for (seconds, rate), count in rates:
+            total += count * (scale * seconds + share / rate)
         return total
 
-    def slowest_us(
-        self,
-        size: Fraction,
-        counts: Sequence[int],
-        replicas: int,
-        slow: _Slow | None,
-    ) -> int:
-        """Time by the slowest link between two replicas."""
-        held = [a for a, count in enumerate(counts) if count]
-        rates = [self._within[a][1] for a in held if counts[a] > 1]
-        if slow is not None:
-            rates += self._rates_within_reach(held, slow)
-            total = size * (replicas - 1) / replicas / min(rates)
-            return -(-total.numerator // total.denominator)
-        slowest = -1
-        for a in held if len(held) > 1 else []:
-            links = self._links.row(a)[held]
-            links = links[links >= 0]
-            link = int(links[self._links.bytes_per_s[links].argmin()])
-            if slowest < 0 or (
-                self._links.bytes_per_s[link] < self._links.bytes_per_s[slowest]
-            ):
-                slowest = link
-        if slowest >= 0:
-            rates.append(self._links.exactly(slowest)[1])
-        total = size * (replicas - 1) / replicas / min(rates)
-        return -(-total.numerator // total.denominator)
+    def bottleneck_us(self, volume: int) -> int:
+        """Return the time over the slowest link between two members."""
+        share = Fraction(volume, self.shards * self._size)
+        return ceil(share * (self._size - 1) / self._least)
 
-    def _rates_within_reach(self, held: list[int], slow: _Slow) -> Iterable[Fraction]:
-        """Bytes/s of a ring between any two nodes, each link and factor once."""
-        pairs: set[tuple[int, Fraction]] = set()
-        for a in held if len(held) > 1 else []:
-            links = self._links.row(a)[held].tolist()
-            pairs |= {
-                (link, max(slow[a], slow[b]))
-                for b, link in zip(held, links, strict=True)
-                if link >= 0
-            }
-        return [self._links.exactly(link)[1] / factor for link, factor in pairs]
-
-
-def _whole_us(value: float) -> tuple[int, int]:
-    """Between which whole numbers `value`, known to `ROUNDING`, is rounded up."""
-    return ceil(value * (1 - ROUNDING)), ceil(value * (1 + ROUNDING))
+    @cached_property
+    def _least(self) -> Fraction:
+        """Return the rate of the slowest link between two members, in bytes/s."""
+        held, levels = self._held, self._level[self._held]
+        links = np.array([self._links.between.row(a)[held] for a in held.tolist()])
+        kinds = links * len(self._factors) + np.maximum.outer(levels, levels)
+        across = {kind for kind in kinds.ravel().tolist() if kind >= 0}
+        within = (self._links.within[a] for a in held[self._many[held] > 1].tolist())
+        return min(rate for _, rate in (*within, *map(self._rate, across)))

@@ -15,20 +15,15 @@ from pydantic import Field, model_validator
 from ..schema import Name, Record
 
 MOST_CASES = 20_000  # of a training plan; the hardest so far took 100
-MOST_CLAIMS = 200_000  # of a grouping
 MOST_INTERVALS = 256  # of the time of a queue
 MOST_CHOICES = 65  # of settings, each with a certificate of its own
 MOST_DEPTH = 54  # of divisions; files are nested at most 64 deep
 
 Amount = Annotated[float, Field(ge=0, le=2.0**64)]
 Moment = Annotated[float, Field(ge=0, le=1e36)]
-Groups = Annotated[int, Field(ge=1, le=64_000_000)]
-Large = 10**60  # of numerators and denominators
-Price = Annotated[int, Field(ge=-(2**40), le=2**40)]
-LinkName = Annotated[str, Field(min_length=1, max_length=1_300)]
 
 
-Cut = Literal["sync", "count", "replicas", "size", "slowest", "site", "host"]
+Cut = Literal["sync", "count", "replicas", "size", "slowest", "host"]
 Natural = Annotated[int, Field(ge=0, le=2**60)]
 
 
@@ -36,11 +31,11 @@ class BoxTree(Record):
     """A box of the plans: refuted by prices, or divided in two.
 
     A division is of the us that plans synchronise for, of the number of pipelines (one,
-    or several), of the least replicas that a layer has, of the share of all layers that
-    a `site` has, of how many nodes of a class, by its number `kind`, are hosts, which
-    hold all replicas of some layer; and of one pipeline, of the number of its size of
-    micro-batches, or of the us of its slowest stage. The low part goes up to `at`, the
-    high part begins there, or beyond it where it is of numbers.
+    or several), of the least replicas that a layer has, of how many nodes of a class,
+    by its number `kind`, are hosts, which hold all replicas of some layer; and of one
+    pipeline, of the number of its size of micro-batches, or of the us of its slowest
+    stage. The low part goes up to `at`, the high part begins there, or beyond it where
+    it is of numbers.
 
     `prices` are whole numbers, in sequences / scale: of a GPU of each class, of what
     stages need of the nodes of each class beyond what these hold, of all needs, of a
@@ -58,7 +53,6 @@ class BoxTree(Record):
     places: Annotated[int, Field(ge=1, le=64)] | None = None
     split: Cut | None = None
     at: Natural | None = None
-    site: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     kind: Annotated[int, Field(ge=0, lt=20_000)] | None = None
     low: "BoxTree | None" = None
     high: "BoxTree | None" = None
@@ -75,8 +69,6 @@ class BoxTree(Record):
             raise ValueError("found split without at: say where")
         if self.whole and self.prices is None:
             raise ValueError("found whole without prices: say at which")
-        if (self.split == "site") != (self.site is not None):
-            raise ValueError("expected site with split 'site' and with no other")
         if (self.split == "host") != (self.kind is not None):
             raise ValueError("expected kind with split 'host' and with no other")
         return self
@@ -91,8 +83,7 @@ class BoxCertificate(Record):
 
     Prices are in sequences / `scale`, by the `classes` of equal nodes, each of which is
     called by its first node. Where the certificate is `levelled`, nodes that differ by
-    the latency of their inner links alone have the least of these. Nodes of different
-    `sites` (none: all are of one) are of different classes; any sites will do.
+    the latency of their inner links alone have the least of these.
     `further` are the certificates of the choices of ZeRO and of divisions after the
     first.
     """
@@ -102,15 +93,11 @@ class BoxCertificate(Record):
     classes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=20_000)]
     tree: BoxTree
     levelled: bool = False
-    sites: Annotated[
-        tuple[Annotated[tuple[Name, ...], Field(max_length=10_000)], ...],
-        Field(max_length=64),
-    ] = ()
     further: Annotated[
         tuple["BoxCertificate", ...], Field(max_length=MOST_CHOICES - 1)
     ] = ()
 
-    _later = frozenset({"levelled", "sites", "further"})
+    _later = frozenset({"levelled", "further"})
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
@@ -142,48 +129,6 @@ def joined(each: Sequence[BoxCertificate | None]) -> BoxCertificate | None:
     if len(found) < len(each) or len(found) > MOST_CHOICES:
         return None
     return found[0].model_copy(update={"further": tuple(found[1:])})
-
-
-class Claim(Record):
-    """No `least_groups` groups all have a ratio above `ratio`, at K micro-batches.
-
-    `prices` are of a device of each kind, the strongest kind first, where these show
-    it.
-    """
-
-    least_groups: Groups
-    most_groups: Groups
-    micro_batches: Annotated[int, Field(ge=1, le=10_000_000)]
-    ratio: tuple[
-        Annotated[int, Field(ge=0, le=Large)], Annotated[int, Field(ge=1, le=Large)]
-    ]
-    by: Literal["totals", "prices", "search"]
-    prices: Annotated[tuple[Price, ...], Field(max_length=64)] = ()
-
-    @model_validator(mode="after")
-    def _a_range(self) -> Self:
-        if self.most_groups < self.least_groups:
-            raise ValueError(
-                f"found most_groups {self.most_groups}, expected at least "
-                f"least_groups {self.least_groups}: correct the range"
-            )
-        return self
-
-
-class GroupingCertificate(Record):
-    """Claims that together keep every number of groups at or below the bound."""
-
-    claims: Annotated[tuple[Claim, ...], Field(max_length=MOST_CLAIMS)]
-
-
-class RecoveryCertificate(Record):
-    """Weights of links, and a time that was refuted beyond what they prove."""
-
-    prices: Annotated[
-        dict[LinkName, Annotated[int, Field(ge=0, le=2**40)]],
-        Field(max_length=1_000_000),
-    ]
-    refuted_us: Annotated[int, Field(ge=0, le=10**40)] | None = None
 
 
 class QueueCertificate(Record):

@@ -5,8 +5,7 @@ has. Where all samples of a stage lie in one node, the next stage begins in that
 in another one; a stage in several nodes hands on from whichever is nearest.
 """
 
-from collections.abc import Container, Iterable, Mapping
-from itertools import product
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,46 +18,39 @@ Whole = npt.NDArray[np.int64]
 NEVER = 1 << 49  # us, 18 years: longer than any time that a plan is looked for in
 
 
-Sites = tuple[tuple[str, ...], ...]  # names of nodes, by site
-
-
 class NodeClass(NamedTuple):
     """Nodes that no method tells apart: equal GPUs, equally many, on equal links.
 
-    Transfers are in us by samples, from 0 on; `NEVER` where there is none. Where a
-    cluster has sites, all nodes of a class are in one.
+    Transfers are in us by samples, from 0 on; `NEVER` where there is none.
     """
 
     nodes: tuple[str, ...]
     gpus: int
-    site: int
     inner_us: Whole  # to a stage in the node
     outer_us: Whole  # to a stage in another node
-    far_us: Whole  # to a stage in another site; empty where there is one
     least_us: Whole  # from any node that a stage lies in, to anywhere
 
 
 def node_classes(
-    table: CostTable, samples: int, sites: Sites, apart: Container[str] = ()
+    table: CostTable, samples: int, apart: Container[str] = ()
 ) -> tuple[NodeClass, ...]:
     """Return the classes of a cluster, in the order of their first nodes.
 
     Nodes `apart` are classes of their own. They stand for as many of their class,
     whichever these are: so transfers are the least of all nodes of it.
     """
-    site = {name: number for number, names in enumerate(sites) for name in names}
-    groups: dict[tuple[object, int, int], list[str]] = {}
+    groups: dict[tuple[object, int], list[str]] = {}
     for node in table.cluster.nodes:
-        key = (table.node_class[node.name], node.count, site.get(node.name, 0))
+        key = (table.node_class[node.name], node.count)
         groups.setdefault(key, []).append(node.name)
-    sides = [_transfers(table, names, samples, site) for names in groups.values()]
-    least = np.min([inner for inner, *_ in sides], axis=0)
+    sides = [_transfers(table, names, samples) for names in groups.values()]
+    least = np.min([inner for inner, _ in sides], axis=0)
     found = []
-    for ((_, count, at), names), side in zip(groups.items(), sides, strict=True):
+    for ((_, count), names), side in zip(groups.items(), sides, strict=True):
         others = tuple(name for name in names if name not in apart)
         mine = tuple(name for name in names if name in apart)
         parts = [part for part in (others, mine) if part]
-        found += [NodeClass(part, count, at, *side, least) for part in parts]
+        found += [NodeClass(part, count, *side, least) for part in parts]
     return tuple(found)
 
 
@@ -67,10 +59,8 @@ def whole_us(times: Iterable[int]) -> Whole:
     return np.array([min(us, NEVER) for us in times], np.int64)
 
 
-def _transfers(
-    table: CostTable, names: list[str], samples: int, site: Mapping[str, int]
-) -> tuple[Whole, Whole, Whole]:
-    """Return the least transfers inside such a node, out of it, and out of its site.
+def _transfers(table: CostTable, names: list[str], samples: int) -> tuple[Whole, Whole]:
+    """Return the least transfers inside such a node, and out of it.
 
     By samples. Interleaved stages send as often as they have runs. A stage may also
     leave its node and come back in the next one, so what is inside never costs more
@@ -79,15 +69,12 @@ def _transfers(
     often = table.workload.costs.schedule.interleave
     sizes = range(1, samples + 1)
     outer = whole_us([0, *(_least_out(table, names, s) for s in sizes)])
-    away = [_least_far(table, names, s, site) for s in sizes] if site else []
-    far = whole_us([0, *away] if site else [])
     inner = outer
     if table.cluster.node[names[0]].count > 1:
         one = names[0]
         near = [0, *(table.least_hop_us(one, one, s) for s in sizes)]
         inner = np.minimum(whole_us(near), outer)
-    each = (np.minimum(often * us, NEVER) for us in (inner, outer, far))
-    return tuple(each)  # type: ignore[return-value]
+    return np.minimum(often * inner, NEVER), np.minimum(often * outer, NEVER)
 
 
 def _least_out(table: CostTable, names: list[str], samples: int) -> int:
@@ -101,14 +88,3 @@ def _least_out(table: CostTable, names: list[str], samples: int) -> int:
     rows = ({*cluster.links.row(cluster.number[name])} for name in names)
     links = set[int]().union(*rows) - {-1}
     return min(table.hop_over_us(link, samples) for link in links)
-
-
-def _least_far(
-    table: CostTable, names: list[str], samples: int, site: Mapping[str, int]
-) -> int:
-    """Return the cheapest transfer from a node of the class to another site."""
-    links, number = table.cluster.links, table.cluster.number
-    others = [name for name in site if site[name] != site[names[0]]]
-    pairs = product(names, others)
-    found = {links.between(number[x], number[y]) for x, y in pairs}
-    return min(table.hop_over_us(link, samples) for link in found)

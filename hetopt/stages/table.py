@@ -11,7 +11,7 @@ import numpy as np
 from .. import capability
 from ..costs import CostTable
 from ..schema import Instance, exact
-from .classes import NEVER, NodeClass, Sites, Whole, node_classes, whole_us
+from .classes import NEVER, NodeClass, Whole, node_classes, whole_us
 from .memory import fitting
 from .runs import Runs
 from .sync import SyncSizes
@@ -23,14 +23,11 @@ class StageTable:
     Arrays are of whole numbers and cannot be written to.
     """
 
-    def __init__(
-        self, instance: Instance, sites: Sites = (), apart: Container[str] = ()
-    ) -> None:
+    def __init__(self, instance: Instance, apart: Container[str] = ()) -> None:
         """Read the instance; `InstanceError` where it has no cluster.
 
-        Nodes of different `sites` are of different classes, and so are those that are
-        `apart` from others of their class. Raises `Unsupported` for
-        what the proofs by prices do not carry.
+        Nodes that are `apart` are classes of their own. Raises `Unsupported` for what
+        the proofs by prices do not carry.
         """
         capability.require("proof pipelines", instance)
         self.instance = instance
@@ -41,9 +38,7 @@ class StageTable:
         self.batch = workload.global_batch
         #: Sizes of micro-batches, in ascending order.
         self.sizes = tuple(sorted(set(workload.micro_batch_sizes)))
-        self.classes = node_classes(self.costs, self.sizes[-1], sites, apart)
-        #: Whether nodes are distinguished by sites.
-        self.several_sites = len(sites) > 1
+        self.classes = node_classes(self.costs, self.sizes[-1], apart)
         #: Nodes and GPUs of each class; GPUs of one node.
         self.nodes = _fixed([len(each.nodes) for each in self.classes])
         self.node_gpus = _fixed([each.gpus for each in self.classes])

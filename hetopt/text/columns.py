@@ -56,11 +56,6 @@ def known(
     return found
 
 
-def words(name: str) -> list[str]:
-    """Return the words of a column's name: `nodeName` and `node-name` have two."""
-    return _plain(name).split("_")
-
-
 def tells_unit(name: str) -> bool:
     """Return whether a column's name ends with a unit of time."""
     return _plain(name).rpartition("_")[2] in _UNITS

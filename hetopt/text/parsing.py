@@ -64,21 +64,13 @@ def read_text(path: Path) -> str:
             f"found more than {MAX_BYTES >> 20} MiB, expected at most that; split the "
             "file",
         )
-    return as_text(content, path)
-
-
-def as_text(content: bytes, path: Path, where: str = "") -> str:
-    """Return the UTF-8 text of a file's bytes; `InstanceError` where they are none.
-
-    `where` says what offsets count in, such as ` unpacked`.
-    """
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InstanceError.at(
             path,
             None,
-            f"found a byte that is not UTF-8 at offset {error.start}{where}, expected "
+            f"found a byte that is not UTF-8 at offset {error.start}, expected "
             "UTF-8 text; save it as UTF-8",
         ) from None
 

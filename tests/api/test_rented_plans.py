@@ -77,7 +77,7 @@ def plans(instance: Instance) -> list[Provisioning]:
     """Plans of every degree that some rule finds, and the optimum."""
     best = hetopt.provision(instance, limits=20).plan
     found = [] if best is None else [best]
-    for point in api.tradeoffs(instance, limits=20).points:
+    for point in api.frontier(instance, limits=20).points:
         found.append(point.plan)
     return found
 

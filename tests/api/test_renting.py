@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from hetopt import catalogue, cli
 from hetopt.api import boxes, renting
 from hetopt.api.boxes import Cards
-from hetopt.api.renting import Losses, Rentals, rent
+from hetopt.api.renting import Rentals, rent
 from hetopt.bounds import covering
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.modelling import Limits
@@ -44,8 +44,7 @@ def told(*words: str) -> tuple[int, str, str]:
 @pytest.fixture(scope="module")
 def found() -> Rentals:
     cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "B200"]
-    losses = Losses(0.05, restart_s=600, checkpoint_every_s=3600)
-    how = {"batch": 16, "sequence": 1024, "losses": losses, **ENDS}
+    how = {"batch": 16, "sequence": 1024, **ENDS}
     return rent(FEW, TOKENS, cards, **how)
 
 
@@ -61,11 +60,8 @@ def test_the_same_run_is_priced_on_every_card(found: Rentals) -> None:
         assert judged.objective == row.result.objective
         iterations = -(-TOKENS // (16 * 1024))
         hours = iterations * judged.objective / 3.6e9
-        rate = row.price.spot_usd_per_hour if row.is_spot else row.price.usd_per_hour
-        # Young and Daly, first order: a loss stops all for 600 s and half an hour.
-        lost = 0.05 * row.machines * (600 + 1800) / 3600 if row.is_spot else 0
-        assert row.seconds / 3600 == pytest.approx(hours * (1 + lost))
-        assert row.usd == pytest.approx(row.machines * rate * hours * (1 + lost))
+        assert row.seconds / 3600 == pytest.approx(hours)
+        assert row.usd == pytest.approx(row.machines * row.price.usd_per_hour * hours)
         assert row.least_usd <= row.usd
         assert row.least_s <= row.seconds
 
@@ -104,16 +100,16 @@ def test_what_a_machine_lacks_is_no_reason_against_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A clock that stands until one machine was looked at, and is late then."""
-    now, quickly = [0.0], renting._Search._quickly
+    now, first = [0.0], renting.feasibility.first_plan
 
-    def looked(search: renting._Search, data: Instance) -> Result:
-        found = quickly(search, data)
+    def looked(data: Instance, limits: Limits) -> Result:
+        found = first(data, limits)
         assert found.plan is None
         now[0] += 3600
         return found
 
     monkeypatch.setattr(renting, "monotonic", lambda: now[0])
-    monkeypatch.setattr(renting._Search, "_quickly", looked)
+    monkeypatch.setattr(renting.feasibility, "first_plan", looked)
     card, how = "A100-80GB-SXM4", {"batch": 16, "sequence": 512, "micro_batches": [1]}
     found = rent("llama-2-70b", TOKENS, [card], **how)
     assert found.without == {card: "no plan was found in time"}
@@ -132,9 +128,9 @@ def test_every_card_is_looked_at_before_any_is_planned_again(
 
         return planned
 
-    looked, again = renting.feasibility.cheapest_plan, renting.portfolio.in_turn
-    monkeypatch.setattr(renting.feasibility, "cheapest_plan", noted("look", looked))
-    monkeypatch.setattr(renting.portfolio, "in_turn", noted("again", again))
+    looked, again = renting.feasibility.first_plan, renting.portfolio.search
+    monkeypatch.setattr(renting.feasibility, "first_plan", noted("look", looked))
+    monkeypatch.setattr(renting.portfolio, "search", noted("again", again))
     cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "L40S"]
     rent(FEW, TOKENS, cards, **ENDS, batch=16, sequence=512)
     first = [kind for kind, _ in turns].index("again")
@@ -165,7 +161,7 @@ def test_alternatives_after_the_deadline_say_so(found: Rentals) -> None:
 def test_every_price_is_of_a_card_with_a_date_and_a_source() -> None:
     for price in catalogue.prices():
         assert price.card in catalogue.gpus()
-        assert price.usd_per_hour > (price.spot_usd_per_hour or 0)
+        assert price.usd_per_hour > 0
         assert len(price.date) == len("2026-11-26")
         assert price.source
 
@@ -203,16 +199,12 @@ def test_a_price_list_stands_in_for_the_catalogue(tmp_path: Path) -> None:
     tiny = str(INSTANCES / "tiny" / "two-nodes.yaml")  # every search ends by itself
     words = ("rent", tiny, "--tokens", "1B", "--prices", str(file))
     words += ("--gpus", "H100-80GB-SXM5,A100-80GB-SXM4", "--time-limit", "600")
-    words += ("--sequence", "1024", "--batch", "16", "--losses-per-hour", "0.01")
+    words += ("--sequence", "1024", "--batch", "16")
     code, out, _ = told(*words, "--json", "--out", str(page))
     document = json.loads(out)
     assert code == 0
-    rates = {(r["card"], r["spot"]): r["usd_per_hour"] for r in document["rows"]}
-    assert rates == {
-        ("H100-80GB-SXM5", False): 20.0,
-        ("H100-80GB-SXM5", True): 8.0,
-        ("A100-80GB-SXM4", False): 10.0,
-    }
+    rates = {row["card"]: row["usd_per_hour"] for row in document["rows"]}
+    assert rates == {"H100-80GB-SXM5": 20.0, "A100-80GB-SXM4": 10.0}
     assert re.match(r"1B tokens of \S+: cheapest is ", document["answer"])
     assert "what to rent" in page.read_text()
 

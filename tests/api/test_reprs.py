@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import hetopt
-from hetopt import api
 from hetopt.planners import megatron
 
 SMALL, OFFERS = "tiny/two-nodes", "tiny/offers"
@@ -20,7 +19,6 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "plan": lambda: hetopt.plan(SMALL, "megatron"),
     "provision": lambda: hetopt.provision(OFFERS, deadline_s=100),
     "frontier": lambda: hetopt.frontier(OFFERS),
-    "tradeoffs": lambda: api.tradeoffs(OFFERS),
     "compare": lambda: hetopt.compare(SMALL, ["megatron", "whale"]),
     "check": lambda: hetopt.check(plan(), SMALL),
     "explain": lambda: hetopt.explain(plan(), SMALL, limits=0),

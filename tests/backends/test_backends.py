@@ -5,11 +5,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from itertools import permutations
 from typing import Any
 
-import pyscipopt
 import pytest
 from knapsacks import knapsack, quiet
 
@@ -227,22 +225,6 @@ def test_an_interrupt_gives_back_the_incumbent(backend: str, number: int) -> Non
     check_unproved(answer)
 
 
-def test_scip_takes_an_interrupt_between_its_stages() -> None:
-    """There SCIP itself refuses: asked again, it ends with what it has."""
-    model = fresh("scip")
-    knapsack(model, seed=1, items=300, rows=60)
-
-    class Early(pyscipopt.Eventhdlr):  # type: ignore[misc]
-        def eventinitsol(self) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.5)  # the main thread asks SCIP to end meanwhile
-
-    model.native.includeEventhdlr(Early(), "early", "interrupts before the search")
-    answer = model.solve(Limits(time_s=60), quiet)
-    assert answer.stop is Stop.INTERRUPTED
-    check_unproved(answer)
-
-
 def test_a_memory_limit_is_carried_or_refused_by_name(backend: str) -> None:
     model = fresh(backend)
     knapsack(model, seed=2, items=10, rows=1)
@@ -267,31 +249,6 @@ def test_cpsat_bounds_are_whole_numbers_of_exact_arithmetic() -> None:
     answer = model.solve(FAST, quiet)
     assert isinstance(answer.bound, int)
     assert answer.bound == answer.objective == 2**52
-
-
-def test_a_solve_within_a_solve_works() -> None:
-    inner: list[Answer] = []
-
-    def again(incumbent: float | None, bound: float | None) -> None:
-        if not inner:
-            model = fresh("scip")
-            knapsack(model, seed=4, items=8, rows=1)
-            inner.append(model.solve(FAST, quiet))
-
-    model = fresh("cpsat")
-    knapsack(model, seed=4, items=12, rows=1)
-    assert model.solve(FAST, again).status is Status.OPTIMAL
-    assert inner[0].status is Status.OPTIMAL
-
-
-def test_many_solves_use_few_threads() -> None:
-    """SCIP crashes in the nonlinear solver after some two hundred of them."""
-    threads = set()
-    for seed in range(50):
-        model = fresh("scip")
-        knapsack(model, seed=seed, items=4, rows=1)
-        model.solve(FAST, lambda *_: threads.add(threading.current_thread()))
-    assert 0 < len(threads) <= 32
 
 
 def orders() -> list[Any]:

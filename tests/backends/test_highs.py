@@ -11,7 +11,7 @@ from waiting import PATIENCE_S
 from hetopt.backends import highs
 from hetopt.backends.highs import model as highs_model
 from hetopt.backends.highs.server import Server
-from hetopt.errors import SolverFailed, Unsupported
+from hetopt.errors import SolverFailed
 from hetopt.modelling import Limits
 from hetopt.result import Status, Stop
 
@@ -43,14 +43,6 @@ def test_one_process_solves_model_after_model(started: list[Server]) -> None:
         answer = fresh(seed=seed, items=8, rows=1).solve(Limits(), quiet)
         assert answer.status is Status.OPTIMAL
     assert len(started) <= 1  # none where an earlier one was idle
-
-
-def test_another_number_of_threads_is_another_process(started: list[Server]) -> None:
-    for threads in (2, 1, 2):
-        answer = fresh(seed=3, items=8, rows=1).solve(Limits(threads=threads), quiet)
-        assert answer.status is Status.OPTIMAL
-    assert {server.threads for server in started} <= {1, 2}
-    assert len(started) <= 2
 
 
 def test_a_process_that_goes_on_after_its_time_is_ended(
@@ -109,15 +101,6 @@ def test_a_complete_hint_is_the_first_incumbent() -> None:
     assert seen[0] == pytest.approx(found.objective)
 
 
-def test_what_is_half_written_of_a_solution_is_not_read(tmp_path: Any) -> None:
-    file = tmp_path / "solutions"
-    assert highs_model._last(file, 2) is None
-    whole = "Objective 3\n# Columns 2\nx0 1\nx1 2\n"
-    for half in ("", "Obj", "Objective 4\n# Columns 2\nx0 0\nx1 -"):
-        file.write_text(whole + half)
-        assert highs_model._last(file, 2) == [1.0, 2.0]
-
-
 def test_an_ended_parent_leaves_no_process_behind() -> None:
     server = Server(1)
     process = server._process
@@ -133,10 +116,3 @@ def test_what_highs_refuses_is_a_failure_that_names_the_model() -> None:
     model.minimise(math.nan * x)
     with pytest.raises(SolverFailed, match="'no number': ValueError: "):
         model.solve(Limits(), quiet)
-
-
-def test_factors_that_highs_refuses_are_unsupported() -> None:
-    model = highs.backend("too large a factor")
-    x = model.integer("x", 0, 10)
-    with pytest.raises(Unsupported, match="'huge' of model 'too large a factor'"):
-        model.add("huge", 0, 10**16 * x >= 10**17)

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 from waiting import PATIENCE_S, awaited
 
 from hetopt import cli, files, registry
-from hetopt.bench import child, journal, machine, process, running, suites
+from hetopt.bench import journal, machine, process, running, suites
 from hetopt.errors import InstanceError, UnknownName
-from hetopt.report import bench as reports
 
 HETOPT = [sys.executable, "-c", "from hetopt.cli import main; main()"]
 
@@ -44,7 +43,7 @@ def group(instances: list[str], methods: list[str], more: str = "") -> str:
 
 def task(method: str, **limits: Any) -> suites.Task:
     fields = {"wall_limit_s": 60.0, "instance": "tiny/two-nodes", **limits}
-    return suites.Task(kind="solve", method=method, **fields)
+    return suites.Task(method=method, **fields)
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -88,12 +87,6 @@ def test_words_stand_for_all_of_the_problem(tmp_path: Path) -> None:
     }
 
 
-def test_a_statement_without_back_ends_takes_its_favourite(tmp_path: Path) -> None:
-    text = group(["generated:grouping/6/0"], ["device_grouping"])
-    (found,) = suites.tasks("mine", suite(tmp_path / "s.toml", text))
-    assert found.backend == "scip"
-
-
 def test_limits_of_a_group_come_before_those_of_the_suite(tmp_path: Path) -> None:
     text = "time_limit_s = 7\nmemory_mib = 100\nseeds = [1, 2]\n"
     text += group(["tiny/star"], ["megatron"], "time_limit_s = 3\n")
@@ -123,7 +116,6 @@ def test_a_time_limit_that_is_asked_for_replaces_those_of_the_suite(
         (group(["tiny/star"], ["exact", "exact"]), "found twice: tiny/star by exact"),
         ("[[mine.solve]\n", "not TOML"),
         (group(["generated:equal/8/3..2"], ["exact"]), "found 0 seeds, expected 1"),
-        ("[[mine.pages]]\nscript = '../x'\n", "a_module_name"),
     ],
 )
 def test_a_suite_file_that_is_wrong_says_where(
@@ -179,18 +171,6 @@ def test_a_solve_that_fails_is_a_row_that_says_how(
     assert row["method"] == method
 
 
-def test_a_solve_of_an_unknown_instance_is_a_row_that_says_so() -> None:
-    row = child.answered(task("megatron", instance="tiny/absent"))["row"]
-    assert row["status"] == "refused"
-    assert "unknown instance" in row["reasons"][0]
-
-
-def test_what_a_solve_started_ends_with_it(misbehaving: dict[str, str]) -> None:
-    before = set(_sleepers())
-    assert process.run(task("forks", wall_limit_s=2.0))["row"]["status"] == "timeout"
-    assert set(_sleepers()) <= before
-
-
 def _sleepers() -> list[int]:
     """Processes that sleep 600 s, as the planner `forks` starts them."""
     return [
@@ -205,12 +185,6 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def test_the_plan_of_a_row_is_judged_again() -> None:
-    answer = process.run(task("exact"))
-    assert answer["row"]["status"] == "optimal"
-    assert answer["document"]["objective"] == answer["row"]["objective"]
 
 
 # --- rows on disk ------------------------------------------------------------------
@@ -238,13 +212,6 @@ def test_a_torn_last_line_is_dropped_and_made_again(
         assert kept.rows == [{"key": "1"}]
         kept.add({"key": "2"}, None)
     assert journal.read(tmp_path)[1] == [{"key": "1"}, {"key": "2"}]
-
-
-def test_a_torn_header_begins_anew(tmp_path: Path) -> None:
-    (tmp_path / journal.ROWS).write_bytes(b'{"suite": "mi')
-    with journal.journal(tmp_path, HEADER, resume=True) as kept:
-        assert kept.rows == []
-    assert journal.read(tmp_path) == (HEADER, [])
 
 
 def test_rows_are_not_mixed_with_those_of_another_run(tmp_path: Path) -> None:
@@ -384,22 +351,3 @@ def test_plans_of_a_run_are_files_that_check_takes(tmp_path: Path) -> None:
         from hetopt.problems import training_plan
 
         assert training_plan.evaluate(data, plan).objective == row["objective"]
-
-
-@pytest.mark.parametrize(
-    ("how", "next_"), [("--out", "--resume"), ("--report", "--report again")]
-)
-def test_ctrl_c_while_the_report_is_written_says_where_the_rows_are(
-    how: str, next_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(running, "go", lambda *_, **__: None)
-    monkeypatch.setattr(reports, "report", interrupt)
-    monkeypatch.setattr(journal, "read", lambda _: ({}, []))
-    words = ["bench", *(["smoke"] if how == "--out" else []), how, str(tmp_path)]
-    shown = CliRunner().invoke(cli.app, words)
-    assert shown.exit_code == 4
-    assert f"{tmp_path} keeps the rows so far" in " ".join(shown.stderr.split())
-    assert next_ in shown.stderr

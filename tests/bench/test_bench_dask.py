@@ -9,20 +9,8 @@ import pytest
 from test_bench import group, rows_of, suite
 
 from hetopt.bench import running
-from hetopt.errors import Unsupported
-from hetopt.solving import dask
 
 distributed = pytest.importorskip("distributed", reason="needs hetopt[dask]")
-
-
-def test_an_address_without_a_scheduler_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dask, "PATIENCE_S", 1)
-    file = suite(tmp_path / "s.toml", group(["tiny/star"], ["megatron"]))
-    mine = running.Chosen("mine", file)
-    with pytest.raises(Unsupported, match=r"--dask tcp://127\.0\.0\.1:9: found no"):
-        running.go(mine, tmp_path / "out", dask="tcp://127.0.0.1:9")
 
 
 @pytest.mark.slow

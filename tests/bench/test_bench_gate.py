@@ -24,7 +24,6 @@ def row(**changes: Any) -> dict[str, Any]:
     assert known is not None
     return {
         "key": f"{NAME} by exact",
-        "kind": "solve",
         "instance": NAME,
         "method": "exact",
         "seed": 0,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hetopt import run_statistics
 from hetopt.bench import statistics
 from hetopt.report import bench as reports
-from hetopt.report import bench_tables, writers
+from hetopt.report import writers
 
 HEADER = {
     "suite": HOSTILE,
@@ -31,7 +31,7 @@ def row(instance: str, method: str, status: str, **more: Any) -> dict[str, Any]:
     """A row of a solve as the journal has it."""
     key = f"{instance} by {method}"
     known = {"problem": "training_plan", "sense": "minimise", "unit": "us"}
-    fields = {"key": key, "kind": "solve", "instance": instance, "seed": 0}
+    fields = {"key": key, "instance": instance, "seed": 0}
     if status in (*statistics.SOLVED, "infeasible", "undecided"):
         fields |= known | {"digest": f"sha256:{instance}", "size": 8}
     return {**fields, "method": method, "status": status, "seconds": {}, **more}
@@ -109,14 +109,6 @@ def test_references_of_a_maximisation_are_its_own() -> None:
     assert [e.gap_to_bound for e in found] == [pytest.approx(0.2), pytest.approx(0.1)]
 
 
-def test_fractions_are_compared_exactly() -> None:
-    third = {"objective": 1 / 3, "objective_exact": [1, 3]}
-    bound = {"bound": 0.3333333, "bound_exact": [1, 3]}
-    (found,) = statistics.entries([row("a", "x", "optimal", **third, **bound)])
-    assert found.objective == Fraction(1, 3)
-    assert found.gap_to_bound == pytest.approx(0, abs=0)
-
-
 def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
     found = [
         row("a", "one", "optimal", objective=100, bound=100),
@@ -162,39 +154,6 @@ def test_every_row_is_counted_once(cases: list[tuple[str, str, str]]) -> None:
     for s in summaries:
         assert s.rows == s.solved + s.infeasible + sum(s.unsolved.values())
         assert s.referenced <= s.solved
-
-
-def test_the_counts_say_what_was_not_solved() -> None:
-    assert made().counts == (
-        "9 solves: 5 with a plan, 2 proved (1 proved infeasible), "
-        "1 undecided, 1 timeout, 1 crashed"
-    )
-    assert made(rows()[:4]).counts.endswith("5 not run yet")
-
-
-def test_a_solve_that_failed_is_with_the_problem_of_its_instance() -> None:
-    summary = {s.method: s for s in made().summaries}
-    assert set(statistics.by_problem(made().entries)) == {"training_plan"}
-    assert summary[HOSTILE].unsolved == {"timeout": 1, "crashed": 1}
-    assert summary["quick"].median_gap == pytest.approx(0.375)
-    assert summary["quick"].worst_gap == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    ("statuses", "marks"),
-    [
-        (["undecided"] * 2, []),
-        (["undecided", "timeout"], ["bad"]),
-        (["crashed"], ["bad"]),
-    ],
-)
-def test_only_what_failed_is_marked(statuses: list[str], marks: list[str]) -> None:
-    """That a planner found no plan in time is no failure."""
-    found = [row(f"i{n}", "m", status) for n, status in enumerate(statuses)]
-    found.append(row("i9", "m", "infeasible"))
-    summaries = statistics.summaries(statistics.entries(found))
-    cells = [cell for line in bench_tables.summary(summaries).rows for cell in line]
-    assert [cell.mark for cell in cells if cell.mark] == marks
 
 
 def test_several_seeds_of_a_method_are_told_by_best_mean_and_worst() -> None:

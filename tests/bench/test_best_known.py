@@ -63,7 +63,7 @@ def run(
     **changes: Any,
 ) -> Path:
     """A folder with one row, as `hetopt bench` leaves it."""
-    task = suites.Task(kind="solve", instance=NAME, method=method, wall_limit_s=60)
+    task = suites.Task(instance=NAME, method=method, wall_limit_s=60)
     answer = child.answered(task)
     header = {"suite": "mine", "tasks": 1, "started": "2026-01-02T03:04:05Z"}
     with journal.journal(folder, header, resume=False) as kept:

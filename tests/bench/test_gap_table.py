@@ -23,7 +23,7 @@ HEADER = {
 
 def row(instance: str, method: str, objective: int | None) -> dict:
     found = {
-        **{"key": f"{instance} {method}", "kind": "solve", "instance": instance},
+        **{"key": f"{instance} {method}", "instance": instance},
         **{"method": method, "seed": 0, "problem": "training_plan", "size": 40},
         **{"digest": instance, "sense": "minimise", "bound": 1, "seconds": {}},
         "status": "feasible",

@@ -56,23 +56,6 @@ def test_every_row_is_what_its_file_says(rows: dict[str, dict[str, str]]) -> Non
         assert (row["proved"] == "True") == (best == bound)
 
 
-def test_what_was_known_got_better_and_ends_with_what_is_known() -> None:
-    with HISTORY.open(encoding="utf-8") as file:
-        steps = list(csv.DictReader(file))
-    for path in INSTANCES.glob("*/*.best.json"):
-        kept = json.loads(path.read_text("utf-8"))
-        name = f"{path.parent.name}/{path.name.removesuffix('.best.json')}"
-        mine = [step for step in steps if step["instance"] == name]
-        upwards = {"bound": kept["sense"] == "minimise"}
-        upwards["objective"] = not upwards["bound"]
-        for what, rising in upwards.items():
-            values = [float(step[what]) for step in mine if step[what]]
-            assert values[-1:] == ([kept[what]] if what in kept else [])
-            assert values == sorted(values, reverse=not rising)
-            assert len(set(values)) == len(values)
-        assert [step["date"] for step in mine] == sorted(step["date"] for step in mine)
-
-
 def test_what_is_easy_was_proved_by_the_exact_method_alone(
     rows: dict[str, dict[str, str]],
 ) -> None:

@@ -8,8 +8,7 @@ from small_instances import small
 
 import hetopt
 from hetopt import registry
-from hetopt.bounds import again, impossible
-from hetopt.bounds.again.training_plan import derived
+from hetopt.bounds import impossible
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
@@ -56,14 +55,6 @@ def test_no_bound_and_no_reason_excludes_a_valid_plan(name: str) -> None:
     instance, us = found(name)
     assert impossible.reason(instance) is None
     assert training_plan_bound(instance).value <= us
-    assert all(bound.value <= us for bound in derived(instance))
-
-
-def test_a_bound_beyond_a_plan_is_not_proved_again() -> None:
-    tree = json.loads((DEFECTS / f"{MIXTURES[1]}.json").read_text())
-    instance, us = found(MIXTURES[1])
-    assert us < tree["bound"]
-    assert again.reaching("training_plan", instance, tree["bound"]) is None
 
 
 @pytest.mark.parametrize("name", [*PLANS, MIXTURES[0]])
@@ -111,4 +102,3 @@ def test_hops_that_interleaving_hides_are_priced_so(gbytes_per_s: float) -> None
     judged = training_plan.evaluate(instance, plan)
     assert judged.valid
     assert training_plan_bound(instance).value <= judged.objective
-    assert all(bound.value <= judged.objective for bound in derived(instance))

@@ -1,6 +1,5 @@
 """The matrix of methods and settings says what methods do, on every setting."""
 
-import json
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -237,21 +236,8 @@ def test_the_page_is_what_the_command_writes() -> None:
     assert listed("--markdown") == shipped
 
 
-def test_the_command_lists_methods_and_programs() -> None:
-    assert json.loads(listed("--json")) == capability.rows()
-    assert {"one_pipeline", "torchtitan"} <= {*listed().split()}
-
-
 def listed(*words: str) -> str:
     return CliRunner().invoke(cli.app, ["list", "capabilities", *words]).stdout
-
-
-def test_the_library_tells_what_an_instance_asks_for() -> None:
-    rows = hetopt.capabilities(drawing.read(example("zero")))
-    assert all([*row["carries"]] == ["zero"] for row in rows)
-    told = {(row["kind"], row["name"]): row["carries"]["zero"] for row in rows}
-    assert told["exact method", "one_pipeline"]["carried"] == "not"
-    assert told["exact method", "training_plan"]["carried"] == "exactly"
 
 
 def test_a_refusal_names_method_setting_value_reason_and_remedy() -> None:

@@ -13,9 +13,8 @@ from hetopt.catalogue import Gpu
 from hetopt.errors import HetoptError, InstanceError
 from hetopt.formats import exporting, importing
 from hetopt.formats.assembling import Listed, assembly
-from hetopt.formats.importing.clusters import Host, Settings, assumed, cluster
-from hetopt.formats.importing.topology import Links
-from hetopt.scheduling.fitting import named_gpus
+from hetopt.formats.importing.clusters import Host, Settings, assumed
+from hetopt.scheduling.catalogue import gpu_type
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
@@ -58,8 +57,7 @@ def test_a_card_is_planned_with_its_figures(tmp_path: Path, card: Gpu) -> None:
     assert node.intra_gbytes_per_s == card.link_gbytes_per_s
     precision = data.workload.costs.precision
     assert precision == ("bf16_mixed" if card.has_bf16 else "fp16_mixed")
-    (fitted,) = named_gpus([card.name]).gpus.values()
-    assert fitted.peak_tflops == card.peak_tflops
+    assert gpu_type(card.name).peak_tflops == card.peak_tflops
 
 
 @pytest.mark.parametrize("card", GPUS.values(), ids=GPUS)
@@ -115,14 +113,6 @@ def test_cards_without_sixteen_bits_in_common_are_refused(tmp_path: Path) -> Non
         assembled(tmp_path, [TPU], "precision=fp16_mixed")
     told = assembled(tmp_path, [TPU, OLD], "precision=bf16_mixed")
     assert told["workload"]["costs"]["memory"]["precision"] == "bf16_mixed"
-
-
-def test_a_bus_that_no_sheet_tells_is_asked_for() -> None:
-    host = Host("n1", "GB200", 4, "n1.topo", links=Links("SYS"))
-    with pytest.raises(InstanceError, match=r"n1.topo.*SYS.*'GB200-186GB', whose bus"):
-        cluster([host], Settings())
-    (node,) = cluster([host], Settings(intra_gbytes_per_s=20.0))["nodes"]
-    assert node["intra_gbytes_per_s"] == 20
 
 
 def test_links_of_other_makers_are_called_so() -> None:

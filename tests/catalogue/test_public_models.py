@@ -71,7 +71,6 @@ def test_what_a_class_has_by_default_is_counted_to_the_last_one(family: str) -> 
         ("qwen3.5-397b-a17b", 17.0),
         ("jamba-v0.1", 12.0),
         ("jamba-1.5-large", 94.0),
-        ("longcat-flash", 27.0),
         ("hunyuan-large", 52.0),
         ("ernie-4.5-300b-a47b", 47.0),
         ("nemotron-3-super-120b-a12b", 12.0),
@@ -90,7 +89,7 @@ def test_active_parameters_are_the_published_ones(name: str, published: float) -
 
 #: Whose authors count the embedding or the head alone.
 ONE_END = {
-    *("gpt-oss-20b", "gpt-oss-120b", "glm-4.5", "kimi-k2", "longcat-flash"),
+    *("gpt-oss-20b", "gpt-oss-120b", "glm-4.5", "kimi-k2"),
     *("ernie-4.5-300b-a47b", "nemotron-3-super-120b-a12b"),
     *("hunyuan-large", "gemma-4-26b-a4b", "gemma-4-e2b", "gemma-4-e4b"),
 }
@@ -124,12 +123,10 @@ ONE_END = {
                         "attention+dense": 4}),
         ("lfm2-8b-a1b", {"convolution+dense": 2, "convolution+experts": 16,
                          "attention+experts": 6}),
-        ("longcat-flash", {"attention+dense+attention+dense+experts": 28}),
         ("gemma-4-26b-a4b", {"window+dense+experts": 25,
                              "attention+dense+experts": 5}),
         ("mimo-v2-flash", {"attention+dense": 1, "attention+experts": 8,
                            "window+experts": 39}),
-        ("nemotron-super-49b", {"attention+dense": 49, "dense": 31}),
     ],
 )  # fmt: skip
 def test_layers_are_of_the_kinds_that_the_configuration_tells(
@@ -216,19 +213,13 @@ def test_an_indexer_scores_all_tokens_and_attention_sees_the_chosen() -> None:
 
 
 def test_layers_of_other_widths_have_their_own_costs() -> None:
-    spec, costs = model("openelm-1.1b"), work(flash=True)
+    spec = model("gemma-4-e4b")
     assert not spec.even
-    flops = [compute.forward_flops(spec, costs, x, 1) for x in range(spec.layers)]
-    assert flops == sorted(flops)
-    assert flops[-1] > 3 * flops[0]
-    costs = work(recompute="none", flash=True, activations="architecture")
-    runs = memory.RunActivations(spec, costs, 1, 1)
-    kept = [runs.bytes(range(x, x + 1), 1)[0] for x in range(spec.layers)]
-    assert kept == sorted(kept)
     # Layers with keys of another layer have none of their own.
-    shared = model("gemma-4-e4b")
-    assert shared.of(shared.kinds[-1]).kv_products == 0
-    assert shared.parameters[-1] < shared.parameters[5]
+    assert spec.of(spec.kinds[-1]).kv_products == 0
+    assert spec.parameters[-1] < spec.parameters[5]
+    flops = [compute.forward_flops(spec, work(flash=True), x, 1) for x in (5, 41)]
+    assert flops[1] != flops[0]
 
 
 def test_kinds_keep_what_is_theirs() -> None:
@@ -300,9 +291,7 @@ def test_layers_that_predict_further_tokens_can_be_left_out(tmp_path: Path) -> N
         ("jamba-v0.1", {Feature.MAMBA_1}),
         ("lfm2-1.2b", {Feature.CONVOLUTIONS}),
         ("falcon-h1-7b", {Feature.MAMBA, Feature.MORE_PARTS}),
-        ("openelm-3b", {Feature.UNLIKE_WIDTHS}),
         ("mimo-v2-flash", {Feature.VALUE_WIDTH, Feature.UNLIKE_WIDTHS}),
-        ("longcat-flash", {Feature.MORE_PARTS}),
         ("deepseek-v3.2", {Feature.INDEXED}),
         (
             "gemma-4-e4b",

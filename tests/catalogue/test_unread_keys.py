@@ -1,10 +1,12 @@
 """No key of a configuration that changes a layer is dropped in silence."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from model_configs import LLAMA_3_8B, MIXTRAL, QWEN
@@ -14,6 +16,7 @@ from hetopt.errors import InstanceError
 from hetopt.schema import ModelSpec
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 REFUSED: dict[str, dict[str, Any]] = json.loads((HERE / "refused.json").read_text())
 READ = {
     path.stem: json.loads(path.read_text()) for path in (HERE / "configs").glob("*")
@@ -21,168 +24,81 @@ READ = {
 LAYERS = LLAMA_3_8B["num_hidden_layers"]
 PLAIN = from_config(LLAMA_3_8B, "m")
 
-#: Keys of released models, each of which changes the layers of a Llama.
+#: What the reader knows of keys that it does not read.
+KEYS: dict[str, Any] = yaml.safe_load((ROOT / "hetopt/catalogue/keys.yaml").read_text())
+_NAMES = [name for names in KEYS["harmless"].values() for name in names.split()]
+_HARMLESS = re.compile("|".join((*_NAMES, *KEYS["harmless_patterns"])))
+
+#: Keys of released models whose values change the layers of a Llama.
 DANGEROUS: dict[str, Any] = {
-    # Mixers beside attention or in its place.
-    "mamba_d_ssm": 1024,
-    "mamba_n_heads": 16,
-    "mamba_use_mlp": True,
-    "ssm_state_size": 128,
-    "ssm_cfg": {"layer": "Mamba2"},
     "conv_L_cache": 3,
-    "conv_dim": 2048,
-    "conv1d_width": 4,
-    "linear_num_key_heads": 16,
-    "linear_attn_config": {"kda_layers": [1, 2, 3]},
-    "lru_width": 2560,
-    "short_conv_kernel_size": 4,
-    "expand": 2,
-    "token_mixer": "mamba",
-    "mixer_types": ["attention", "mlp"],
-    # Experts.
-    "moe_intermediate_size": 1408,
-    "moe_k": 1,
-    "num_experts_per_layer": 8,
-    "num_shared_expert": 1,
-    "n_shared_experts": 1,
+    "mamba_use_mlp": True,
     "use_moe": True,
-    "moe_layers_enum": "3,4,5",
-    "moe_gate_rank": 1,
-    "zero_expert_num": 256,
-    "zero_expert_type": "identity",
-    "expert_ffn_hidden_size": 2048,
-    "share_expert_dim": 1280,
-    "n_dense_experts": 2,
-    # Which layers.
     "moe_layer_freq": 2,
-    "moe_layer_frequency": 2,
-    "moe_layer_interval": 2,
-    "attn_layer_period": 8,
-    "attn_layer_offset": 4,
-    "expert_layer_period": 2,
+    "moe_layers_enum": "3,4,5",
+    "zero_expert_type": "identity",
     "full_attention_interval": 4,
-    "layer_group_size": 5,
+    "token_mixer": "mamba",
     "hybrid_override_pattern": "M*" * (LAYERS // 2),
-    "hybrid_layer_ids": [6, 12, 18],
-    "full_attn_idxs": [2, 5, 8],
-    "block_types": ["recurrent", "recurrent", "attention"],
     "block_configs": [{"ffn": {"ffn_mult": 2.6}}] * LAYERS,
-    "cross_attention_layers": [3, 8, 13],
-    "attention_layers": ["global", "local"] * (LAYERS // 2),
-    "num_query_heads": [12, 16] * (LAYERS // 2),
-    "ffn_multipliers": [0.5, 4.0] * (LAYERS // 2),
-    "num_attention_heads_per_layer": [32, 16] * (LAYERS // 2),
-    "per_layer_config": {"05": {"head_dim": 512}},
-    # Weights that are shared, or used several times.
-    "num_mem_blocks": 2,
-    "num_kv_shared_layers": 15,
-    "cla_share_factor": 2,
     "use_cla": True,
-    "num_loops": 4,
-    "loop_num_passes": 3,
-    # Other attentions.
-    "q_lora_rank": 1536,
-    "o_lora_rank": 1024,
-    "qk_nope_head_dim": 128,
     "v_head_dim": 64,
-    "share_q_dim": 2048,
-    "attention_hidden_size": 7168,
-    "kv_channels": 64,
-    "num_attention_groups": 8,
-    "multi_query_group_num": 2,
     "attn_output_gate": True,
-    "index_head_dim": 128,
-    "attn_config": {"kv_n_heads": 8},
-    "local_attention": 128,
-    "global_attn_every_n_heads": 2,
-    # Other embeddings.
-    "hidden_size_per_layer_input": 256,
-    "vocab_size_per_layer_input": 262_144,
-    "ngram_vocab_size_ratio": 78,
+    "num_kv_shared_layers": 15,
     "oe_vocab_size_ratio": 2.5,
-    "embedding_size": 128,
-    "num_codebooks": 8,
-    "altup_num_inputs": 4,
-    "laurel_rank": 64,
-    "hc_mult": 4,
-    "adapter_rank": 128,
-    "moe_latent_size": 1024,
-    "expansion_ratio": 3.5,
-    "dim_ff": 10_240,
-    "dff": 8192,
     "is_encoder_decoder": True,
     "is_causal": False,
-    # Names that nobody has heard of.
-    "frobnication": 3,
-    "frobnicated": ["a", "b"],
-    "frobnicator": {"width": 1},
 }
 
 #: Keys of released models that change no layer of a Llama.
 HARMLESS: dict[str, Any] = {
-    "_name_or_path": "x/y",
     "architectures": ["LlamaForCausalLM"],
-    "attention_dropout": 0.1,
-    "attn_implementation": "sdpa",
     "auto_map": {"AutoConfig": "configuration_x.XConfig"},
-    "aux_loss_alpha": 0.001,
     "bad_words_ids": [[1], [2]],
-    "bos_token_id": 128_000,
-    "context_window_size": 2048,
-    "custom_pipelines": {"text-generation": {"impl": "x.Y"}},
     "embedding_multiplier": 12.0,
-    "eos_token_id": [128_001, 128_009],
     "expert_parallel_size": 8,
-    "final_logit_softcapping": 30.0,
-    "gradient_checkpointing": True,
-    "hidden_dropout_prob": 0.1,
     "id2label": {"0": "LABEL_0"},
-    "image_token_index": 128_256,
-    "initializer_range": 0.02,
-    "init_std": 0.02,
-    "logits_scaling": 8.0,
     "mamba_d_state": 0,
     "mamba_n_groups": None,
-    "max_length": 20,
     "max_position_embeddings": 131_072,
-    "model_max_length": 8192,
     "moe_layer_freq": 1,
-    "n_ctx": 2048,
-    "no_repeat_ngram_size": 3,
-    "num_beams": 4,
     "num_experts_per_tok": 0,
-    "num_labels": 2,
     "num_local_experts": 0,
-    "output_router_logits": False,
-    "pad_token_id": 128_004,
-    "partial_rotary_factor": 0.5,
-    "predict_special_tokens": True,
-    "pretraining_tp": 2,
     "q_lora_rank": None,
-    "quantization": {"group_size": 64, "bits": 4},
     "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
-    "residual_multiplier": 0.22,
     "rms_norm_eps": 1e-6,
     "rope_scaling": {"rope_type": "yarn", "factor": 4.0},
     "rope_theta": 500_000.0,
     "rotary_dim": 64,
-    "routed_scaling_factor": 2.5,
-    "router_aux_loss_coef": 0.001,
     "sliding_window": None,
     "sliding_window_size": -1,
-    "tensor_parallel_size": 8,
-    "tokenizer_class": "LlamaTokenizer",
-    "top_k": 50,
-    "torch_dtype": "bfloat16",
     "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}},
-    "transformers_version": "4.57.1",
-    "unsloth_version": "2025.1",
-    "use_cache": True,
     "use_mamba_kernels": True,
     "use_sliding_window": False,
     "vision_feature_layer": -2,
-    "z_loss_weight": 1e-4,
 }
+
+
+@given(
+    key=st.from_regex(r"[a-z]{2,9}(_[a-z0-9]{1,9}){0,3}", fullmatch=True),
+    value=st.sampled_from([2, 4096, {"width": 1}, ["a", "b"], [1, 2]]),
+)
+def test_no_number_list_or_object_is_dropped_in_silence(key: str, value: Any) -> None:
+    if _HARMLESS.fullmatch(key):
+        assert from_config({**LLAMA_3_8B, key: value}, "m") is not None
+        return
+    with pytest.raises(InstanceError, match="hetopt does not support") as caught:
+        from_config({**LLAMA_3_8B, key: value}, "m")
+    assert key in str(caught.value)
+
+
+def test_a_word_that_shapes_a_layer_is_refused_by_name() -> None:
+    for word in KEYS["shaping"].split():
+        key = f"x_{word}"
+        if _HARMLESS.fullmatch(key):
+            continue
+        with pytest.raises(InstanceError, match=key):
+            from_config({**LLAMA_3_8B, key: "some"}, "m")
 
 
 @pytest.mark.parametrize("key", DANGEROUS)

@@ -75,7 +75,7 @@ def help_of(command: str, option: str | None) -> set[str]:
     [
         ("plan", "--for", [*TARGETS]),
         ("export", None, [*formats.exporters()]),
-        ("assemble", "--from", [*{*listing.FORMATS} - {"launchers"}, "ray"]),
+        ("assemble", "--from", [*listing.FORMATS]),
         (
             "assemble",
             "--option",

@@ -189,7 +189,7 @@ def test_a_job_whose_long_name_comes_twice_is_numbered_within_the_rule(
 
 FOREIGN = {
     "hostfile": ("n\x1b1 slots=2 type=H100\n", "hosts: line 1: host: found"),
-    "sinfo": ("n\u200b1 gpu:H100:2 1 1\n", "hosts: line 1: host: found"),
+    "sinfo": ("n\u200b1 gpu:H100:2\n", "hosts: line 1: host: found"),
 }
 
 

@@ -64,7 +64,7 @@ def run(words: list[str]) -> None:
     """Run a command in a hurry."""
     given = shlex.split(hurried(shlex.join(["hetopt", *words])))[1:]
     if words[0] == "fit":  # for which the page sets no limit
-        given += ["--time-limit", "1"]
+        given += ["--time-limit", "5"]
     told = CliRunner().invoke(cli.app, given)
     assert told.exit_code == 0, (words, told.output)
 

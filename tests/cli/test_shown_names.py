@@ -14,7 +14,7 @@ from exporter_plans import EVEN, instance
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.cli import importing, measuring, output
+from hetopt.cli import measuring, output
 from hetopt.cli.terminal import lines
 from hetopt.report import words, writers
 from hetopt.report.sheet import Table
@@ -94,7 +94,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "frontier": (("provision", "@offers", "--frontier"), (CLOSING,)),
     "solve": (("solve", "@problem"), (CLOSING, LINK)),
     "schedule": (("schedule", "@queue", "--policy", "frenzy"), (LINK,)),
-    "fit": (("fit", "bert-base", "--cluster", "@instance", "--batch", "2"), (LINK,)),
+    "fit": (("fit", "bert-base", "--cluster", "@instance", "--batch", "2"), (CLOSING,)),
     "recover": (("recover", "@plan", "@instance", "--lost", "a[/x]:0"), ("a[/x]",)),
 }
 
@@ -119,12 +119,9 @@ def printed_all(renderables: Iterable[Any], capsys: pytest.CaptureFixture[str]) 
     return STYLE.sub("", capsys.readouterr().out)
 
 
-def test_tables_of_claims_and_measurements_show_names_as_they_are(
+def test_tables_of_measurements_show_names_as_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    row = dict.fromkeys(("claimed_us", "judged_us", "complete", "fits"))
-    claims = [{"rank": 1, **row, "refused": f"no {CLOSING}", "broken": []}]
-    assert f"no {CLOSING}" in printed(importing._judged(claims), capsys)
     made: Any = SimpleNamespace(gpu=CLOSING, torch="2", measured=[])
     assert CLOSING in printed_all(measuring._shown(made), capsys)
     line = Table.of(("a",), [(CLOSING,)])

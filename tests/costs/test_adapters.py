@@ -22,7 +22,6 @@ from hetopt.errors import Unsupported
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.search import synchronisation
 from hetopt.search.fast_cost import FastCost
 
 # 8 layers of 10^6 parameters, hidden 1000, sequences of 1000: 2 MB of activations a
@@ -245,20 +244,6 @@ def test_adapters_only_ever_make_a_plan_slower(seed: int) -> None:
     pipes = random_pipes(rng, told)
     with_them, without = (FastCost(x).iteration_us(pipes) for x in (told, plain))
     assert without <= with_them
-
-
-@examples(25)
-@given(seed=seeds())
-def test_many_links_and_adapters_agree_with_the_judge(seed: int) -> None:
-    """By the way of clusters of many nodes, whose sums are floats first."""
-    rng = Random(f"far {seed}")
-    instance = random_instance(rng, later=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(synchronisation, "_FEW_NODES", 0)
-        cost = FastCost(instance)
-    pipes = random_pipes(rng, instance)
-    judged = training_plan.evaluate(instance, cost.plan(pipes))
-    assert cost.iteration_us(pipes) == judged.objective
 
 
 @examples(8)

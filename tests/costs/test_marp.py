@@ -1,24 +1,17 @@
 """The memory predictor: the paper's formula and example, the cost model beside it."""
 
 import json
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_configs import SEVENTY_BILLION
-from typer.testing import CliRunner
 
-from hetopt import cli
-from hetopt.api import scheduling
 from hetopt.catalogue import model as model_fields
 from hetopt.costs import marp
 from hetopt.costs.job_rates import JobRates, Trained
-from hetopt.errors import InstanceError, UnknownName
 from hetopt.problems import training_plan
 from hetopt.scheduling import catalogue
-from hetopt.scheduling.fitting import LOOKED_AT, fits, least_gpus, named_gpus
 from hetopt.schema import CostSettings, GpuType, Instance, ModelSpec
 
 SIZES = ("gpt2", "gpt2-medium", "gpt2-xl", "gpt2-7b", "bert-base", "bert-large")
@@ -61,14 +54,6 @@ def test_parameters_are_those_of_the_released_models() -> None:
     assert billions["gpt2"] == pytest.approx(0.124, abs=0.002)
     assert billions["gpt2-xl"] == pytest.approx(1.558, abs=0.003)
     assert billions["bert-large"] == pytest.approx(0.336, abs=0.004)
-
-
-def test_gpt2_7b_at_batch_2_takes_8_a100_with_t_4_and_d_2() -> None:
-    """Frenzy, section V-C: the best of all plans of MARP, and none with fewer GPUs."""
-    rows = fits(model("gpt2-7b"), named_gpus(["A100-40G"]), 2, 1024)
-    best = rows[0]
-    assert (best.gpus, best.tensor_parallel, best.data_parallel) == (8, 4, 2)
-    assert min(row.gpus for row in rows if row.marp_fits) == 8
 
 
 def test_with_binary_gigabytes_four_gpus_would_do_in_that_example() -> None:
@@ -234,83 +219,3 @@ def test_overlap_hides_the_backward_pass_of_the_layers(name: str, node: str) -> 
     head /= 2 * gpu.peak_tflops * gpu.efficiency * 1e12
     exposed = max(0.0, plain - alone - 2 / 3 * (alone - head))
     assert step == pytest.approx(1e6 * (alone + exposed), rel=1e-6, abs=1)
-
-
-# --- the command -----------------------------------------------------------------
-
-
-def told(*words: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(cli.app, ["fit", *words])
-    return result.exit_code, result.stdout, result.stderr
-
-
-def test_fit_prints_one_document_with_both_formulas() -> None:
-    code, out, _ = told("gpt2-7b", "--gpus", "A100-40G", "--batch", "2", "--json")
-    document = json.loads(out)
-    assert code == 0
-    first = document["fits"][0]
-    assert (first["gpus"], first["tensor_parallel"]) == (8, 4)
-    for name in ("marp", "cost_model"):
-        parts = [v for k, v in first[name].items() if k.endswith("_mib")]
-        assert sum(parts) * 2**20 >= first[name]["total_bytes"] > 2**30
-
-
-def test_fit_takes_the_cluster_of_a_queue_and_shows_a_table() -> None:
-    code, out, _ = told(
-        *("gpt2-xl", "--cluster", "frenzy/simulator-30", "--batch", "8"),
-        *("--time-limit", "0.5"),
-    )
-    assert code == 0
-    assert "RTX2080Ti" in out
-    assert "cost model" in out
-
-
-def test_fit_says_when_nothing_fits() -> None:
-    code, out, _ = told("llama-65b", "--gpus", "8xRTX2080Ti", "--batch", "1")
-    assert code == 3
-    assert "does not fit on 8 × RTX2080Ti (proved)" in out.partition("\n")[0]
-    assert "Nothing fits" in out
-
-
-def test_fit_says_what_it_looks_at_and_where_to_ask_for_more(tmp_path: Path) -> None:
-    file, card = tmp_path / "seventy.json", "H100-80GB-SXM5"
-    file.write_text(json.dumps(SEVENTY_BILLION))
-    _, out, _ = told(str(file), "--gpus", card, "--batch", "8", "--time-limit", "0")
-    assert "no ZeRO, no pipelines" in out
-    assert "`hetopt plan`" in out
-    assert "16 are too few (proved)" in out
-    assert "no pipelines" in LOOKED_AT
-
-
-@pytest.mark.parametrize("name", ["gpt2-xl", "llama-2-70b", "mixtral-8x7b"])
-def test_fewest_gpus_hold_sixteen_bytes_of_each_parameter(name: str) -> None:
-    on, spec = named_gpus(["A100-80GB-SXM4"]), model(name)
-    ((gpu, least),) = least_gpus(spec, on, 1024).items()
-    held = 16 * spec.total_parameters / (float(on.gpus[gpu].memory_gib) * 2**30)
-    assert 0.99 * held <= least <= 1.01 * held + 1
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["gpt2", "--batch", "1"], "found neither --cluster nor --gpus"),
-        (["gpt2", "--batch", "1", "--gpus", "B"], "unknown GPU 'B': expected one of"),
-        (["gpt9", "--batch", "1", "--gpus", "RTX4090"], "unknown model 'gpt9'"),
-        (["gpt2", "--batch", "1", "--gpus", "a,,b"], "expected names separated"),
-        (
-            ["gpt2", "--batch", "1", "--cluster", "espresso/llama-3b"],
-            "found no cluster",
-        ),
-    ],
-)
-def test_bad_words_are_refused_with_a_remedy(words: list[str], message: str) -> None:
-    code, out, err = told(*words)
-    assert (code, out) == (2, "")
-    assert message in " ".join(err.split())
-
-
-def test_fit_from_python_refuses_what_it_cannot_use() -> None:
-    with pytest.raises(InstanceError, match="batch: found 0, expected at least 1"):
-        fits(model("gpt2"), named_gpus(["RTX4090"]), 0, 1024)
-    with pytest.raises(UnknownName, match="unknown model"):
-        scheduling.load_model("no-such-model")

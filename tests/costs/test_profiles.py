@@ -13,26 +13,24 @@ from brute_force_training import best_training_plan, tiny_instance
 from flat import flat
 from hypothesis import given
 from inputs import examples, seeds
-from pydantic import ValidationError
 from random_pipelines import random_instance, random_pipes
 from random_plans import random_plan
-from random_profiles import profiled, run_mib
+from random_profiles import profiled
 
 import hetopt
 from hetopt import files
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable, Position, memory
 from hetopt.costs.offers import provisioning_data
-from hetopt.costs.profiles import _Runs
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact.enumeration import solve
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
-from hetopt.schema import Instance, Profile
+from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost
 from hetopt.solving.run import Run
 
-KINDS = ("none", "layers", "parts", "windows")
+KINDS = ("none", "layers", "parts")
 
 
 def digits(b: int) -> list[int]:
@@ -50,10 +48,7 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
     need += memory.ends_mib(
         instance.model, instance.workload, t, b, first=first, last=last
     )
-    together = costs.profile[0].window_mib is not None
-    if together:
-        need += sum(run_mib(row, layers) for row in chosen)
-    for layer in () if together else layers:
+    for layer in layers:
         wholes = [row.layer_mib[layer] for row in chosen]
         if costs.profile[0].activation_mib is None:
             need += sum(wholes)
@@ -68,50 +63,7 @@ def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
     return need + ceil(more)
 
 
-def test_windows_by_hand() -> None:
-    """Of two layers after the first: 20 and 10 are added to (1, 2) and (0, 1, 2)."""
-    row: dict[str, Any] = {
-        "gpu": "A", "tensor_parallel": 1, "micro_batch": 1, "layer_us": [1] * 4,
-        "layer_mib": [30, 30, 30, 40], "window_mib": [[50, 60], [50, 75], [65], []],
-    }  # fmt: skip
-    runs = _Runs(tuple(row["layer_mib"]), Profile(**row).window_mib)
-    assert [runs.mib(range(x)) for x in range(5)] == [0, 30, 50, 60, 60 + 30]
-    assert [runs.mib(range(1, x)) for x in (2, 3, 4)] == [30, 50, 75]
-    assert runs.least == (30, 20, 10, 25)
-    wrong: dict[str, Any]
-    for wrong, said in (
-        ({"layer_mib": None}, "without layer_mib: add it"),
-        ({"activation_mib": [1] * 4}, "exclude each other: remove one"),
-        ({"window_mib": [[50, 60]]}, "lists 1 layers, layer_us 4"),
-        (
-            {"window_mib": [[50, 60], [50], [65], []]},
-            "layer 1 lists 1 runs, expected 2",
-        ),
-        ({"window_mib": [[50, 49], [50, 75], [65], []]}, "0 to 2 is 49, less than the"),
-        ({"window_mib": [[50, 60], [50, 64], [65], []]}, "1 to 3 is 64, less than the"),
-    ):
-        with pytest.raises(ValidationError, match=said):
-            Profile(**row | wrong)
-
-
-@examples(25)
-@given(seed=seeds())
-def test_a_longer_run_never_weighs_less_and_no_less_than_its_layers(seed: int) -> None:
-    random = Random(f"windows {seed}")
-    instance = profiled(random, random_instance(random), memory="windows")
-    for row in instance.workload.costs.profile:
-        runs = _Runs(row.layer_mib, row.window_mib)
-        every = [*range(instance.model.layers)]
-        for first in every:
-            for last in every[first:]:
-                mib = runs.mib(range(first, last + 1))
-                assert mib == run_mib(row, range(first, last + 1))
-                assert mib >= sum(runs.least[first : last + 1])
-                assert mib >= runs.mib(range(first + 1, last + 1))
-                assert mib >= runs.mib(range(first, last))
-
-
-@pytest.mark.parametrize("kind", ["layers", "parts", "windows"])
+@pytest.mark.parametrize("kind", ["layers", "parts"])
 @examples(12)
 @given(seed=seeds())
 def test_memory_of_a_stage_is_that_of_its_layers_measurements(

@@ -1,11 +1,10 @@
 """Exact rounds: the dynamic program over GPUs, beside all assignments and CP-SAT."""
 
 from collections.abc import Iterator
-from random import Random
 
 import pytest
-from soaking import job_round as drawn
-from soaking._subproblems import posed
+from brute_force import best
+from random_data import tiny
 
 from hetopt.exact import job_round as exact
 from hetopt.exact.job_round import left
@@ -25,8 +24,8 @@ def unlimited() -> None:
 def rounds_of(seeds: range) -> Iterator[tuple[Data, int]]:
     """Yield small drawn rounds, each with the cost of its best assignment."""
     for seed in seeds:
-        document = drawn.draw(Random(seed))["data"]
-        yield posed("job_round", document), min(drawn._costs(document))
+        data = tiny("job_round", seed)
+        yield data, best("job_round", data)
 
 
 def test_the_dynamic_program_finds_the_best_of_all_assignments() -> None:

@@ -199,25 +199,19 @@ def one_layer_a_second(offers, **asked):
     )
 
 
-def test_a_missed_deadline_names_the_least_deadline_budget_and_the_quota():
+def test_a_missed_deadline_names_the_least_deadline_and_budget():
     slow = offer("slow", quota=4, price=1.0)
     fast = offer("fast", price=36.0, memory=20, forward_us=0, backward_us=1_000_000)
     reasons = solve(one_layer_a_second((slow, fast), deadline_s=5.0)).reasons
     # Two layers fit on the one fast GPU: 2 x 1 s + 2 x 3 s.
     assert "deadline: the least that any plan meets is 8.000000 s" in reasons
     assert "budget: the cheapest plan costs 0.003333 USD" in reasons
-    assert (
-        "quota: fast binds at 1: with 4 of them the least deadline is 4.000000 s (met)"
-        in reasons
-    )
 
 
-def test_a_model_that_no_memory_holds_says_how_many_layers_fit():
-    reasons = solve(one_layer_a_second((offer("small", quota=2, memory=19),))).reasons
-    assert reasons[-1] == (
-        "memory: at most 4 stages within the quotas (small 2) hold at most "
-        "2 layers of 4"
-    )
+def test_a_model_that_no_memory_holds_says_so():
+    data = one_layer_a_second((offer("small", quota=2, memory=10),))
+    (reason,) = solve(data).reasons
+    assert reason == "memory: no plan within the quotas (small 2) holds 4 layers"
 
 
 def in_machines(random):

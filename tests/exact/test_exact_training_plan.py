@@ -4,7 +4,6 @@ What a bound must never do is refute a time that some plan reaches: every plan t
 anybody found is such a time.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from random import Random
 
@@ -17,8 +16,6 @@ import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import InstanceError
 from hetopt.exact import training_plan
-from hetopt.exact.pipelines import side_by_side
-from hetopt.exact.pipelines.boxes import Box
 from hetopt.exact.pipelines.schedule import Schedule, Searching
 from hetopt.modelling import Limits
 from hetopt.planners import islands
@@ -111,15 +108,6 @@ def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
     assert bounds == sorted(bounds)
 
 
-def test_too_little_memory_is_said_with_how_much_is_missing() -> None:
-    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
-    model = instance.model.model_copy(update={"parameters_per_layer": 10**11})
-    instance = instance.model_copy(update={"model": model})
-    result = training_plan.solve(instance, limits=Limits(time_s=10))
-    assert result.status is Status.INFEASIBLE
-    assert "short" in result.reasons[0]
-
-
 def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
     instance = hetopt.load("hexiscale/setting-1-llama2-7b")
     plan = islands.plan(instance, seed=0, deadline=None)
@@ -136,42 +124,3 @@ def test_one_pipeline_that_has_room_is_proved_to_be_the_best_plan() -> None:
     assert isinstance(result.certificate, BoxCertificate)
     bound = result.bound and result.bound.value
     assert training_plan.recheck(instance, result.certificate, bound) == []
-
-
-def test_processes_side_by_side_refute_what_one_refutes() -> None:
-    """Their boxes are those of one process, whatever the order, at the same times."""
-    instance = hetopt.load("generated:unequal/16/2")
-    lowest = int(training_plan_bound(instance).value)
-    bound, other = (by_prices(instance, lowest, 2 * lowest) for _ in range(2))
-    with side_by_side.processes(2) as two:
-        assert two is not None
-        for tenths in (12, 15, 19):
-            time_us = tenths * lowest // 10
-            beside = side_by_side.SideBySide(bound, time_us, two)
-            alone = other.refute(time_us)
-            for each in (beside, alone):
-                while each.step():
-                    pass
-            assert beside.proved == alone.proved
-            if beside.proved:
-                assert len(beside.settled) == len(alone.settled)
-                assert ranges(bound.first) == ranges(other.first)
-                certificate = beside.certificate()
-                assert certificate is not None
-                assert not training_plan.recheck(instance, certificate, time_us)
-
-
-def leaves(box: Box) -> Iterator[Box]:
-    """Yield the boxes that are not divided."""
-    if box.split is None:
-        yield box
-        return
-    yield from leaves(box.split.low)
-    yield from leaves(box.split.high)
-
-
-def ranges(boxes: list[Box]) -> list[dict[str, int | None]]:
-    """What the leaves of a tree of boxes are, in its order."""
-    each = [vars(box) for first in boxes for box in leaves(first)]
-    ends = ("_low", "_high", "_us")
-    return [{k: x for k, x in box.items() if k.endswith(ends)} for box in each]

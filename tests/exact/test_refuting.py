@@ -10,7 +10,6 @@ import pytest
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
-from hetopt.exact.pipelines.levelling import levelled
 from hetopt.exact.pipelines.schedule import Goals
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.refuting import (
@@ -125,23 +124,6 @@ def test_no_goal_is_reached_where_none_can_be() -> None:
         found, asked = reached_by(patient, 1.5)
         assert found == inf
         assert asked <= 4
-
-
-def test_nodes_that_differ_by_latency_are_levelled_where_kinds_are_many() -> None:
-    instance = generate("steep", size="64", seed=0)
-    whole = levelled(instance)
-    assert levelled(whole) == whole
-    least: dict[object, set[object]] = {}
-    pairs = zip(
-        instance.planned_cluster.nodes, whole.planned_cluster.nodes, strict=True
-    )
-    for before, after in pairs:
-        assert after.intra_latency_us <= before.intra_latency_us
-        rest = {"intra_latency_us": before.intra_latency_us}
-        assert after.model_copy(update=rest) == before
-        key = before.gpu, before.count, before.intra_gbytes_per_s
-        least.setdefault(key, set()).add(after.intra_latency_us)
-    assert all(len(each) == 1 for each in least.values())
 
 
 def test_a_bound_of_levelled_nodes_is_derived_again_as_such() -> None:

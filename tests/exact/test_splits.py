@@ -1,15 +1,12 @@
 """Ways to share a micro-batch: none is left out that no other is as good as."""
 
-from itertools import groupby
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
-import hetopt
 from hetopt.exact.enumeration.splits import every, needed
-from hetopt.exact.enumeration.stages import StageTables
 
 
 def drawn_costs(random: Random, samples: int, columns: int) -> Any:
@@ -50,28 +47,3 @@ def test_every_way_to_share_has_one_as_good_among_those_that_are_needed(
 def test_more_replicas_than_samples_cannot_share_them() -> None:
     costs = {(0, 1): np.zeros((3, 1), np.int16), (1, 1): np.zeros((3, 1), np.int16)}
     assert not [*needed([(0, 1), (0, 1), (1, 1)], 2, costs)]
-
-
-@pytest.mark.parametrize(
-    "name", ["metis/p100-t4-4-wide-resnet-1b", "metis/nonuniform-d-gpt3-2.6b"]
-)
-def test_memory_is_told_alike_whatever_was_told_before(name: str) -> None:
-    """What is known of other shares narrows the search for what fits."""
-    instance = hetopt.load(name)
-    tables = StageTables(instance)
-    largest = max(instance.workload.micro_batch_sizes)
-    shares = [1, largest, largest // 2, max(1, largest // 4)]
-    node = instance.planned_cluster.nodes[0].name
-    ends = {"first": True, "final": False}
-    for share in shares:
-        found = tables._most_in_flight(node, (1, share, 0), **ends)
-        apart = StageTables(instance)._most_in_flight(node, (1, share, 0), **ends)
-        assert np.array_equal(found, apart)
-
-
-def test_equal_replicas_share_evenly_where_larger_shares_cost_more() -> None:
-    tables = StageTables(hetopt.load("metis/p100-t4-4-wide-resnet-1b"))
-    for stage, _ in tables.stages(32, 4):
-        for _, same in groupby(stage, key=lambda place: (place.pool, place.t)):
-            shares = [place.samples for place in same]
-            assert max(shares) - min(shares) <= 1

@@ -12,10 +12,9 @@ from places import INSTANCES
 
 from hetopt.errors import CannotWrite, InstanceError, MixedData, UnknownName
 from hetopt.files import load_instance, load_plan, load_problem
-from hetopt.plans import Partition, Provisioning, TrainingPlan
-from hetopt.problems import provisioning
+from hetopt.plans import Partition, TrainingPlan
 from hetopt.text import parsing
-from hetopt.text.writing import write_json, write_text
+from hetopt.text.writing import write_text
 
 ONE_GPU = {
     "pipelines": [
@@ -33,14 +32,6 @@ def written(path: Path, document: Any) -> Path:
 
 
 # --- instances -----------------------------------------------------------------
-
-
-def test_a_name_of_the_library_and_its_path_give_the_same_instance() -> None:
-    by_name = load_instance("tiny/two-nodes")
-    assert load_instance(INSTANCES / "tiny/two-nodes.yaml") == by_name
-    assert (
-        load_instance(str(INSTANCES / "tiny/two-nodes.yaml")).digest == by_name.digest
-    )
 
 
 def test_yaml_and_json_of_one_instance_have_the_same_digest(tmp_path: Path) -> None:
@@ -71,17 +62,6 @@ def test_a_path_that_leads_nowhere_is_bad_input(read: Any, tmp_path: Path) -> No
         read(tmp_path / "absent.yaml")
     with pytest.raises(InstanceError, match="found a folder, expected a file"):
         read(tmp_path)
-
-
-def test_a_model_may_start_from_a_preset_and_differ(tmp_path: Path) -> None:
-    text = (INSTANCES / "tiny/two-nodes.yaml").read_text().splitlines()
-    text[2] = "model: {preset: llama-2-7b, layers: 4, name: short}"
-    file = tmp_path / "mine.yaml"
-    file.write_text("\n".join(text))
-    model = load_instance(file).model
-    assert (model.name, model.layers, model.hidden) == ("short", 4, 4096)
-    assert model.gated
-    assert model.intermediate == 11008
 
 
 # --- yaml ----------------------------------------------------------------------
@@ -160,14 +140,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_field(tmp_path: Path) -> None
 
 
 # --- problems ------------------------------------------------------------------
-
-
-def test_an_instance_poses_training_plan_or_provisioning() -> None:
-    name, data = load_problem("tiny/two-nodes")
-    assert (name, data) == ("training_plan", load_instance("tiny/two-nodes"))
-    name, data = load_problem(INSTANCES / "tiny/offers.yaml")
-    assert name == "provisioning"
-    assert data == provisioning.data(load_instance("tiny/offers"))
 
 
 def test_a_problem_file_is_read_by_its_problem(tmp_path: Path) -> None:
@@ -253,33 +225,7 @@ def test_plans_of_subproblems_are_known_by_their_fields(tmp_path: Path) -> None:
     assert load_plan(alone, outside) == (name, data, read)
 
 
-def test_a_plan_of_provisioning_takes_its_data_from_an_instance_of_offers(
-    tmp_path: Path,
-) -> None:
-    plan = {"data_parallel": 1, "stages": [{"gpu": "big", "layers": 6}]}
-    file = written(tmp_path / "plan.json", {"instance": "tiny/offers", "plan": plan})
-    name, data, read = load_plan(file)
-    assert name == "provisioning"
-    assert data == provisioning.data(load_instance("tiny/offers"))
-    assert read == Provisioning.model_validate_json(json.dumps(plan))
-
-
-def test_data_of_another_problem_are_not_taken_for_a_plan(tmp_path: Path) -> None:
-    file = written(tmp_path / "plan.json", {"instance": "x", "plan": ONE_GPU})
-    data = provisioning.data(load_instance("tiny/offers"))
-    other = written(tmp_path / "other.json", data.model_dump(mode="json"))
-    with pytest.raises(MixedData, match="found a problem 'provisioning'"):
-        load_plan(file, other)
-
-
 # --- writing ---------------------------------------------------------------------
-
-
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    file = tmp_path / "out.json"
-    write_json(file, {"a": 1.5, "b": [None, "é"]})
-    assert json.loads(file.read_text(encoding="utf-8")) == {"a": 1.5, "b": [None, "é"]}
-    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_draft(
@@ -316,23 +262,6 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
         seen.add(file.read_text())
     writer.join()
     assert seen <= set(texts)
-
-
-def test_not_a_number_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    file = tmp_path / "out.json"
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(file, {"a": float("nan")})
-    assert not file.exists()
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "absent" / "out.json"
-    with pytest.raises(InstanceError) as caught:
-        write_text(file, "text")
-    assert str(caught.value) == (
-        f"{file}: cannot be written: No such file or directory; name a file in a "
-        "folder that exists and may be written to"
-    )
 
 
 def test_a_link_is_written_through_and_a_pipe_is_refused(tmp_path: Path) -> None:

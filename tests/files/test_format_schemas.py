@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from json_schema import faults
 from places import INSTANCES
-from typer.testing import CliRunner
 
-import hetopt
-from hetopt import cli, files, problems
+from hetopt import files, problems
 from hetopt.errors import HetoptError
 from hetopt.files import schemas
 from hetopt.text.parsing import read_tree
@@ -119,14 +117,6 @@ def test_every_problem_has_a_schema_of_its_file() -> None:
     }
 
 
-def test_result_documents_keep_their_schema_and_are_plan_files() -> None:
-    result = hetopt.plan("tiny/two-nodes", planner="megatron")
-    document = json.loads(json.dumps(result.to_json()))
-    assert broken(document, "result") == []
-    assert broken(document, "plan") == []
-    assert broken({**document, "found": 1}, "result") == ["unknown found"]
-
-
 def test_a_model_may_be_named_and_a_link_be_a_row() -> None:
     tree = read_tree(INSTANCES / "tiny" / "two-nodes.yaml")
     links = {"pairs": [["a", "b", 1.5], ["a", "c", 1, 20]]}
@@ -143,10 +133,3 @@ def test_a_model_may_be_named_and_a_link_be_a_row() -> None:
         links["pairs"].pop()
     links["pairs"].append(["a", "b"])
     assert broken(tree, "instance")
-
-
-def test_the_command_lists_the_schemas() -> None:
-    told = CliRunner().invoke(cli.app, ["list", "formats", "--schema"])
-    assert json.loads(told.stdout) == schemas.schemas()
-    refused = CliRunner().invoke(cli.app, ["list", "planners", "--schema"])
-    assert refused.exit_code == 2

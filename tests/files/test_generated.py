@@ -2,11 +2,10 @@
 
 import pytest
 
-from hetopt import api, files, problems
-from hetopt.errors import InstanceError, UnknownName
+from hetopt import files, problems
+from hetopt.errors import UnknownName
 from hetopt.files.clusters import FAMILIES
 from hetopt.files.generated import OTHERS
-from hetopt.text import writing
 
 CLUSTERS = ("equal", "unequal", "islands", "tight_memory", "steep")
 
@@ -42,22 +41,6 @@ def test_many_offers_are_many_and_their_quotas_add_up(size: int) -> None:
         assert len({offer.gpu for offer in offers}) == len(offers)
 
 
-def test_a_generated_name_is_an_instance_wherever_one_is_asked_for() -> None:
-    name = "generated:unequal/tiny/1"
-    result = api.solve(name, "megatron")
-    assert result.to_json()["instance"] == name
-    assert result.digest == api.load(name).digest
-
-
-def test_a_plan_of_generated_data_is_judged_again(tmp_path) -> None:
-    name = "generated:grouping/12/0"
-    result = api.solve(name, limits=10)
-    file = tmp_path / "result.json"
-    document = result.to_json() | {"instance": name}
-    writing.write_json(file, document)
-    assert files.load_plan(file)[1:] == (result.data, result.plan)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -74,8 +57,3 @@ def test_a_plan_of_generated_data_is_judged_again(tmp_path) -> None:
 def test_a_name_of_another_form_says_what_is_expected(name: str, message: str) -> None:
     with pytest.raises(UnknownName, match=message):
         files.load_instance(name)
-
-
-def test_a_generated_problem_is_no_instance() -> None:
-    with pytest.raises(InstanceError, match="use `hetopt solve`"):
-        files.load_instance("generated:partition/12/0")

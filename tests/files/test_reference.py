@@ -100,25 +100,6 @@ def test_the_page_is_what_the_command_writes() -> None:
     assert told.stdout == shipped
 
 
-def test_the_command_lists_the_fields() -> None:
-    told = CliRunner().invoke(cli.app, ["list", "fields", "--json"])
-    assert json.loads(told.stdout) == json.loads(json.dumps(reference.rows()))
-    shown = CliRunner().invoke(cli.app, ["list", "fields"])
-    assert "cluster.nodes[].count" in shown.stdout
-    refused = CliRunner().invoke(cli.app, ["list", "planners", "--markdown"])
-    assert refused.exit_code == 2
-
-
-def test_a_field_says_type_unit_default_and_source() -> None:
-    row = rows()["cluster.nodes[].intra_gbytes_per_s"]
-    assert row["unit"] == "10^9 bytes/s"
-    assert row["expects"].startswith("a number above 0")
-    assert (row["required"], row["default"]) == (False, None)
-    assert "nvidia-smi" in row["source"]
-    assert rows()["model.layers"]["required"]
-    assert rows()["workload.costs.updates.zero"]["default"] == 0
-
-
 # --- messages --------------------------------------------------------------------
 
 
@@ -155,13 +136,3 @@ def test_a_message_on_fields_leads_to_the_reference(tmp_path: Path) -> None:
         assert guide().place in refused(tree, tmp_path).splitlines()[-1]
     other = refused(changed("model", "hidden", value=-1), tmp_path)
     assert guide().place not in other
-
-
-def test_hints_stand_in_the_way_of_no_field_and_no_value() -> None:
-    """A field of one object may be asked for in another: there it is refused."""
-    values = {"full", "selective", "none", "ring", "standard", "fp32", "bf16"}
-    assert set(guide().hints) & values == set()
-    names = [name.rpartition(".")[2] for name in rows()]
-    both = set(guide().hints) & set(names)
-    here = {"context_parallel", "expert_parallel"}
-    assert both <= {"tensor_parallel", "data_parallel", "adapters"} | here

@@ -19,14 +19,10 @@ RECIPE = """
 import nowhere_to_be_found as run
 SIXTEEN_K: int = 16 * 1024
 
-def trainer(tensor: int = 4, stages: int = 4, *, nodes: int = 1, dtype=torch.bfloat16):
-    strategy = run.Config(Megatron, tensor_parallel=tensor, stages=stages, dtype=dtype)
-    return run.Config(Trainer, num_nodes=nodes, strategy=strategy)
-
-def recipe(num_nodes: int = 2):
+def recipe(tensor: int = 4, *, nodes: int = 2, dtype=torch.bfloat16):
     made = run.Partial(
         pretrain,
-        trainer=trainer(stages=2, nodes=num_nodes),
+        trainer=run.Config(Trainer, tensor_parallel=tensor, dtype=dtype, nodes=nodes),
         data=run.Config(Mock, seq_length=SIXTEEN_K, batches={"micro": 1, "global": 64}),
         optim=adam(),
         unknown=open("/etc/passwd").read(),
@@ -38,12 +34,12 @@ def recipe(num_nodes: int = 2):
 """
 
 
-def test_functions_are_what_they_return_by_their_arguments() -> None:
+def test_functions_are_what_they_return_by_the_defaults_of_their_arguments() -> None:
     assert read(RECIPE) == {
         "trainer.tensor_parallel": 4,
-        "trainer.stages": 2,
         "trainer.dtype": "torch.bfloat16",
-        "trainer.num_nodes": 2,
+        "trainer.nodes": 2,
+        "trainer.class": "run.Config",
         "data.seq_length": 16_384,
         "data.batches.micro": 1,
         "data.batches.global": 64,
@@ -54,21 +50,14 @@ def test_functions_are_what_they_return_by_their_arguments() -> None:
         "data.workers": 8,
         "unknown": "read",
         "SIXTEEN_K": 16_384,
-    } | {k: v for k, v in read(RECIPE).items() if k.startswith("trainer.class")}
-    own = read(RECIPE, "trainer")
-    assert (own["stages"], own["num_nodes"]) == (4, 1)
+    }
 
 
-def test_functions_that_call_each_other_without_end_are_refused() -> None:
-    twice = "".join(
-        f"def f{i}():\n    return a(x=f{i + 1}(), y=f{i + 1}())\n" for i in range(40)
-    )
-    for text in (
-        "def f():\n    return a(x=f(), y=1)\n",
-        twice + "def f40(): return 1\n",
-    ):
-        with pytest.raises(InstanceError, match="call each other more than"):
-            read(text)
+def test_a_function_whose_settings_another_has_is_refused() -> None:
+    text = "def a():\n    return C(x=1)\n\ndef b():\n    return D(c=a(), y=2)\n"
+    assert read(text, "a") == {"x": 1}
+    with pytest.raises(InstanceError, match="found a call of a"):
+        read(text, "b")
 
 
 @pytest.mark.parametrize(

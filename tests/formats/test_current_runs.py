@@ -535,34 +535,6 @@ def test_a_launcher_that_starts_other_processes_is_refused(
         next(megatron.claims(path, instance(), hosts="a0,a1"))
 
 
-STARTERS = {
-    "bash run.sh 2 4 --bf16": "run.sh",
-    "cd /x && sbatch --nodes=2 jobs/run.sh 2 4 --bf16": "run.sh",
-    "./run.sh 2 4 --bf16": "run.sh",
-    "set -- 2 4 --bf16\nsource $(dirname $0)/run.sh": "run.sh",
-}
-
-
-@pytest.mark.parametrize("starter", STARTERS)
-def test_a_script_is_read_with_the_words_that_start_it(
-    starter: str, tmp_path: Path
-) -> None:
-    path = arguments(tmp_path, "--tensor-model-parallel-size $TP")
-    text = path.read_text().replace("  # a comment\n", "")
-    text = text.replace("--micro-batch-size 2", "--micro-batch-size $SIZE")
-    head = "TP=${2:-1}\nif [ $1 = 2 ]; then SIZE=2; else SIZE=1; fi\nshift 2\n"
-    (tmp_path / "run.sh").write_text(f'{head}{text} "$@"\n')
-    path = tmp_path / "start.sh"
-    path.write_text(f"{starter}\n")
-    module, asked = changes.recognise([path])
-    values = asked.values
-    told = values["tensor-model-parallel-size"], values["micro-batch-size"]
-    assert told == ("4", "2")
-    assert "bf16" in values
-    assert any("run.sh was also read" in note for note in asked.notes)
-    assert module.TRAINER == "megatron"
-
-
 def test_paths_and_numbers_that_are_not_known_hold_no_arguments(
     tmp_path: Path,
 ) -> None:
@@ -580,7 +552,7 @@ def test_words_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
     path.write_text(f'source env.sh\n{text} "$@"\n')
     _, asked = changes.recognise([path])
     told = " ".join(asked.notes)
-    assert "env.sh: sourced, but not in the folder of the file" in told
+    assert "env.sh: not read, as it is another script" in told
     assert "$@: the script is taken to be started without arguments" in told
 
 

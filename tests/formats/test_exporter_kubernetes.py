@@ -6,7 +6,7 @@ import pytest
 import yaml
 from exporter_plans import EVEN, MIXED, instance
 
-from hetopt.errors import InstanceError, Unsupported
+from hetopt.errors import Unsupported
 from hetopt.formats import exporting
 from hetopt.schema import Instance
 
@@ -46,13 +46,6 @@ def test_a_jobset_says_how_often_it_starts_again(target: str) -> None:
         "maxRestarts": 2,
         "restartStrategy": "BlockingRecreate",
     }
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("number", ["-1", "10000"])
-def test_restarts_are_a_number_of_times(target: str, number: str) -> None:
-    with pytest.raises(InstanceError, match="option restarts: found"):
-        job(target, f"restarts={number}")
 
 
 def test_the_queue_of_kueue_is_of_a_version_that_is_kept() -> None:

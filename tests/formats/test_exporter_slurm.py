@@ -57,19 +57,6 @@ def test_nodes_are_asked_for_by_name_where_that_is_told() -> None:
     assert not any("nodelist" in line for line in directives())
 
 
-@pytest.mark.parametrize(
-    ("option", "error"),
-    [
-        ("time=soon", "option time: found 'soon', expected a time"),
-        ("cpus_per_gpu=0", "expected a positive whole number"),
-        ("partition=a b", "expected a name, or TYPE:NAME"),
-    ],
-)
-def test_words_that_are_none_of_slurm_are_refused(option: str, error: str) -> None:
-    with pytest.raises(InstanceError, match=error):
-        directives(option)
-
-
 def test_options_of_another_target_or_type_are_refused() -> None:
     with pytest.raises(UnknownName, match="GPU type"):
         directives("partition=tiny:x")
@@ -107,7 +94,7 @@ CARDS = "types=a100:A100-80GB-SXM4,old:V100-32GB-SXM2,big:A100-80GB-SXM4"
 
 
 def test_slurm_is_asked_by_the_types_of_its_own_list(tmp_path: Path) -> None:
-    lines = "gpu[01-02] gpu:a100:8(S:0-1) 128 1031000\n"
+    lines = "gpu[01-02] gpu:a100:8(S:0-1)\n"
     data, plan = planned(tmp_path, lines, CARDS)
     assert {node.gpu for node in data.planned_cluster.nodes} == {"A100-80GB-SXM4"}
     assert asked(data, plan) == ["--gres=gpu:a100:8"]

@@ -187,26 +187,23 @@ def test_a_configuration_of_another_model_ends_the_start(
 ) -> None:
     """The user's BASE_CONFIG is of a model of as many layers as the plan."""
 
-    class Section(SimpleNamespace):
-        pass
-
     def config() -> Any:
-        parallel = Section(
-            pipeline_parallel_degree=1,
-            tensor_parallel_degree=1,
-            data_parallel_shard_degree=1,
-            data_parallel_replicate_degree=1,
-            fsdp_reshard_after_forward="never",
-        )
-        training = Section(local_batch_size=1, global_batch_size=1, seq_len=1)
+        degrees = ("pipeline_parallel", "tensor_parallel", "data_parallel_shard")
+        parallel = {f"{name}_degree": 1 for name in degrees}
+        parallel["data_parallel_replicate_degree"] = 1
+        training = {"local_batch_size": 1, "global_batch_size": 1, "seq_len": 1}
         model = SimpleNamespace(layers=[None] * layers)
         return SimpleNamespace(
             model_spec=SimpleNamespace(model=model),
-            parallelism=parallel,
-            training=training,
-            activation_checkpoint=Section(mode=None),
+            parallelism=SimpleNamespace(**parallel, fsdp_reshard_after_forward=None),
+            training=SimpleNamespace(**training),
         )
 
+    policies = SimpleNamespace(FullAC=SimpleNamespace(Config=object))
+    for name in ("torchtitan", "torchtitan.distributed"):
+        module = ModuleType(name)
+        module.activation_checkpoint = policies  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, name, module)
     mine = ModuleType("my_configs")
     mine.mine = config  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "my_configs", mine)

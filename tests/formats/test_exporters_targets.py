@@ -11,7 +11,7 @@ from typing import Any
 
 import drawing
 import pytest
-import soaking.targets
+import soaking.improve
 from claims import random_plans
 from exporter_plans import (
     ALONE,
@@ -244,7 +244,7 @@ def test_a_plan_that_a_target_runs_is_exported_to_it(number: int) -> None:
     """Under any setting: what the judge lets pass on a target no exporter refuses."""
     taken = set()
     for seed in range(number):
-        free = drawing.read(soaking.targets.draw(Random(seed))["instance"])
+        free = drawing.read(soaking.improve.draw(Random(seed))["instance"])
         for target in sorted({*TARGETS} & {*RUNNING}):
             data = free.on(target)
             for plan in random_plans(data, Random(seed), 4):

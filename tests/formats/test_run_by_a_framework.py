@@ -50,7 +50,7 @@ def test_rows_of_the_executor_are_of_the_operators_that_it_runs() -> None:
         **{"precision": "bf16", "recompute": "none"},
     }
     one, other = (
-        described(Run.model_validate({**row, "framework": name})).parts[0].layout
+        described(Run.model_validate({**row, "framework": name})).layout
         for name in ("hetopt executor", "PyTorch")
     )
     assert one == replace(other, framework="executor")

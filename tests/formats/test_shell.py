@@ -76,18 +76,9 @@ LINES = (
     "torchrun b",
     'torchrun a "$@" $* ${1:-b} $#; while [ $# -gt 0 ]; do A=2; shift; done; '
     "torchrun ${A:-3}",
-    "set -- a 'b  c' d; torchrun \"$@\" $# $2; shift; torchrun $1; shift; torchrun $#",
     "torchrun 'a'\\\nb c\\\n  d",
-    "A=ab; case $A in a) B=1;; 'a'*|c)\nB=2\n;; *) B=3; esac; torchrun $B",
-    "A=llama-8B; if [[ $A == *8B* && -n $A ]]; then B=1; fi; torchrun ${B:-0}",
-    "A=x; [[ $A == y || $A == x && a != b ]] && B=1; torchrun ${B:-0}",
-    "A=x; [ $A = y -o $A = x -a a = b ] || B=1; torchrun ${B:-0}",
-    "N=2; if (( N > 1 )); then B=1; else B=2; fi; ((N == 3)) || C=3; torchrun $B $C",
-    "N=4; if (( N * 2 )); then B=1; fi; if ((N - 4)); then B=2; fi; torchrun $B",
-    "if true; then A=1; fi; if false; then A=2; else B=3; fi; torchrun $A $B",
     "A='a*'; if [ \"$A\" = 'a*' ]; then B=1; fi; [ ab = \"$A\" ] && B=2; torchrun $B",
-    "if [[ ! a == b ]]; then A=1; fi; [[ ab == a? ]] && B=2; torchrun $A $B",
-    "case a in a) ;; *) torchrun b;; esac; case c in (a|c) torchrun c; esac",
+    "if [[ ! a == b ]]; then A=1; fi; torchrun $A",
 )
 BASH = which("bash")
 
@@ -156,6 +147,12 @@ def test_words_of_quotes_in_any_order_are_those_of_bash(tmp_path: Path) -> None:
         ),
         ("f() { A=2; }; f; run --a $A", "$A (set at line 1 only if something holds)"),
         ("A=8; let B=A*2; run --a $B", "$B (set at line 1 only if something holds)"),
+        ("N=2; if (( N > 1 )); then B=1; fi; run --a $B", "$B (set at line 1 only"),
+        ("A=x; [[ $A == x* ]] && B=1; run --a $B", "$B (set at line 1 only if"),
+        ("[ a = b -o a = a ] && B=1; run --a $B", "$B (set at line 1 only if"),
+        ("A=ab; case $A in a*) B=1;; esac; run --a $B", "$B (set at line 1 only if"),
+        ("false || B=1; run --a $B", "$B (set at line 1 only if something holds)"),
+        ("set -- 1 2; run --a $#", "$# (set at line 1 only if something holds)"),
         ("while [ -f x ]; do A=1; shift; done; run --a $A", "$A (set at line 1"),
         (
             "A=1; if run; then A=2; fi; run --a $A",
@@ -227,10 +224,3 @@ def test_scripts_that_cannot_be_read_are_refused(script: str, message: str) -> N
         commands(script, "x")
     assert message in str(caught.value)
     assert "paste the expanded command" in str(caught.value)
-
-
-def test_scripts_that_start_each_other_without_end_are_refused(tmp_path: Path) -> None:
-    text = "bash a.sh\n" * 20
-    (tmp_path / "a.sh").write_text(text)
-    with pytest.raises(InstanceError, match="found more than 1000 calls of scripts"):
-        read(text, "a.sh", tmp_path)

@@ -20,8 +20,6 @@ from hetopt.formats.importing.asked import opened
 from hetopt.formats.importing.current import cut
 from hetopt.formats.importing.placing import Claim
 from hetopt.formats.megatron.arguments import arguments
-from hetopt.formats.reading import reading_of
-from hetopt.formats.runs import megatron as logs
 from hetopt.formats.runs.source import Source
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
@@ -29,7 +27,7 @@ from hetopt.schema.fields import fields_of
 from hetopt.schema.widths import LAUNCHED
 from hetopt.trainers.megatron import TABLE
 from hetopt.trainers.megatron.relatives import BRIDGE, FLAGSCALE
-from hetopt.trainers.megatron.stages import EACH, FIRST, LAST, LAYOUT, RUNS, Division
+from hetopt.trainers.megatron.stages import Division
 from hetopt.trainers.table import Choice, Fields, Row, Rule, text_of
 
 #: Fields that no name tells where they are as here, or that another tells.
@@ -359,28 +357,6 @@ def test_names_that_decide_are_read(tmp_path: Path) -> None:
     costs = {"offload": {"optimiser": True}, "zero": 1, "precision": "bf16_mixed"}
     data = instance(costs=costs)
     assert not [x for x in read(exported("megatron", data, tmp_path), data).notes]
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        {LAYOUT: "Et*5|t*4|t*2mL"},
-        {FIRST: "5", LAST: "3"},
-        {LAST: "2", RUNS: "2"},
-        {RUNS: "2"},
-        {EACH: "2"},
-        {},
-    ],
-)
-def test_logs_and_runs_divide_layers_alike(flags: dict[str, str]) -> None:
-    given = {"num-layers": "12", "pipeline-model-parallel-size": "3", **flags}
-    if LAYOUT in flags:
-        given["num-layers"] = "11"
-    reading = reading_of(TABLE, given)
-    division, mtp = reading.get("division"), int(LAYOUT in flags)
-    parts = division.parts(3, int(given["num-layers"]), mtp)
-    in_stages = tuple(sum(parts[stage::3]) for stage in range(3))
-    assert logs._stages(reading) == (in_stages if division.is_uneven else None)
 
 
 def test_fsdp_without_its_strategy_is_refused(tmp_path: Path) -> None:

@@ -189,35 +189,6 @@ def test_a_plan_meets_the_statement_at_the_judges_time_or_is_invalid(seed: int) 
         assert training_plan.evaluate(instance, again).objective == judged.objective
 
 
-def test_the_random_plans_cover_what_the_statement_says() -> None:
-    seen = set()
-    for seed in range(80):
-        random = Random(seed)
-        instance = tiny(random, batch=random.randint(2, 6), roomy=seed % 2 == 0)
-        tables = hexiscale_milp.Tables(instance)
-        seen |= {("alike", True)} if tables.alike else set()
-        for _ in range(6):
-            plan = random_plan(random, instance)
-            if not measured(instance, plan):
-                continue
-            judged = training_plan.evaluate(instance, plan)
-            seen.add(("profile", bool(instance.workload.costs.profile)))
-            seen.add(("valid", judged.valid, instance.workload.costs.in_flight))
-            if judged.valid:
-                seen.add(("pipelines", len(plan.pipelines)))
-                seen.add(("late", judged.objective > tables.horizon))
-                seen.add(("sync", judged.parts["sync_us"] > 0))
-    flights = [(v, f) for v in (True, False) for f in ("1f1b", "gpipe", "one")]
-    expected = {
-        ("alike", True),
-        ("profile", True),
-        *(("valid", *pair) for pair in flights),
-    }
-    expected |= {("pipelines", n) for n in (1, 2, 3)}
-    expected |= {("late", False), ("late", True), ("sync", True), ("sync", False)}
-    assert expected <= seen
-
-
 def across(instance: Instance) -> TrainingPlan:
     """As many pipelines as a node has GPUs, each with one GPU of every node."""
     nodes, layers = instance.planned_cluster.nodes, instance.model.layers
@@ -260,29 +231,6 @@ def test_plans_across_and_inside_nodes_meet_the_statement_of_a_whole_cluster(
     judged = training_plan.evaluate(instance, across(instance))
     assert checker.objective == judged.objective
     assert training_plan.evaluate(instance, again).objective == judged.objective
-
-
-@pytest.mark.parametrize("name", ["setting-1-llama2-7b", "setting-2-llama2-7b"])
-def test_the_crossing_ties_span_and_synchronisation_of_no_plan_too_tightly(
-    name: str,
-) -> None:
-    instance = load_instance(f"hexiscale/{name}")
-    tables = hexiscale_milp.Tables(instance)
-    assert tables.crossing[1] > tables.least["span"]
-    assert tables.obvious is not None
-    for plan in (tables.obvious[1], across(instance)):
-        parts = training_plan.evaluate(instance, plan).parts
-        for factor, least in tables.crossing.items():
-            assert factor * max(parts["pipeline_us"]) + parts["sync_us"] >= least
-
-
-def test_the_horizon_is_that_of_layers_by_speed_where_equal_ones_are_slower() -> None:
-    """HexiScale's case study: GPUs of which the fastest do four times as much."""
-    tables = hexiscale_milp.Tables(load_instance("hexiscale/case-study"))
-    assert tables.obvious is not None
-    for pipeline in tables.obvious[1].pipelines:
-        lengths = [len(stage.span) for stage in pipeline.stages]
-        assert max(lengths) > 1 + min(lengths)
 
 
 def proofs() -> Iterator[Any]:
@@ -343,23 +291,6 @@ def test_a_plan_past_the_horizon_is_hinted_as_the_obvious_one() -> None:
     assert training_plan.evaluate(instance, slow).objective > tables.horizon
     best = hexiscale_milp.hint(instance, tables.obvious[1])
     assert hexiscale_milp.hint(instance, slow) == best
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("tiny/two-nodes-head", "tiny/two-nodes-gpipe"),
-        *("tiny/one-gpu", "tiny/three-singles"),
-        pytest.param("tiny/two-nodes", marks=pytest.mark.slow),
-    ],
-)
-def test_the_library_is_solved_to_a_proof(name: str) -> None:
-    instance = load_instance(name)
-    best = best_training_plan(instance)
-    result = statements.solve("training_plan", instance, "hexiscale_milp", "cpsat")
-    assert best is not None
-    assert result.status is Status.OPTIMAL
-    assert result.objective == best[0]
 
 
 def test_what_holds_no_layer_is_proved_infeasible() -> None:

@@ -3,7 +3,6 @@
 import json
 import sys
 from fractions import Fraction
-from itertools import combinations
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -20,20 +19,15 @@ A100, T4, GB200 = "NVIDIA A100-SXM4-80GB", "Tesla T4", "NVIDIA GB200"
 
 
 class FakeNvml:
-    """GPUs by name; `nvlinks[i]` are the far ends of a GPU's links, None a switch."""
-
-    NVML_NVLINK_DEVICE_TYPE_SWITCH = 2
+    """GPUs by name."""
 
     class NVMLError(Exception):
         """As NVML's."""
 
     memory: ClassVar[dict[str, int]] = {A100: 81920, T4: 15360, GB200: 189471}
 
-    def __init__(
-        self, gpus: list[str], nvlinks: list[list[int | None]] | None = None
-    ) -> None:
-        self.gpus, self.nvlinks = gpus, nvlinks or [[] for _ in gpus]
-        self.levels: dict[frozenset[int], int] = {}
+    def __init__(self, gpus: list[str]) -> None:
+        self.gpus = gpus
 
     def nvmlInit(self) -> None:
         if not self.gpus:
@@ -54,23 +48,6 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo(self, gpu: int) -> Any:
         return SimpleNamespace(total=self.memory[self.gpus[gpu]] * 2**20)
 
-    def nvmlDeviceGetPciInfo(self, gpu: int) -> Any:
-        return SimpleNamespace(busId=f"00:{gpu}")
-
-    def nvmlDeviceGetTopologyCommonAncestor(self, a: int, b: int) -> int:
-        return self.levels.get(frozenset((a, b)), 40)
-
-    def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
-        if link >= len(self.nvlinks[gpu]):
-            raise self.NVMLError("Invalid Argument")
-        return 1
-
-    def nvmlDeviceGetNvLinkRemoteDeviceType(self, gpu: int, link: int) -> int:
-        return 2 if self.nvlinks[gpu][link] is None else 0
-
-    def nvmlDeviceGetNvLinkRemotePciInfo(self, gpu: int, link: int) -> Any:
-        return SimpleNamespace(busId=f"00:{self.nvlinks[gpu][link]}")
-
 
 def found(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, **options: Any) -> Cluster:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
@@ -78,34 +55,14 @@ def found(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, **options: Any) -> Cl
     return Cluster.model_validate_json(json.dumps(cluster))
 
 
-@pytest.mark.parametrize(
-    ("nvlinks", "word"),
-    [([[None] * 12] * 4, "NV12"), ([[]] * 4, "SYS")],
-    ids=["a switch", "the bus"],
-)
 def test_one_type_is_what_nvidia_smi_tells_of_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, nvlinks: Any, word: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    nvml = FakeNvml([A100] * 4, nvlinks)
-    nvml.levels = {frozenset(pair): 50 for pair in combinations(range(4), 2)}
     names = [f"{i}, {A100}, 81920\n" for i in range(4)]
     (tmp_path / "box.csv").write_text("".join(names))
-    rows = [["X" if i == j else word for j in range(4)] for i in range(4)]
-    lines = [" ".join(["", *(f"GPU{i}" for i in range(4))])]
-    lines += [" ".join([f"GPU{i}", *row]) for i, row in enumerate(rows)]
-    (tmp_path / "box.topo").write_text("\n".join(lines))
-    files = [tmp_path / "box.csv", tmp_path / "box.topo"]
-    printed = nvidia_smi.read(files)["cluster"]
+    printed = nvidia_smi.read([tmp_path / "box.csv"])["cluster"]
     same = Cluster.model_validate_json(json.dumps(printed))
-    assert found(monkeypatch, nvml) == same
-
-
-def test_the_pair_with_the_fewest_nvlinks_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ring: list[list[int | None]] = [[1, 1, 2], [0, 0, 2, 2], [0, 1, 1]]
-    cluster = found(monkeypatch, FakeNvml([A100] * 3, ring))
-    assert cluster.nodes[0].intra_gbytes_per_s == 25  # one link of an A100
+    assert found(monkeypatch, FakeNvml([A100] * 4)) == same
 
 
 def test_two_types_are_two_nodes_joined_by_the_slower_bus(
@@ -125,38 +82,15 @@ def test_two_types_are_two_nodes_joined_by_the_slower_bus(
     assert {node.adapters for node in ported.nodes} == {2}
 
 
-def test_a_ring_of_nvlinks_counts_where_pairs_have_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ring: list[list[int | None]] = [[1, 1, 3, 3], [0, 0, 2], [1, 3], [0, 0, 2]]
-    nvml = FakeNvml([A100] * 4, ring)
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
-    read = detected("box")
-    assert read["cluster"]["nodes"][0]["intra_gbytes_per_s"] == 25
-    (row,) = [row for row in read["assumed"] if row.what == "links within box"]
-    assert row[1:] == (
-        "25 GB/s",
-        "the ring of NVLinks 0-3-2-1; a pair has NODE",
-        "-o intra_gbytes_per_s=X",
-    )
-
-
 def test_no_driver_is_said_with_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unsupported, match="hetopt import nvidia_smi"):
         found(monkeypatch, FakeNvml([]))
 
 
-def test_no_binding_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    told = CliRunner().invoke(cli.app, ["detect"])
-    assert told.exit_code == 2
-    assert "pip install nvidia-ml-py" in told.stderr
-
-
 def test_what_is_detected_can_be_planned_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    nvml = FakeNvml([A100] * 2, [[None] * 12] * 2)
+    nvml = FakeNvml([A100] * 2)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
     out = str(tmp_path / "here.yaml")
     words = ["detect", "--name", "box", "--instance", "tiny/two-nodes", "--out", out]

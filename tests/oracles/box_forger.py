@@ -13,7 +13,7 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 from hetopt.solving.certificates import BoxCertificate, joined
 
-_SPLITS = ("sync", "count", "replicas", "size", "slowest", "site", "host")
+_SPLITS = ("sync", "count", "replicas", "size", "slowest", "host")
 _FACTORS = (0, 1, 2, 3, 7, 50, 1000, 10**6, 10**12)
 _SHARES = (0.5, 0.9, 0.98, 0.999, 1.001, 1.02, 1.1, 2.0)
 
@@ -97,7 +97,7 @@ def boxes(tree: dict[str, Any]) -> list[dict[str, Any]]:
 def _change(rng: Random, tree: dict[str, Any]) -> None:
     box = rng.choice(boxes(tree["tree"]))
     leaves = [each for each in boxes(tree["tree"]) if "prices" in each]
-    how = rng.randrange(11)
+    how = rng.randrange(10)
     if how == 0:
         tree["scale"] = max(1, int(tree["scale"] * rng.choice(_SHARES)))
     elif how == 1:
@@ -112,11 +112,7 @@ def _change(rng: Random, tree: dict[str, Any]) -> None:
         )
     elif how == 4 and "split" in box:
         box["split"] = rng.choice(_SPLITS)
-        box["site"] = rng.randrange(3) if box["split"] == "site" else None
         box["kind"] = rng.randrange(3) if box["split"] == "host" else None
-    elif how == 10 and tree.get("sites"):
-        names = [name for site in tree["sites"] for name in site]
-        tree["sites"] = _some_sites(rng, names)
     elif how == 5 and leaves:
         rng.choice(leaves)["places"] = rng.choice([1, 2, 3, 8, 64])
     elif how == 6 and leaves:
@@ -127,14 +123,6 @@ def _change(rng: Random, tree: dict[str, Any]) -> None:
         some = leaves if how > 7 else [rng.choice(leaves)]
         for leaf in some:
             _reprice(rng, leaf)
-
-
-def _some_sites(rng: Random, names: list[str]) -> list[list[str]]:
-    """Return any division of nodes, in the order of classes if these are nodes."""
-    parts: dict[int, list[str]] = {}
-    for name in names:
-        parts.setdefault(rng.randrange(3), []).append(name)
-    return [*parts.values()]
 
 
 def _reprice(rng: Random, leaf: dict[str, Any]) -> None:
@@ -156,13 +144,9 @@ def random_tree(
 ) -> BoxCertificate | None:
     """Return any divisions, with any prices that are worth about the batch or less."""
     table = instance.planned_cluster
-    sites = list[list[str]]()
-    if rng.random() < 0.4:
-        sites = _some_sites(rng, [node.name for node in table.nodes])
     names: dict[object, str] = {}
     for node in table.nodes:
-        site = next((i for i, each in enumerate(sites) if node.name in each), 0)
-        key = node.gpu, node.count, node.intra_gbytes_per_s, site
+        key = node.gpu, node.count, node.intra_gbytes_per_s
         names.setdefault(key, node.name)
     classes, scale = [*names.values()], rng.choice([1, 1000, 2**21])
     gpus = sum(node.count for node in table.nodes)
@@ -173,9 +157,6 @@ def random_tree(
             of = rng.choice(_SPLITS)
             at = rng.choice([0, 1, 2, 3, time_us // 2, time_us // 8, time_us])
             parts = {"low": box(left - 1), "high": box(left - 1)}
-            if of == "site":
-                at = rng.choice([2**14, 2**16, 2**17, 2**18])
-                return {"split": of, "at": at, "site": rng.randrange(3), **parts}
             if of == "host":
                 of_kind = {"kind": rng.randrange(3), "at": rng.randrange(3)}
                 return {"split": of, **of_kind, **parts}
@@ -189,5 +170,5 @@ def random_tree(
         some = {"whole": True} if whole else {}
         return {"prices": prices + more, "places": rng.choice([1, 1, 2, 4]), **some}
 
-    given = {"time_us": time_us, "scale": scale, "classes": classes, "sites": sites}
+    given = {"time_us": time_us, "scale": scale, "classes": classes}
     return read({**given, "tree": box(depth)})

@@ -5,9 +5,11 @@ simple to be wrong. Sizes: about 7 devices; 7 layers on 4 stages; 6 layers on 4 
 of 3 offers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise, permutations, product
 from typing import Any
+
+import tiny_recoveries
 
 from hetopt import problems
 from hetopt.plans import Group, Grouping, Partition, Provisioning, RentedStage
@@ -16,6 +18,8 @@ from hetopt.problems import Objective
 
 def best(problem: str, data: Any) -> Objective | None:
     """The best objective of all valid plans, None where there is none."""
+    if problem in _BEST:
+        return _BEST[problem](data)
     values = [value for value, _ in valid(problem, data)]
     if not values:
         return None
@@ -82,6 +86,23 @@ def provisionings(data: Any) -> Iterator[Provisioning]:
                     yield Provisioning(data_parallel=d, stages=tuple(stages), **said)
 
 
+def _round_cost(data: Any) -> int:
+    """The least cost of all assignments of jobs that the slots allow."""
+    jobs = [
+        [(None, 0, c.unserved), *((f.gpu, f.gpus, f.cost) for f in c.configurations)]
+        for c in data.classes
+        for _ in range(c.jobs)
+    ]
+    return min(
+        sum(cost for _, _, cost in chosen)
+        for chosen in product(*jobs)
+        if all(
+            sum(n for gpu, n, _ in chosen if gpu == s.gpu and n >= s.size) <= s.gpus
+            for s in data.slots
+        )
+    )
+
+
 def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
     """`total` as an ordered sum of `parts` numbers of at least 1."""
     for cuts in combinations(range(1, total), parts - 1):
@@ -92,4 +113,8 @@ PLANS = {
     "device_grouping": groupings,
     "layer_partition": partitions,
     "provisioning": provisionings,
+}
+_BEST: dict[str, Callable[[Any], int | None]] = {
+    "job_round": _round_cost,
+    "recovery": tiny_recoveries.best,
 }

@@ -10,7 +10,6 @@ from drawing import MOST_GIB
 from flat import flat
 from float_judge import FloatJudge
 from random_plans import any_plan
-from random_profiles import least_added_mib
 from soaking import Contradiction
 
 from hetopt import portfolio
@@ -82,7 +81,7 @@ def _reason_holds(instance: Instance, reason: str) -> None:
         for field in ("layer_us", "forward_us", "backward_us", "update_us"):
             if row.get(field):
                 row[field] = row[field][:1]
-        row["layer_mib"] = row["activation_mib"] = row["window_mib"] = None
+        row["layer_mib"] = row["activation_mib"] = None
     costs |= {"reserve_mib": 0, "zero": 0, "flat_gradients": False}
     tree["workload"]["alternatives"] = {}
     for gpu in tree["cluster"]["gpus"].values():
@@ -114,23 +113,13 @@ def _states_exceed(instance: Instance) -> bool:
     alone = [floats.parameter(most, floats.narrow) * p for p in held]
     if rows:
         layers = alone = [
-            2**20 * min(row.tensor_parallel * least_added_mib(row, x) for row in rows)
+            2**20 * min(row.tensor_parallel * row.layer_mib[x] for row in rows)
             for x in range(model.layers)
         ]
     ends = 0 if floats.costs.head == "omit" else 1 if model.tied_embeddings else 2
     ends *= floats.parameter(1, floats.wide) * model.vocabulary * model.hidden
     slack = 2**20  # what roundings to MiB leave open
     return sum(layers) + ends > sum(rooms) - slack or max(alone) > max(rooms) - slack
-
-
-def refuted_by_some(instance: Instance, result: Result, rng: Random) -> str:
-    """The same against random plans, and those of two planners."""
-    word, below = claim(instance, result)
-    for plan in some_plans(instance, rng):
-        judged = judge.evaluate(instance, plan)
-        if judged.valid and (below is None or judged.objective < below):
-            contradict(result, judged.objective, plan)
-    return word
 
 
 def random_plans(instance: Instance, rng: Random, count: int) -> Iterator[TrainingPlan]:

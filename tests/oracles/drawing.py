@@ -10,8 +10,8 @@ Scales fit each other: a layer takes about a millisecond, a gradient as long on 
 and memory is drawn as a multiple of the states, so that it binds, or is ample.
 
 What is rented has drawers of its own: offers, requirements, storage, and of a workload
-`restart_s` and `checkpoint_every_s`, in `soaking.provisioning` and `random_data`; what
-calibrated times need of a GPU type (`sheet`) is in `random_calibrations`.
+`restart_s` and `checkpoint_every_s`, in `random_data`; what calibrated times need of a
+GPU type (`sheet`) is in `random_calibrations`.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,6 @@ from random import Random
 from typing import Any
 
 from random_calibrations import calibration, sheet
-from random_profiles import windows
 
 from hetopt import schema
 from hetopt.schema import Instance
@@ -175,7 +174,7 @@ def _profile(draw: Draw) -> list[Tree] | None:
         )
         for gpu in draw.gpus
     }
-    weighed = draw.maybe("none", "layers", "parts", "windows")
+    weighed = draw.maybe("none", "layers", "parts")
     updated = rng.random() < draw.spice / 4
     missing = rng.choice([0.0, 0.0, 0.2])
     free = rng.choice([0.0, 0.0, 0.4, 1.0])  # layers that take no time
@@ -215,8 +214,6 @@ def _row(
         row["layer_mib"] = [rng.randint(0, share) for _ in times]
         if weighed == "parts":
             row["activation_mib"] = [rng.randint(0, mib) for mib in row["layer_mib"]]
-        if weighed == "windows":
-            row["window_mib"] = windows(rng, row["layer_mib"])
     return row
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import float_ports
 from calibrated_floats import FloatTimes
-from random_profiles import run_mib
 
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
@@ -564,7 +563,7 @@ class FloatJudge:
                 own = max(row.layer_mib[x] - row.activation_mib[x] for row in rows)
                 total += own + held * sum(row.activation_mib[x] for row in rows)
             return total * 2**20
-        total = 2.0**20 * sum(run_mib(row, layers) for row in rows)
+        total = 2.0**20 * sum(row.layer_mib[x] for row in rows for x in layers)
         if held <= 1:
             return total
         more = self.activations(layers, t, b, held)

@@ -29,7 +29,6 @@ def started(
     stand_ins: Mapping[str, str],
     *,
     told: bool = False,
-    words: str = "--steps 1 --data synthetic",
 ) -> "subprocess.CompletedProcess[str]":
     """How the script of an export ended, within a minute; its output where `told`."""
     folder, programs = place / "run", place / "bin"
@@ -45,7 +44,7 @@ def started(
             **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",
             "BASE_CONFIG": "m:f",
-            "ARGS": words,
+            "ARGS": "--steps 1 --data synthetic",
             "HEXISCALE": str(place),
             "SLURM_JOB_NODELIST_HET_GROUP_0": "n7 n8",
             "SLURM_JOB_NODELIST_HET_GROUP_1": "m3 m4",

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil, floor
 from random import Random
 
 import numpy as np
@@ -179,11 +178,10 @@ def boxes(
                 slow_low = int(one.slowest_us * (1 - share))
                 slow_high = one.slowest_us + int(one.slowest_us * share)
         places = rng.choice([1, 2, 4, 8])
-        shares = _shares_around(bound, plan, near, rng)
         hosts = _hosts_around(bound, plan, count_low, rng)
         yield Box(
             *(low, high, replicas_low, replicas_high, count_low, count_high),
-            *(size_low, size_high, slow_low, slow_high, *shares),
+            *(size_low, size_high, slow_low, slow_high),
             **hosts,
             places=places,
         )
@@ -203,37 +201,6 @@ def _hosts_around(
     return {"hosts_low": low, "hosts_high": high}
 
 
-def _shares_around(
-    bound: PipelineBound, plan: PlanFacts, near: float, rng: Random
-) -> tuple[tuple[int, ...], ...]:
-    """Return ranges of what lies in sites; none where boxes have none."""
-    if not (bound.sites and bound.priced):
-        return ()
-    whole = ceil(bound.table.layers * bound.table.sync.layer)
-    shares = site_shares(bound, plan)
-    wide = [int(whole * (1 - near) * rng.random()) for _ in shares]
-    low = (max(0, floor(x) - w) for x, w in zip(shares, wide, strict=True))
-    high = (min(whole, ceil(x) + w) for x, w in zip(shares, wide, strict=True))
-    return tuple(low), tuple(high)
-
-
-def site_shares(bound: PipelineBound, plan: PlanFacts) -> list[Fraction]:
-    """Return the part of each layer's replicas in a site, summed by size, in units."""
-    site = {name: i for i, names in enumerate(bound.sites) for name in names}
-    found = [Fraction(0)] * len(bound.sites)
-    for layer in range(bound.table.layers):
-        here = [
-            site[node]
-            for one in plan.pipelines
-            for stage in one.stages
-            if stage.first <= layer < stage.last
-            for node, *_ in stage.replicas
-        ]
-        for number in here:
-            found[number] += bound.table.sync.layer / len(here)
-    return found
-
-
 def host_numbers(bound: PipelineBound, plan: PlanFacts) -> list[int]:
     """Return how many nodes of each class hold all replicas of some layer."""
     hosts = set()
@@ -249,26 +216,6 @@ def host_numbers(bound: PipelineBound, plan: PlanFacts) -> list[int]:
     return [len(hosts & {*each.nodes}) for each in bound.table.classes]
 
 
-def _beyond_sites(bound: PipelineBound, box: Box, plan: PlanFacts) -> Iterator[str]:
-    """Yield what pipelines hold in sites and a box says that they cannot."""
-    for number, one in enumerate(plan.pipelines):
-        crossing = bound._crossing(box)
-        for site, allowed in zip(bound.sites, crossing.sites, strict=True):
-            held = 0
-            for stage in one.stages:
-                here = {*stage.nodes} & {*site}
-                if here == {*stage.nodes}:
-                    held += stage.last - stage.first
-                elif here and crossing.units is not None:
-                    run = bound.table.runs.number[stage.first, stage.last]
-                    degree = min(t for _, t, _ in stage.replicas)
-                    if bound.table.sync.low[run] > 2 * degree * crossing.units:
-                        where = f"on {stage.nodes}, in two sites"
-                        yield f"pipeline {number}: a stage {where}"
-            if held > allowed.most:
-                yield f"pipeline {number}: {held} layers in {site}, not {allowed.most}"
-
-
 def holds(box: Box, bound: PipelineBound, plan: PlanFacts) -> bool:
     """Tell whether a plan lies in a box."""
     count, sizes = len(plan.pipelines), bound.table.sizes
@@ -281,9 +228,6 @@ def holds(box: Box, bound: PipelineBound, plan: PlanFacts) -> bool:
     if not within(box.replicas_low, plan.replicas, box.replicas_high):
         return False
     if not within(box.count_low, count, box.count_high):
-        return False
-    shares = site_shares(bound, plan) if box.sites_high else []
-    if not all(map(within, box.sites_low, shares, box.sites_high)):
         return False
     hosts = host_numbers(bound, plan) if box.hosts_high else []
     if not all(map(within, box.hosts_low, hosts, box.hosts_high)):
@@ -343,9 +287,6 @@ class Packing:
             self._map(number, pipeline)
             if pipeline.us > most:
                 self.faults.append(f"pipeline {number}: {pipeline.us} us of {most}")
-        if bound.sites and bound.priced:
-            self.faults += _beyond_sites(bound, box, plan)
-            self.reached.add("sites")
         if not self.faults:
             self.faults += self._rows_broken()
 
@@ -443,8 +384,6 @@ class Packing:
         times = arcs.outer
         if follower is None or node in follower.nodes or len(follower.nodes) > 1:
             times = arcs.inner
-        if self._leaves(pricing, stage, follower):
-            times = arcs.far
         low = int(self.bound.table.sync.low[run])
         found, why = [], []
         for arc in range(len(arcs.gpus)):
@@ -473,20 +412,6 @@ class Packing:
         self._add(column, kind, stage.gpus, weight * demand, held)
         return us
 
-    def _leaves(
-        self, pricing: Pricing, stage: StageFacts, follower: StageFacts | None
-    ) -> bool:
-        """Tell whether a stage of one site hands on to one of another site."""
-        if not isinstance(pricing, Unordered) or follower is None:
-            return False
-        each = [
-            {i for i, names in enumerate(self.bound.sites) if {*names} & nodes}
-            for nodes in (stage.nodes, follower.nodes)
-        ]
-        found = [*map(len, each)] == [1, 1] and each[0] != each[1]
-        self.reached |= {"leaves a site"} if found else set()
-        return found
-
     def _shared(
         self,
         pricing: Pricing,
@@ -497,8 +422,6 @@ class Packing:
     ) -> int:
         arcs, coupling, (p, run) = pricing.arcs, pricing.coupling, at
         times = arcs.shared_us
-        if self._leaves(pricing, stage, follower):
-            times = arcs.shared_far_us
         number = {tuple(row): i for i, row in enumerate(arcs.shared.tolist())}
         slowest, sync = 0, self.bound.table.sync
         for node, t, s in stage.replicas:

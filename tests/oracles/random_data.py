@@ -3,10 +3,13 @@
 `tiny(problem, seed)` is the same on every machine: `random.Random(seed)` alone decides.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from hetopt.problems import device_grouping, layer_partition, provisioning
+import tiny_recoveries
+
+from hetopt.problems import device_grouping, job_round, layer_partition, provisioning
 
 
 def tiny(problem: str, seed: int) -> Any:
@@ -127,8 +130,38 @@ def _offer(
     )
 
 
-MAKERS = {
+def _round(random: Random) -> job_round.Data:
+    """Up to 6 jobs in up to 3 classes; slots of none, one, exactly enough GPUs."""
+    types = [f"T{i}" for i in range(random.randint(1, 2))]
+    costs = random.choice([[0], [0, 1], [*range(20)]])
+    keys = [(gpu, size) for gpu in types for size in (1, 2, 4)]
+    classes = [
+        job_round.JobClass(
+            name=f"c{c}",
+            jobs=random.choice([1, 1, 2]),
+            unserved=random.choice(costs),
+            configurations=tuple(
+                job_round.Configuration(gpu=gpu, gpus=size, cost=random.choice(costs))
+                for gpu, size in random.sample(keys, random.randint(0, 3))
+            ),
+        )
+        for c in range(random.randint(1, 3))
+    ]
+    slots = [
+        job_round.Slots(
+            gpu=gpu, size=size, gpus=random.choice([0, size, 2 * size, 3, 5, 10**7])
+        )
+        for gpu in types
+        for size in (1, 2, 4)
+        if size == 1 or random.random() < 0.7
+    ]
+    return job_round.Data(classes=tuple(classes), slots=tuple(slots))
+
+
+MAKERS: dict[str, Callable[[Random], Any]] = {
     "device_grouping": _grouping,
+    "job_round": _round,
     "layer_partition": _partition,
     "provisioning": _provisioning,
+    "recovery": tiny_recoveries.drawn,
 }

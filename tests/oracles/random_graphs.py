@@ -36,16 +36,15 @@ Path = tuple[Visit | Several, ...]
 
 
 def random_graph(rng: np.random.Generator) -> tuple[Graph, Costs]:
-    """Up to 4 layers, 3 GPUs in a node, 2 sites, 3 places; sometimes no arcs at all."""
+    """Up to 4 layers, 3 GPUs in a node, 3 places; sometimes no arcs at all."""
     layers, places = int(rng.integers(1, 5)), int(rng.integers(1, 4))
-    sites, own = int(rng.choice([1, 1, 2])), int(rng.integers(0, 4))
+    own = int(rng.integers(0, 4))
     gpus = rng.integers(1, 4, int(rng.integers(1, 4)))
     most = int(gpus.max())
     used = [np.sort(rng.integers(1, n + 1, own)) for n in gpus]
     count = sum(map(len, used))
     shape = count, places, layers, layers + 1
     inner, outer = _times(rng, shape), _times(rng, shape)
-    far = _times(rng, shape) if sites > 1 else inner[:0]
     fits = rng.integers(np.arange(layers), 2 * layers, shape[:3])
     light = rng.integers(0, 3 * layers, (count, most + 1, layers))
     light = np.clip(light, np.arange(layers), layers)
@@ -69,11 +68,8 @@ def random_graph(rng: np.random.Generator) -> tuple[Graph, Costs]:
         gpus=np.concatenate(used).astype(np.int64),
         inner=inner,
         outer=outer,
-        far=far,
         fits=np.minimum(fits, layers),
         light=light,
-        sites=sites,
-        site=rng.integers(0, sites, len(gpus)).astype(np.int64),
         node_gpus=gpus.astype(np.int64),
         state=state,
         run=run.astype(np.int64),
@@ -104,7 +100,7 @@ def potentials(graph: Graph, places: int, entries: int) -> Whole:
     """A table for potentials of so many intervals."""
     chains = int(graph.state.max()) + int(graph.node_gpus.max()) + 1
     layers = len(graph.run) - 1
-    shape = entries, graph.sites + 1 + chains, places, layers + 1
+    shape = entries, 2 + chains, places, layers + 1
     return np.zeros(shape, np.int64)
 
 
@@ -161,8 +157,7 @@ def cost_of(
             p, (arc, first, last) = min(left, places - 1), stage
             side = graph.inner
             if following is None and isinstance(then, Visit):
-                near = graph.site[part.c] == graph.site[then.c]
-                side = graph.outer if near else graph.far
+                side = graph.outer
             us = int(side[arc, p, first, last])
             most = min(graph.fits[arc, p, first], graph.light[arc, part.k, first])
             if us > high or last > most:

@@ -1,15 +1,13 @@
 """Random profiles for random instances: uneven layers, memory in several ways."""
 
-from fractions import Fraction
-from math import ceil
 from random import Random
 from typing import Any
 
-from hetopt.schema import Instance, Profile, ungroup_fields
+from hetopt.schema import Instance, ungroup_fields
 
 
 def profiled(random: Random, instance: Instance, *, memory: str) -> Instance:
-    """The instance with measured layers; `memory` is none, layers, parts or windows.
+    """The instance with measured layers; `memory` is none, layers or parts.
 
     Measured memory is free of any order: it may well grow with the degree. Sizes 1 and
     2 are measured at every degree of a node; 3 is left to the binary digits. Layers
@@ -65,52 +63,4 @@ def _row(
         row["activation_mib"] = [
             random.randint(0, mib // 2) for mib in row["layer_mib"]
         ]
-    if memory == "windows":
-        row["window_mib"] = windows(random, row["layer_mib"])
     return row
-
-
-def windows(random: Random, layer_mib: list[int]) -> list[list[int]]:
-    """Runs of up to a few layers: no less than what they hold, often no more."""
-    layers, most = len(layer_mib), random.randint(0, 3)
-    known = {(i, i): mib for i, mib in enumerate(layer_mib)}
-    for more in range(1, most + 1):
-        for i in range(layers - more):
-            least = max(known[i, i + more - 1], known[i + 1, i + more])
-            added = random.choice([0, random.randint(0, layer_mib[i + more])])
-            known[i, i + more] = least + added
-    return [
-        [known[i, j] for j in range(i + 1, min(i + most, layers - 1) + 1)]
-        for i in range(layers)
-    ]
-
-
-def run_mib(row: Profile, layers: range) -> int:
-    """Memory of a run in a row of a profile, by Metis's two equations."""
-    found, runs = 0, _runs(row)
-    k = len(runs[0]) - 1
-    for m in layers:
-        if m - layers.start < len(runs[layers.start]):
-            found = runs[layers.start][m - layers.start]
-        elif k:
-            added = [runs[n][m - n] - runs[n][m - n - 1] for n in range(m - k, m)]
-            found += max(added[0], ceil(Fraction(sum(added), k)))
-        else:
-            found += runs[m][0]
-    return found
-
-
-def least_added_mib(row: Profile, layer: int) -> int:
-    """The least by which a layer adds to a measured run that ends with it."""
-    runs = _runs(row)
-    added = [
-        runs[n][layer - n] - runs[n][layer - n - 1]
-        for n in range(layer)
-        if layer - n < len(runs[n])
-    ]
-    return min([runs[layer][0], *added])
-
-
-def _runs(row: Profile) -> list[tuple[int, ...]]:
-    windows = row.window_mib or ((),) * len(row.layer_mib or ())
-    return [(a, *more) for a, more in zip(row.layer_mib or (), windows, strict=True)]

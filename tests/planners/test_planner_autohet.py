@@ -14,7 +14,6 @@ from hetopt.errors import NoPlan
 from hetopt.exact import device_grouping
 from hetopt.files.clusters import generate
 from hetopt.planners import autohet
-from hetopt.planners.autohet import mapping
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.result import gap
@@ -143,20 +142,6 @@ def test_autohet_groups_are_within_a_thousandth_of_the_best(name: str) -> None:
         best = device_grouping.solve(data).objective
         assert best is not None
         assert gap(int(len(groups) * found), int(best)) <= 0.0011
-
-
-def test_autohet_maps_the_weakest_type_to_the_first_stage_on_one_node() -> None:
-    cost = FastCost(shipped("autohet/h800-a100-4x4-gpt3-6.7b"))
-    kind = {i: node.gpu for i, node in enumerate(cost.nodes)}
-    rows = mapping.map_stages(cost, [{"A100": 1, "H800": 1}] * 4, 1)
-    assert [[kind[node] for node in row] for row in rows] == [["A100", "H800"]] * 4
-
-
-def test_autohet_without_time_says_so_in_a_sentence() -> None:
-    instance = shipped("tiny/two-nodes")
-    with pytest.raises(NoPlan) as caught:
-        autohet.plan(instance, deadline=0.0)
-    assert str(caught.value) == "autohet: no plan was found in time"
 
 
 @pytest.mark.parametrize("name", ["h800-a100-4x4-gpt3-6.7b", "a100-h20-8x8-gpt3-6.7b"])

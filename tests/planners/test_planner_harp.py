@@ -12,7 +12,6 @@ import hetopt
 from hetopt.files.clusters import generate
 from hetopt.planners import harp
 from hetopt.planners.metis.costs import Laid, LineCost, Row, Share
-from hetopt.problems import training_plan
 from hetopt.schema import Instance, ungroup_fields
 
 
@@ -75,22 +74,6 @@ def test_by_hand_twice_as_fast_holds_twice_the_layers_whatever_the_link(
     assert harp.estimate_us(line, 8, stages) == least_by_trying_all(instance)
 
 
-def test_the_slower_the_link_the_more_micro_batches_are_in_flight() -> None:
-    flights = []
-    for gbytes_per_s in (100.0, 1.0, 0.1):
-        instance = two_kinds(gbytes_per_s=gbytes_per_s)
-        line = LineCost(instance)
-        stages = stages_of(line, harp.plan(instance))
-        times = [line.compute_us(*stage) for stage in stages]
-        hops = harp.hops_us(line, stages)
-        held, pace = harp.warm_up(line, 8, stages, times, hops)
-        assert pace == max(times)
-        covered = -(-hops[0] // max(times))
-        assert held == [min(8, 1 + 1 + covered), 1]
-        flights.append(held[0])
-    assert flights[0] < flights[1] < flights[2]
-
-
 def test_a_warm_up_that_memory_does_not_hold_leaves_the_link_in_the_pace() -> None:
     """Room for two micro-batches on the first stage, as 1F1B needs, and no more."""
     costs = ungroup_fields(two_kinds().workload.costs.model_dump(mode="json"))
@@ -148,10 +131,3 @@ def test_the_programme_is_within_a_step_of_all_cuts_and_orders(seed: int) -> Non
     )
     least = least_by_trying_all(one_each)
     assert least <= found <= least * harp.STEP + 2 * one_each.workload.global_batch
-
-
-def test_at_most_so_many_stages() -> None:
-    instance = hetopt.load("metis/t4-v100-8-gpt3-2.6b")
-    plan = harp.plan(instance, most_stages=2)
-    assert len(plan.pipelines[0].stages) == 2
-    assert training_plan.evaluate(instance, plan).valid

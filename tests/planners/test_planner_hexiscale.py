@@ -1,7 +1,5 @@
 """HexiScale's two phases and the islands: partitions, pipelines, plans."""
 
-import sys
-from importlib import import_module
 from itertools import combinations, pairwise
 from random import Random
 from typing import Any
@@ -11,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples, seeds
-from places import ROOT
 from settings import SIMPLE, setting
 
-from hetopt.errors import NoPlan
 from hetopt.planners import hexiscale
-from hetopt.planners.hexiscale.graph import Graph, _Cut
+from hetopt.planners.hexiscale.graph import Graph
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.search import islands
@@ -27,16 +23,6 @@ sizes = pytest.mark.parametrize(
     [(4, 4, 16), pytest.param(None, marks=pytest.mark.slow)],
     ids=["small", "whole"],
 )
-
-
-@pytest.fixture(scope="module")
-def sections() -> Any:
-    """The sections of the benchmark, which plans without accumulation."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return import_module("_hexiscale_sections")
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
 
 
 def _objective(instance: Instance, plan: object) -> int:
@@ -128,30 +114,6 @@ def test_no_sequence_of_swaps_betters_a_refined_bisection(
     assert _textbook(sign * edges, side) == own
 
 
-@examples(25)
-@given(seeds(), st.integers(2, 4))
-def test_a_sequence_of_swaps_lessens_the_cut_and_keeps_loads(
-    seed: int, groups: int
-) -> None:
-    random = Random(seed)
-    vertices = range(3 * groups)
-    edges = np.zeros((len(vertices), len(vertices)))
-    for i, j in combinations(vertices, 2):
-        edges[i, j] = edges[j, i] = random.randrange(9)
-    weights = np.array([float(random.randint(1, 3)) for _ in vertices])
-    part = np.array([v % groups for v in vertices])
-    cut = _Cut(edges, weights, part, groups)
-    limit = max(1.2 * cut.loads.mean(), cut.loads.max())
-    better = cut.swap_in_sequence(limit, lambda: None)
-    before, after = (_crossing(edges, [*map(int, p)]) for p in (part, cut.part))
-    assert (after < before) if better else (after == before)
-    own = np.array([weights[cut.part == g].sum() for g in range(groups)])
-    assert (own == cut.loads).all()
-    assert own.max() <= limit
-    sizes = [list(cut.part).count(g) for g in range(groups)]
-    assert sizes == [3] * groups
-
-
 @pytest.mark.parametrize(
     ("number", "model", "released_s"),
     [
@@ -174,57 +136,6 @@ def test_islands_reach_the_simple_families(
 ) -> None:
     instance = setting(number, model)
     assert _objective(instance, islands.plan(instance)) <= most_s * 10**6
-
-
-def test_a_model_too_large_for_the_cluster_is_no_plan() -> None:
-    small = setting("2", "7b")
-    document = small.model_dump(mode="json")
-    document["model"]["parameters_per_layer"] = 10**11
-    large = Instance.model_validate(document, strict=False)
-    for planner in (hexiscale, islands):
-        with pytest.raises(NoPlan, match="states of all layers need"):
-            planner.plan(large)
-
-
-@sizes
-def test_one_degree_for_all_stages_is_no_better_than_asymmetric_plans(
-    size: Any,
-) -> None:
-    instance = setting("1", "7b", size=size)
-    free = _objective(instance, hexiscale.plan(instance))
-    for degree in (2, 4):
-        plan = hexiscale.plan(instance, degree=degree)
-        stages = [s for pipeline in plan.pipelines for s in pipeline.stages]
-        assert {s.replicas[0].degree for s in stages} == {degree}
-        assert _objective(instance, plan) >= free
-
-
-def _with_memory(instance: Instance, gib: float) -> Instance:
-    document = instance.model_dump(mode="json")
-    for gpu in document["cluster"]["gpus"].values():
-        gpu["memory_gib"] = gib
-    return Instance.model_validate(document, strict=False)
-
-
-@sizes
-def test_without_accumulation_a_step_holds_all_its_activations(
-    size: Any, sections: Any
-) -> None:
-    whole = setting("1", "7b", size=size)
-    counts = []
-    for instance in (whole, _with_memory(whole, 3)):
-        count, took_s = sections.without_accumulation(instance)
-        step = sections.step_of(instance, count)
-        counts.append(count)
-        assert step.workload.global_batch * count == 512
-        assert step.workload.costs.in_flight == "gpipe"
-        us = count * _objective(step, hexiscale.plan(step))
-        assert took_s == pytest.approx(us / 1e6)
-        if count > 8:
-            with pytest.raises(NoPlan):
-                hexiscale.plan(sections.step_of(instance, count // 8))
-    assert counts == sorted(counts)
-    assert counts[0] < counts[-1]
 
 
 def test_rounds_are_kept_and_the_best_is_the_plan() -> None:

@@ -1,7 +1,6 @@
 """Metis, its oracle and the baselines that see averaged GPUs only."""
 
 import json
-from collections import Counter
 from functools import cache
 from itertools import combinations, pairwise, product
 
@@ -21,7 +20,6 @@ from hetopt.planners import metis
 from hetopt.planners.metis import cuts as layer_cuts
 from hetopt.planners.metis import node_groups
 from hetopt.planners.metis.costs import Laid, LineCost, Row, Share
-from hetopt.planners.metis.grid import Grid
 from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline as judge
 from hetopt.problems import training_plan
@@ -158,26 +156,6 @@ def test_the_planners_cost_is_the_judges_on_random_pipelines(
 # --- device groups -------------------------------------------------------------------
 
 
-def test_the_papers_example_has_five_orders_and_three_when_joined() -> None:
-    """Four groups of one GPU and one of two, section 4.2.2."""
-    assert len(set(node_groups._orders((1, 1, 1, 1, 2), 5))) == 5
-    assert len(set(node_groups._orders((1, 1, 1, 1, 2), 3))) == 3
-
-
-@pytest.mark.parametrize("variance", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("gpus", [1, 3, 4, 7, 8, 12])
-def test_group_sizes_add_up_and_none_is_below_the_limit(
-    gpus: int, variance: float
-) -> None:
-    for stages in range(1, gpus + 1):
-        found = list(node_groups.sizes(gpus, stages, variance, 10))
-        for order in found:
-            assert len(order) == stages
-            assert sum(order) == gpus
-            assert min(order) > gpus / stages * (1 - variance) - 1e-9
-        assert len(found) == len(set(found))
-
-
 def made(*nodes: tuple[str, int]) -> FastCost:
     """A cluster of these nodes, by type and number of GPUs."""
     document = load("metis/t4-v100-4-gpt3-1.3b").model_dump(mode="json")
@@ -190,32 +168,6 @@ def made(*nodes: tuple[str, int]) -> FastCost:
     kept = {gpu for gpu, _ in nodes}
     cluster["gpus"] = {g: what for g, what in cluster["gpus"].items() if g in kept}
     return FastCost(Instance.model_validate_json(json.dumps(document)))
-
-
-def types(cost: FastCost, group: node_groups.Group) -> tuple[str, ...]:
-    return tuple(sorted(cost.nodes[i].gpu for i, k in group for _ in range(k)))
-
-
-def mapped(cost: FastCost, stages: int) -> list[tuple[node_groups.Group, ...]]:
-    gpus = sum(node.count for node in cost.nodes)
-    orders = node_groups.sizes(gpus, stages, 1.0, 10)
-    return [m for order in orders for m in node_groups.mappings(cost, order)]
-
-
-def test_two_nodes_of_two_gpus_have_the_six_groups_of_the_paper() -> None:
-    """Section 2.2: V, T, VV, TT, VT, VVTT."""
-    cost = made(("V100", 2), ("T4", 2))
-    found = {types(cost, g) for s in range(1, 5) for m in mapped(cost, s) for g in m}
-    t, v = "T4", "V100"
-    assert found == {(v,), (t,), (v, v), (t, t), (t, v), (t, t, v, v)}
-
-
-def test_one_gpu_of_a_node_and_three_of_another_are_a_group() -> None:
-    """Section 4.1: (V, T, T, T), which no rectangle of GPUs holds."""
-    cost = made(("V100", 1), ("T4", 3))
-    assert [types(cost, g) for m in mapped(cost, 1) for g in m] == [
-        ("T4", "T4", "T4", "V100")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -325,13 +277,3 @@ def test_cuts_are_legal_and_the_best_ones_are_those_of_trying_all(
     if found is not None:
         taus = [tau(j, *span) for j, span in enumerate(pairwise(found))]
         assert sum(taus) + (n - 1) * max(taus) == min(values)
-
-
-# --- baselines -----------------------------------------------------------------------
-
-
-def test_unequal_machines_become_equal_virtual_nodes() -> None:
-    grid = Grid(LineCost(load("metis/nonuniform-c-gpt3-2.6b")))
-    assert (grid.width, grid.gpus) == (1, 8)
-    assert Counter(grid.nodes) == {0: 1, 1: 1, 2: 2, 3: 4}
-    assert Grid(LineCost(load("metis/t4-v100-8-gpt3-2.6b"))).width == 4

@@ -6,7 +6,6 @@ that no line is shared with how the planners price them. Plans are made by tryin
 """
 
 import json
-import time
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
@@ -205,30 +204,6 @@ def test_all_gpus_are_used_and_replicas_have_equal_samples(planner, instance) ->
     assert len(used) == len(set(used)) == instance.planned_cluster.gpu_count
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
-def test_speeds_that_have_the_same_average_give_the_same_plan(planner) -> None:
-    document = random_instance(Random(1)).model_dump(mode="json", exclude_unset=True)
-    document["cluster"]["nodes"] = [
-        {"name": f"n{i}", "gpu": gpu, "count": 2, "intra_gbytes_per_s": 50}
-        for i, gpu in enumerate("AB")
-    ]
-    plans = []
-    for one, other in ((20, 60), (40, 40), (60, 20)):
-        for kind, tflops in (("A", one), ("B", other)):
-            document["cluster"]["gpus"][kind] = {
-                "peak_tflops": tflops,
-                "memory_gib": 80,
-            }
-        plans.append(planner.plan(Instance.model_validate_json(json.dumps(document))))
-    assert plans[0] == plans[1] == plans[2]
-
-
-@pytest.mark.parametrize("planner", PLANNERS)
-def test_a_planner_without_time_says_so_and_blames_no_batch(planner) -> None:
-    with pytest.raises(NoPlan, match="found in time"):
-        planner.plan(random_instance(Random(1)), deadline=time.monotonic() - 1)
-
-
 # --- amp -------------------------------------------------------------------------
 
 
@@ -358,17 +333,3 @@ def test_alpas_programme_is_the_best_of_all_stages_on_submeshes(
         if found is not None and least is not None:
             # Limits on the slowest stage fall by 0.5 % of it.
             assert least <= found[0] <= least + 5 * least // 995
-
-
-@examples(8)
-@given(INSTANCES)
-def test_alpas_submeshes_are_parts_of_one_node_or_whole_nodes(
-    instance: Instance,
-) -> None:
-    plan = planned(alpa_like, instance)
-    for stage in plan.pipelines[0].stages if plan else ():
-        assert len({replica.degree for replica in stage.replicas}) == 1
-        gpus = sum(len(replica.gpus) for replica in stage.replicas)
-        assert gpus in submeshes(instance)
-        if gpus <= width_of(instance):
-            assert len({replica.node for replica in stage.replicas}) == 1

@@ -15,7 +15,7 @@ from places import INSTANCES
 import hetopt
 from hetopt.errors import NoPlan
 from hetopt.files.clusters import generate
-from hetopt.planners import megatron, whale
+from hetopt.planners import whale
 from hetopt.planners.whale.shares import cuts, proportional
 from hetopt.plans import Pipeline, TrainingPlan
 from hetopt.problems import training_plan
@@ -140,20 +140,6 @@ def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -
                     assert {v.rule for v in judged.violations} == {"memory"}
 
 
-@examples(8)
-@given(st.sampled_from(["equal", "unequal", "islands", "tight_memory"]), seeds())
-def test_micro_batches_are_in_proportion_to_the_pace_of_pipelines(
-    family: str, seed: int
-) -> None:
-    instance = generate(family, size="small", seed=seed)
-    plan = planned(instance)
-    pipelines = plan.pipelines if plan else ()
-    for one, two in product(pipelines, repeat=2):
-        later = (two.micro_batches + 1) * load(instance, two)
-        if one.micro_batches > 1 and later < one.micro_batches * load(instance, one):
-            assert instance.workload.costs.in_flight == "gpipe"
-
-
 def load(instance: Instance, pipeline: Pipeline) -> Fraction:
     """Work over compute of the slowest stage of a pipeline of single replicas."""
     model, workload = instance.model, instance.workload
@@ -191,18 +177,3 @@ def test_nodes_of_larger_memory_serve_the_earlier_stages() -> None:
     gpus = instance.planned_cluster.node
     types = [gpus[s.replicas[0].node].gpu for s in plan.pipelines[0].stages]
     assert types == ["H20"] * 4 + ["A100"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["a100-h20-4x4-gpt3-6.7b", "h800-a100-4x4-gpt3-6.7b", "5-a100-3-h800-llama-6.7b"],
-)
-def test_whale_is_never_slower_than_megatron_on_the_settings_of_autohet(
-    name: str,
-) -> None:
-    instance = shipped(f"autohet/{name}")
-    found = [
-        training_plan.evaluate(instance, planner.plan(instance)).objective
-        for planner in (whale, megatron)
-    ]
-    assert found[0] <= found[1]

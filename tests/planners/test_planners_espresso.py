@@ -8,12 +8,11 @@ from brute_force import compositions, provisionings
 from hypothesis import given
 from inputs import examples, tiny_problems
 
-from hetopt import registry
 from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
-from hetopt.files import load_instance, load_problem
+from hetopt.files import load_problem
 from hetopt.modelling import Limits
-from hetopt.planners import espresso, espresso_placer, hph_plus, sia_plus, whale_plus
+from hetopt.planners import espresso, espresso_placer, hph_plus, whale_plus
 from hetopt.planners.espresso import placer, tables, tree
 from hetopt.planners.espresso.tree import Pruning
 from hetopt.problems import provisioning as judge
@@ -29,30 +28,12 @@ PROBLEMS = tiny_problems("provisioning")
 NO_PRUNING = Pruning(boundary=False, cost=False, time=False, capacity=False)
 
 
-def planned(name: str, data: Any) -> Any:
-    """The plan of a planner, None where it gives its reason for none."""
-    try:
-        return registry.entry("planners", name).plan(data, seed=0, deadline=None)
-    except NoPlan:
-        return None
-
-
 def asking(data: Any, deadline_s: float | None = None) -> Any:
     return data.model_copy(update={"deadline_s": deadline_s, "budget_usd": None})
 
 
 def job(name: str) -> Any:
     return load_problem(f"espresso/{name}")[1]
-
-
-@pytest.mark.parametrize("name", registry.entries_for("planners", "provisioning"))
-def test_without_time_a_planner_says_so_or_gives_a_valid_plan(name: str) -> None:
-    data = asking(job("llama-3b"))
-    try:
-        plan = registry.entry("planners", name).plan(data, seed=0, deadline=0.0)
-    except NoPlan:
-        return
-    assert judge.evaluate(data, plan).valid
 
 
 # --- placers -------------------------------------------------------------------------
@@ -218,45 +199,6 @@ def test_published_boundaries_are_the_stages_of_largest_and_smallest_memory() ->
         assert (within[0], within[-1]) == (min(alone), max(alone))
 
 
-@examples(20)
-@given(PROBLEMS)
-def test_sia_that_takes_the_fastest_is_no_slower_and_no_cheaper(data: Any) -> None:
-    data = data.model_copy(update={"budget_usd": None})
-    found = []
-    for choice in ("cheapest", "fastest"):
-        try:
-            plan = sia_plus.plan(data, choice=choice)
-        except NoPlan:
-            assert planned("sia_plus", data) is None
-            return
-        found.append(judge.evaluate(data, plan))
-    cheapest, fastest = found
-    assert fastest.valid
-    assert fastest.parts["total_s"] <= cheapest.parts["total_s"]
-    assert fastest.objective >= cheapest.objective
-
-
-def test_sia_rents_a_power_of_two_of_one_type() -> None:
-    plan = planned("sia_plus", asking(job("llama-7b")))
-    assert len({stage.gpu for stage in plan.stages}) == 1
-    assert (plan.data_parallel * len(plan.stages)).bit_count() == 1
-
-
-def test_the_placer_as_a_planner_uses_every_gpu_that_is_offered() -> None:
-    data = asking(job("llama-1.3b"))
-    offers = [
-        offer.model_copy(update={"quota": quota})
-        for offer, quota in zip(data.offers, (8, 16, 0, 8), strict=True)
-    ]
-    data = data.model_copy(update={"offers": tuple(offers), "data_parallel": (8,)})
-    plan = planned("espresso_placer", data)
-    assert judge.evaluate(data, plan).parts["rented"] == {
-        "A6000": 8,
-        "A30": 16,
-        "A4000": 8,
-    }
-
-
 # --- the paper -----------------------------------------------------------------------
 
 
@@ -350,29 +292,3 @@ def test_the_counterexample_is_further_from_the_optimum_than_the_paper_says() ->
     assert proved.status is Status.OPTIMAL
     assert found.valid
     assert found.objective > proved.objective * 1045 / 1000
-
-
-# --- instances of several GPUs -------------------------------------------------------
-
-
-def test_an_instance_is_paid_whole_and_counts_whole_against_the_quota() -> None:
-    data = asking(job("llama-3b"))
-    eight = data.offers[0].model_copy(update={"gpus_per_instance": 8})
-    one = exact.solve(
-        data.model_copy(update={"offers": (data.offers[0],)}), limits=Limits()
-    )
-    whole = judge.evaluate(data.model_copy(update={"offers": (eight,)}), one.plan)
-    assert whole.parts["rented"] == {"A6000": 8}
-    assert whole.parts["usd_per_hour"] == 48
-    few = eight.model_copy(update={"quota": 7})
-    judged = judge.evaluate(data.model_copy(update={"offers": (few,)}), one.plan)
-    assert [v.rule for v in judged.violations] == ["quota"]
-
-
-def test_the_networks_of_text_and_prototype_are_data() -> None:
-    slow, fast = (
-        load_instance("espresso/vit"),
-        load_instance("espresso/vit-fast-network"),
-    )
-    assert {o.gbytes_per_s for o in slow.offers} == {0.3125}
-    assert {o.gbytes_per_s for o in fast.offers} == {2.5}

@@ -1,14 +1,11 @@
 """Every planner of every subproblem: valid, never better than the best, repeatable."""
 
 from functools import cache
-from random import Random
 from typing import Any
 
 import pytest
 from brute_force import best
 from random_data import tiny
-from soaking import job_round as rounds
-from soaking._subproblems import posed
 
 import hetopt
 from hetopt import problems, registry
@@ -26,10 +23,6 @@ PAIRS = [
 @cache
 def case(problem: str, seed: int) -> tuple[Any, Objective | None]:
     """A tiny problem and the best objective of all of its plans."""
-    if problem == "job_round":
-        drawn = rounds.draw(Random(f"planners {seed}"))["data"]
-        data: Any = posed("job_round", drawn)
-        return data, min(rounds._costs(drawn))
     data = tiny(problem, seed)
     return data, best(problem, data)
 

@@ -1,7 +1,5 @@
 """The one portfolio: how near it is to the planners, and that every command asks it."""
 
-import sys
-from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -10,49 +8,17 @@ from hypothesis import strategies as st
 
 import hetopt
 from hetopt import api, portfolio, registry
-from hetopt.api import targets
 from hetopt.api.starts import Known
 from hetopt.modelling import Limits
 from hetopt.planners import megatron
 from hetopt.plans import TrainingPlan
-from hetopt.portfolio import PORTFOLIO, absence, searching, turns
+from hetopt.portfolio import PORTFOLIO, searching, turns
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Alternatives, Instance
 from hetopt.search import racing
 from hetopt.search.quick import time_of
 
 TINY = "tiny/two-nodes"
-MOST_FRAMES = 7
-
-
-def frames_from(function: CodeType) -> list[str]:
-    """Names of the frames from a public function of hetopt to the caller's caller."""
-    frame: FrameType | None = sys._getframe(2)
-    found: list[str] = []
-    while frame is not None and "hetopt" in frame.f_code.co_filename:
-        found.append(frame.f_code.co_name)
-        if frame.f_code is function:
-            break
-        frame = frame.f_back
-    return found[::-1]
-
-
-@pytest.mark.parametrize("planner", [None, "probe"])
-def test_a_planner_is_at_most_seven_frames_below_the_call_that_asks_it(
-    planner: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[list[str]] = []
-
-    def plan(data: Any, *, seed: int = 0, deadline: float | None = None) -> Any:
-        seen.append(frames_from(hetopt.plan.__code__))
-        return whole(data, seed=seed, deadline=deadline)
-
-    whole = megatron.plan
-    monkeypatch.setattr(megatron, "plan", plan)
-    hetopt.plan(TINY, planner and "megatron", limits=5)
-    assert seen
-    assert seen[0][0] == "plan"
-    assert len(seen[0]) + 1 <= MOST_FRAMES, seen[0]
 
 
 @pytest.fixture
@@ -146,27 +112,6 @@ def test_what_is_reported_never_becomes_worse(
     assert (told[-1] if told else (None, None)) == best
 
 
-def test_plans_for_one_target_are_starts_for_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given: list[list[TrainingPlan]] = []
-    made: list[TrainingPlan] = []
-    whole = api.plan
-
-    def plan(data: Any, *, start: Known, limits: Any) -> Result:
-        given.append([one for _, one in start.plans])
-        found = whole(data, start=start, limits=limits)
-        assert isinstance(found.plan, TrainingPlan)
-        made.append(found.plan)
-        return found
-
-    monkeypatch.setattr(targets, "plan", plan)
-    named = ["executor", "megatron", "torchtitan"]
-    report = targets.compare_targets(TINY, named, known=False, limits=2)
-    assert given == [made[:number] for number in range(len(named))]
-    assert [row.target for row in report.rows] == named  # planned last, shown first
-
-
 @pytest.mark.parametrize("at", range(1, 7))
 def test_what_was_found_is_kept_wherever_the_interruption_comes(
     at: int, monkeypatch: pytest.MonkeyPatch
@@ -248,20 +193,3 @@ def test_settings_are_raced_before_planners_where_a_plan_chooses_them(
     names = [name for name, _ in asked]
     assert (names == ["whale"]) == found
     assert names
-
-
-def test_a_proof_that_there_is_no_plan_has_only_what_the_limits_leave(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    data, ends = hetopt.load("generated:steep/64/0"), list[float]()
-
-    def reason(data: Instance, *, deadline: float) -> None:
-        ends.append(deadline)
-
-    monkeypatch.setattr(absence.covering, "reason", reason)
-    monkeypatch.setattr(absence, "monotonic", lambda: 100.0)
-    method = Method("given", "given")
-    open_ = Result("training_plan", data, method, Status.UNDECIDED, Stop.TIME)
-    for left in (0.0, 3.0, 50.0, None):
-        absence.with_refutation(open_, Limits(left))
-    assert ends == [103.0, 110.0, 110.0]

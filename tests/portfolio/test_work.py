@@ -74,12 +74,6 @@ def test_work_ends_and_what_is_over_before_it_is_proved() -> None:
     assert hetopt.plan(TINY, exact=True, limits=Limits(work=10**6)).stop is Stop.PROVED
 
 
-def test_a_time_limit_counts_beside_the_work() -> None:
-    limits = Limits(work=10**9, time_s=0.5)
-    found = hetopt.plan(UNLIKE, exact=True, known=False, limits=limits)
-    assert found.stop is Stop.TIME
-
-
 def test_what_counts_no_work_is_refused_by_name() -> None:
     limits = Limits(work=10)
     with pytest.raises(Unsupported, match="not supported by back end scip"):

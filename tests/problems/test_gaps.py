@@ -8,7 +8,7 @@ from test_result import grouping, partition
 
 from hetopt.errors import MixedData
 from hetopt.gaps import GapReport
-from hetopt.plans import Group, Grouping, Partition
+from hetopt.plans import Partition
 from hetopt.result import Bound, Method, Result, Status, Stop
 
 SLOW = Partition(order=("a", "b"), layers=(1, 2))  # bottleneck 30, as the other
@@ -46,22 +46,10 @@ def test_every_plan_is_measured_against_the_strongest_upper_bound() -> None:
     assert [row.gap_to_bound for row in report.rows] == pytest.approx([0.2] * 2)
 
 
-def test_the_best_plan_of_a_maximisation_is_the_largest() -> None:
-    three = Grouping(groups=(Group(gpus={"A": 1}, copies=3),))
-    report = GapReport.of([by("two", grouping()), by("three", grouping(plan=three))])
-    assert [row.gap_to_best for row in report.rows] == pytest.approx([1 / 3, 0])
-
-
 def test_without_a_bound_there_is_no_gap_to_it_though_a_best_plan_is_known() -> None:
     (row,) = GapReport.of([partition()]).rows
     assert row.gap_to_bound is None
     assert row.gap_to_best == 0
-
-
-def test_a_method_without_plan_has_no_gaps() -> None:
-    report = GapReport.of([partition(bound=Bound(10, "weak")), nothing("idle")])
-    idle = report.rows[1]
-    assert (idle.gap_to_bound, idle.gap_to_best) == (None, None)
 
 
 def test_instances_are_not_measured_against_each_other() -> None:
@@ -118,11 +106,3 @@ def test_the_summary_counts_unsolved_and_unproven_apart() -> None:
             "mean_primal_integral_s": pytest.approx(0),
         },
     }
-
-
-def test_the_document_holds_rows_results_and_summary() -> None:
-    document = GapReport.of([partition(), nothing("idle")]).to_json()
-    assert [row["method"] for row in document["rows"]] == ["somebody", "idle"]
-    assert document["rows"][0]["result"]["objective"] == 30
-    assert document["rows"][1]["result"]["plan"] is None
-    assert set(document["summary"]) == {"somebody", "idle"}

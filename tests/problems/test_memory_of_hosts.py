@@ -9,7 +9,6 @@ from flat import flat
 from hypothesis import given
 from inputs import drawn, examples
 
-import hetopt
 from hetopt.bounds import impossible
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.exact import training_plan as exact
@@ -103,51 +102,6 @@ def test_a_host_holds_what_it_has_and_no_more(number: int) -> None:
     more = {*training_plan.evaluate(less, plan).violations} - {*before.violations}
     assert {one.rule for one in more} == {"host_memory"}
     assert {one.where for one in more} == {n for n, m in pinned.items() if m == most}
-
-
-def test_activations_on_hosts_are_pinned() -> None:
-    costs = {"recompute": "none", "activations": "architecture"}
-    half, whole = (
-        instance(offload={"optimiser": False, "activations": share}, **costs)
-        for share in (0.5, 1.0)
-    )
-    plan = plans(half)[0]
-    some, all_of = (
-        training_plan.evaluate(data, plan).parts["host_memory_mib"]
-        for data in (half, whole)
-    )
-    for node, mib in all_of.items():
-        assert 2 * some[node] == pytest.approx(mib, abs=2)
-
-
-def test_hosts_that_hold_no_states_allow_no_plan() -> None:
-    """All states are pinned once at least, whatever the plan."""
-    data = instance()
-    least = min(sum(by_hand(data, plan).values()) for plan in plans(data))
-    small = instance(least / 1024 / 2 * 0.4)
-    reason = impossible.reason(small)
-    assert reason is not None
-    assert "hosts" in reason
-    found = hetopt.solve(small, "training_plan", limits=5)
-    assert found.status is Status.INFEASIBLE
-    assert impossible.reason(instance(0.001, nodes=1)) is None  # others are not told
-
-
-def test_a_limit_that_bites_is_no_proof_that_there_is_no_plan() -> None:
-    """Between what is certain and what is ample, a found plan keeps the limit."""
-    ample = exact.solve(instance(), limits=Limits(time_s=20))
-    assert ample.status is Status.OPTIMAL
-    assert ample.plan is not None
-    pinned = training_plan.evaluate(instance(), ample.plan).parts["host_memory_mib"]
-    tight = instance((max(pinned.values()) - 1) / 1024)
-    assert impossible.reason(tight) is None
-    found = exact.solve(tight, limits=Limits(time_s=20, gap=0.3))
-    assert found.status is not Status.INFEASIBLE
-    assert found.bound is not None
-    assert found.bound.value <= ample.bound.value if ample.bound else False
-    if found.plan is not None:
-        assert not training_plan.evaluate(tight, found.plan).violations
-        assert found.objective >= ample.objective
 
 
 def limited(random: Random) -> Instance:

@@ -1,7 +1,6 @@
 """Subproblems that an instance poses, beside what the training plan's judge finds."""
 
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -69,15 +68,6 @@ def test_devices_are_whole_groups_of_gpus_within_nodes(t: int) -> None:
     }
 
 
-def test_groups_share_the_batch_unless_micro_batches_are_given() -> None:
-    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
-    batch = instance.workload.global_batch
-    assert device_grouping.data(instance).micro_batches_of(4) == batch // 4
-    halved = device_grouping.data(instance, micro_batch=2)
-    assert halved.micro_batches_of(4) == batch // 2 // 4
-    assert device_grouping.data(instance, micro_batches=16).micro_batches_of(4) == 16
-
-
 def test_a_degree_that_no_node_has_room_for_is_refused() -> None:
     with pytest.raises(InstanceError, match="tensor_parallel 16, expected at most 8"):
         device_grouping.data(
@@ -111,54 +101,6 @@ def test_a_plans_own_partition_takes_as_long_as_its_pipeline(
         # Rounded up a layer, needs may pass what is free by a MiB each.
         spare = judged.parts["least_headroom_mib"]
         assert found.valid or spare < 2 * instance.model.layers + 2
-
-
-@examples(15)
-@given(st.sampled_from(FAMILIES), st.sampled_from(PLANNERS), seeds(), seeds())
-def test_every_partition_of_the_problem_fits_the_instance(
-    family: str, planner: str, seed: int, drawn: int
-) -> None:
-    instance = generate(family, size="tiny", seed=seed)
-    plan = planned(planner, instance)
-    if plan is None or len(plan.pipelines) != 1:
-        return
-    data = partition(instance, plan, 0)
-    if data is None:
-        return
-    layers, stages = instance.model.layers, len(data.stages)
-    cuts = sorted({drawn // 7**k % layers for k in range(stages - 1)} - {0})
-    if len(cuts) != stages - 1:
-        return
-    bounds = [0, *cuts, layers]
-    sizes = tuple(b - a for a, b in pairwise(bounds))
-    names = tuple(stage.name for stage in data.stages)
-    found = layer_partition.evaluate(data, Partition(order=names, layers=sizes))
-    (pipeline,) = plan.pipelines
-    moved = tuple(
-        stage.model_copy(update={"layers": (a, b)})
-        for stage, (a, b) in zip(pipeline.stages, pairwise(bounds), strict=True)
-    )
-    other = TrainingPlan(
-        pipelines=(pipeline.model_copy(update={"stages": moved}),),
-        **plan.model_dump(exclude={"pipelines"}),
-    )
-    judged = training_plan.evaluate(instance, other)
-    if found.valid and plan.zero is None:
-        assert judged.violations == ()
-    if judged.objective is not None:
-        assert found.objective == judged.parts["pipeline_us"][0]
-
-
-def test_stages_by_name_are_those_of_a_plan_on_the_same_gpus() -> None:
-    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
-    nodes = tuple(node.name for node in instance.planned_cluster.nodes)
-    data = layer_partition.data(instance, stages=nodes, tensor_parallel=4)
-    assert [stage.name for stage in data.stages] == ["0:node0", "1:node1"]
-    assert data == layer_partition.data(instance, tensor_parallel=4)
-    free = layer_partition.data(instance, tensor_parallel=4, order="free")
-    assert all(
-        a.hop_us <= b.hop_us for a, b in zip(data.stages, free.stages, strict=True)
-    )
 
 
 @pytest.mark.parametrize(
@@ -201,16 +143,6 @@ def test_a_cluster_is_offered_with_its_numbers_of_gpus() -> None:
     assert provisioning.data(shipped("tiny/offers"), budget_usd=3).budget_usd == 3
 
 
-def test_what_a_cluster_costs_is_asked_for_by_its_types() -> None:
-    instance = shipped("autohet/a100-h20-4x4-gpt3-6.7b")
-    with pytest.raises(InstanceError, match=r"'H20' has no usd_per_hour, expected"):
-        provisioning.data(instance, usd_per_hour={"A100": 2.0})
-    with pytest.raises(InstanceError, match="found 'B200', expected types"):
-        provisioning.data(instance, usd_per_hour=PRICES | {"B200": 4.0})
-    with pytest.raises(InstanceError, match="usd_per_hour is for clusters only"):
-        provisioning.data(shipped("tiny/offers"), usd_per_hour=PRICES)
-
-
 def test_offers_are_a_cluster_of_all_their_machines() -> None:
     instance = shipped("espresso/llama-3b")
     groups = device_grouping.data(instance)
@@ -245,19 +177,6 @@ def test_a_round_of_an_instance_has_its_gpus_and_its_model() -> None:
     assert {(s.gpu, s.size): s.gpus for s in data.slots} == {
         (gpu, size): 4 for gpu in ("A100", "H20") for size in (1, 2, 4)
     }
-
-
-def test_a_round_of_a_queue_is_that_of_its_first_jobs() -> None:
-    _, queue = hetopt.files.load_problem("frenzy/simulator-30")
-    assert job_round.data(queue).jobs == 30
-    assert job_round.data(queue, jobs=4).jobs == 4
-    with pytest.raises(InstanceError, match="found batches and a queue"):
-        job_round.data(queue, batches=(4,))
-
-
-def test_a_round_without_a_job_that_runs_is_refused() -> None:
-    with pytest.raises(InstanceError, match="no degrees of parallelism fit"):
-        job_round.data(shipped("hexiscale/setting-3-llama-30b"), batches=(512,))
 
 
 # --- recovery --------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """A result refuses to exist when it lies."""
 
 import json
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +14,7 @@ from hetopt.errors import (
 )
 from hetopt.plans import Group, Grouping, Partition
 from hetopt.problems import device_grouping, layer_partition
-from hetopt.result import Bound, Method, Result, Status, Stop, TracePoint, gap
+from hetopt.result import Bound, Method, Result, Status, Stop, gap
 
 LAYERS = layer_partition.Data.model_validate_json(
     json.dumps(
@@ -116,20 +115,10 @@ def test_a_bound_that_meets_the_objective_makes_the_result_optimal() -> None:
     assert result.gap == 0
 
 
-def test_a_bound_that_does_not_meet_it_leaves_the_status() -> None:
-    assert partition().with_bound(Bound(29, "guess")).status is Status.FEASIBLE
-
-
 def test_another_objective_than_the_judges_is_refused() -> None:
     assert partition().claimed(30).objective == 30
     with pytest.raises(ObjectiveMismatch, match="claimed 29, the judge finds 30"):
         partition().claimed(29)
-
-
-def test_replacing_the_plan_of_a_result_cannot_keep_a_bound_that_is_worse() -> None:
-    result = partition(bound=Bound(30, "enumeration"), status=Status.OPTIMAL)
-    with pytest.raises(BoundContradicted):
-        replace(result, bound=Bound(40, "guess"), status=Status.FEASIBLE)
 
 
 def test_what_is_absent_is_null_in_the_document() -> None:
@@ -159,14 +148,6 @@ def test_a_fraction_is_in_the_document_exactly_too() -> None:
     assert document["objective_exact"] == [10, 1]
     assert document["bound_exact"] == [100, 3]
     assert document["bound"] == pytest.approx(100 / 3)
-
-
-def test_the_trace_is_in_the_document() -> None:
-    points = (TracePoint(0.5, None, 10), TracePoint(1.0, 30, 12))
-    assert partition(trace=points).to_json()["trace"] == [
-        {"seconds": 0.5, "incumbent": None, "bound": 10},
-        {"seconds": 1.0, "incumbent": 30, "bound": 12},
-    ]
 
 
 def test_the_gap_is_relative_to_the_reference() -> None:

@@ -34,7 +34,6 @@ MICRO = 10**6
         ("", "found neither of steps and tokens"),
         ("steps: 5\ntokens: 2B\n", "found both of steps and tokens"),
         ("tokens: many\n", "tokens: "),
-        ("steps: 5\ndeadline: soon\n", "deadline: "),
         ("steps: 5\ngpus: 4\n", "gpus"),
         ("steps: 5\ndata: absent.bin\n", "data: found .*, which is not there"),
         ("steps: 5\narguments: [--checkpoint, x]\n", "found --checkpoint in arguments"),
@@ -56,9 +55,9 @@ def test_a_job_that_cannot_be_used_is_told_by_file_and_field(
 def test_a_jobs_words_are_those_of_the_executor(tmp_path: Path) -> None:
     (tmp_path / "tokens.bin").write_bytes(b"\0\0")
     path = tmp_path / "mine.yaml"
-    path.write_text(JOB + "tokens: 1k\ndata: tokens.bin\ndeadline: 2h\n")
+    path.write_text(JOB + "tokens: 1k\ndata: tokens.bin\n")
     job = read(path)
-    assert (job.name, job.total_steps, job.deadline_s) == ("mine", 2, 7200.0)
+    assert (job.name, job.total_steps) == ("mine", 2)
     words = job.words(tmp_path / "states", 7)
     told = dict(zip(words[::2], words[1::2], strict=True))
     assert told["--data"] == str(tmp_path / "tokens.bin")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hetopt.errors import InstanceError
-from hetopt.runtime.corpora import Corpus, opened
+from hetopt.runtime.corpora import Numbers, opened
 
 WORDS = 300
 
@@ -39,7 +39,7 @@ def write_megatron(place: Path, found: list[list[int]], kind: int, dtype: str) -
     )
 
 
-def assert_reads(corpus: Corpus, found: list[list[int]], seed: int) -> None:
+def assert_reads(corpus: Numbers, found: list[list[int]], seed: int) -> None:
     """All of it, and windows that begin and end anywhere."""
     row = [x for one in found for x in one]
     assert len(corpus) == len(row)
@@ -91,41 +91,6 @@ def test_an_indexed_dataset_that_is_damaged_is_refused(
     broken(place.with_suffix(".idx"), place.with_suffix(".bin"))  # type: ignore[operator]
     with pytest.raises(InstanceError, match=message):
         opened(place, WORDS)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_saved_dataset_is_read_row_after_row(seed: int, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    found = documents(seed)
-    half = len(found) // 2
-    parts = [
-        datasets.Dataset.from_dict({"input_ids": part, "text": ["x"] * len(part)})
-        for part in (found[:half], found[half:])
-        if part
-    ]
-    whole = datasets.concatenate_datasets(parts)
-    folder = tmp_path / "saved"
-    whole.save_to_disk(str(folder), num_shards=len(parts))
-    assert_reads(opened(folder, WORDS), found, seed)
-
-
-def test_a_dataset_without_tokens_is_refused(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    words = datasets.Dataset.from_dict({"text": ["a", "b"]})
-    words.save_to_disk(str(tmp_path / "text"))
-    split = datasets.DatasetDict({"train": words})
-    split.save_to_disk(str(tmp_path / "split"))
-    odd = datasets.Dataset.from_dict({"input_ids": [0.5, 1.5]})
-    odd.save_to_disk(str(tmp_path / "odd"))
-    (tmp_path / "empty").mkdir()
-    for name, message in (
-        ("text", "tokenise it first"),
-        ("split", "the splits train"),
-        ("odd", "lists of whole numbers"),
-        ("empty", "cannot be read"),
-    ):
-        with pytest.raises(InstanceError, match=message):
-            opened(tmp_path / name, WORDS)
 
 
 def test_raw_numbers_have_the_width_of_the_vocabulary(tmp_path: Path) -> None:

@@ -35,15 +35,11 @@ def furthest(some: list[Any], others: list[Any]) -> float:
     )
 
 
-@pytest.mark.parametrize("beside", [False, True])
 def test_a_run_that_was_stopped_goes_on_to_the_last_bit(
-    four: Ranks, tmp_path: Path, beside: bool
+    four: Ranks, tmp_path: Path
 ) -> None:
-    one = with_settings(
-        made(MIXED, zero=1, recompute="none"), optimiser=CONSTANT, async_save=beside
-    )
+    one = with_settings(made(MIXED, zero=1, recompute="none"), optimiser=CONSTANT)
     folder = str(tmp_path)
-    # What is written beside a step is of the step before it.
     _, whole = ran(four, with_settings(one, checkpoint=folder, every=1))
     saved = Saved.of(folder)
     assert saved is not None

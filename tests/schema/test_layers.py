@@ -1,8 +1,5 @@
 """Layers by their kinds and shapes: what is equal, refused, and counted."""
 
-import pickle
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -34,18 +31,6 @@ def test_kinds_are_equal_where_parts_and_shapes_are() -> None:
     assert Kind(parts, narrow) != parts
     assert Kind(parts, narrow) == Kind(parts, LayerShape(intermediate=256))
     assert len({Kind(parts), parts, Kind(parts, narrow)}) == 2
-
-
-def test_kinds_are_the_same_in_another_process() -> None:
-    code = (
-        "import pickle, sys; from hetopt.schema.layers import Kind, LayerShape; "
-        "kind = Kind(('attention', 'dense'), LayerShape(heads=4)); "
-        "sys.stdout.buffer.write(pickle.dumps(kind))"
-    )
-    run = [sys.executable, "-c", code]
-    there = subprocess.run(run, capture_output=True, check=True).stdout
-    here = Kind(("attention", "dense"), LayerShape(heads=4))
-    assert {pickle.loads(there): 1}[here] == 1
 
 
 def test_shapes_repeat_and_an_empty_one_is_the_models_own() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hetopt.files import load_instance
-from hetopt.schema import Cluster, GpuType, Instance, ModelSpec, Node, exact
+from hetopt.schema import GpuType, Instance, ModelSpec, exact
 
 
 def spec(**changes: object) -> ModelSpec:
@@ -69,25 +69,6 @@ def test_links_are_found_in_both_directions_and_fall_back() -> None:
     assert cluster.link("node0", "node0") == (0, 20 * 10**9)
 
 
-def test_a_node_of_one_gpu_has_no_link_within() -> None:
-    cluster = load_instance("tiny/three-singles").planned_cluster
-    with pytest.raises(KeyError, match="one GPU and no link within"):
-        cluster.link("node0", "node0")
-
-
-def test_gpus_are_listed_node_by_node() -> None:
-    cluster = Cluster(
-        gpus={"g": GpuType(peak_tflops=1, memory_gib=1)},
-        nodes=(
-            Node(name="a", gpu="g", count=2, intra_gbytes_per_s=1),
-            Node(name="b:c", gpu="g", count=1),
-        ),
-        inter={"gbytes_per_s": 1},  # type: ignore[arg-type]
-    )
-    assert list(cluster.gpu_ids()) == ["a:0", "a:1", "b:c:0"]
-    assert cluster.gpu_count == 3
-
-
 def test_parameters_follow_the_first_of_the_four_ways_that_is_given() -> None:
     h = 64
     assert spec().parameters == (12 * h * h,) * 3
@@ -133,8 +114,3 @@ def test_listed_layers_compute_with_all_their_parameters_unless_told() -> None:
     told = spec(layer_parameters=(4, 5, 6), active_layer_parameters=(1, 2, 3))
     assert told.parameters == (4, 5, 6)
     assert told.active_parameters == (1, 2, 3)
-
-
-def test_an_instance_of_offers_has_no_cluster_to_plan_on() -> None:
-    with pytest.raises(ValueError, match="has offers and no cluster"):
-        _ = load_instance("tiny/offers").planned_cluster

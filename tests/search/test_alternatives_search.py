@@ -13,14 +13,11 @@ from typer.testing import CliRunner
 
 from hetopt import api, cli
 from hetopt.costs import fixed, under
-from hetopt.errors import Unsupported
 from hetopt.exact import training_plan as exact
 from hetopt.formats.assembling import Listed, assembly
-from hetopt.formats.exporting import export_plan
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan import support
-from hetopt.problems.training_plan.settings import state_choices
 from hetopt.result import Status
 from hetopt.schema import Instance
 from hetopt.schema.targets import TARGETS
@@ -82,16 +79,6 @@ def test_a_free_plan_is_no_slower_than_the_grids_of_any_target(
             compared += 1
             assert time_of(data, free) <= us, target
     assert compared > 1
-
-
-def test_grids_of_sixteen_and_eight_cards_come_first() -> None:
-    files = (DEFECTS / f"free_and_megatron.{end}" for end in ("json", "hosts"))
-    options = "inter_gbytes_per_s=25GbE", "interleave=1"
-    data = assembled(*files, 512, *options)
-    race = racing._Race(data, 0, lambda us: None)
-    race.fill_grids(0, None)
-    best = grid.search(data.on("megatron"))
-    assert time_of(data, race.plan) <= best.objective
 
 
 def test_a_descent_is_never_worse_and_mixes_rules() -> None:
@@ -159,26 +146,6 @@ def test_a_plan_that_does_not_fit_is_told_what_would_fit(tmp_path: Path) -> None
     assert any(" fits: " in reason for reason in json.loads(shown.stdout)["reasons"])
 
 
-@pytest.mark.parametrize("target", ["transformers", "llamafactory"])
-def test_what_would_fit_is_a_setting_of_the_target_and_no_planner_fails(
-    target: str, tmp_path: Path
-) -> None:
-    name = "whole_models_of_four_bits"
-    data = assembled(
-        DEFECTS / f"{name}.json",
-        DEFECTS / f"{name}.hosts",
-        32,
-        *("inter_gbytes_per_s=10GbE", "finetune=qlora"),
-    ).on(target)
-    found = api.plan(data, limits=5)
-    assert found.status is Status.INFEASIBLE
-    assert found.failed == ()
-    told = [reason for reason in found.reasons if " fits: " in reason]
-    assert [one.partition(":")[0] for one in told] == ["ZeRO-3 fits"]
-    assert "`assemble -o zero=3`" in told[0]
-    assert state_choices(under(data, zero=3))
-
-
 def test_a_settled_plan_costs_the_same() -> None:
     for seed in range(40):
         random, instance = Random(seed), random_choices(seed)
@@ -192,10 +159,3 @@ def test_a_settled_plan_costs_the_same() -> None:
         rules = {s.recompute for p in plan.pipelines for s in p.stages}
         if len(rules) == 1:
             assert data == fixed(data)
-
-
-def test_a_plan_of_different_rules_is_exported_by_nobody() -> None:
-    instance = tiny(32)
-    plan = exact.solve(instance, limits=Limits(time_s=None)).plan
-    with pytest.raises(Unsupported, match="recompute by different rules"):
-        export_plan("megatron", instance, plan)

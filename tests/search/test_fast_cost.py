@@ -5,33 +5,11 @@ from itertools import count
 import pytest
 import soaking
 from hypothesis import given
-from hypothesis import strategies as st
-from inputs import drawn, examples, seeds
-from random_pipelines import random_instance, random_pipes
+from inputs import examples, seeds
 
-from hetopt.problems import training_plan
-from hetopt.schema import Instance
-from hetopt.search.fast_cost import FastCost, lockstep_us
+from hetopt.search.fast_cost import lockstep_us
 
 WAYS = ("context_parallel", "expert_parallel", "zero_groups")
-
-
-@examples(25)
-@given(st.data(), drawn(random_instance, later=True))
-def test_the_fast_evaluator_finds_what_the_judge_finds(
-    data: st.DataObject, instance: Instance
-) -> None:
-    cost, plans = FastCost(instance), drawn(random_pipes, instance)
-    for pipes in data.draw(st.lists(plans, min_size=1, max_size=4)):
-        plan = cost.plan(pipes)
-        judged = training_plan.evaluate(instance, plan)
-        assert {v.rule for v in judged.violations} <= {"memory", "interleave"}
-        assert cost.iteration_us(pipes) == judged.objective
-        fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
-        assert fits == judged.valid
-        # Fewer replicas than there are never ask for less memory.
-        assert fits or not all(map(cost.fits, pipes))
-        assert cost.compact(plan) == tuple(pipes)
 
 
 @pytest.mark.parametrize("field", [None, *WAYS])

@@ -1,16 +1,10 @@
 """Plans that mind slow links: valid, and with gradients that stay inside a site."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from inputs import drawn, examples
-from random_pipelines import random_instance, random_pipes
 
 import hetopt
 from hetopt.problems import training_plan as judge
-from hetopt.schema import Instance
 from hetopt.search import sites
-from hetopt.search.balancing import Balancer
 from hetopt.search.fast_cost import FastCost
 
 _TWO_SITES = [f"generated:islands/16/{seed}" for seed in range(3)]
@@ -59,16 +53,3 @@ def test_where_links_are_alike_there_is_one_site_and_no_plan_of_several() -> Non
     instance = hetopt.load("generated:equal/16/0")
     assert len(sites.sites(FastCost(instance))) == 1
     assert sites.starts(instance) == []
-
-
-@examples(20)
-@given(st.data(), drawn(random_instance, uniform=True))
-def test_one_section_is_balanced_as_a_whole_pipeline_is(
-    data: st.DataObject, instance: Instance
-) -> None:
-    balancer = Balancer(FastCost(instance))
-    for pipe in data.draw(drawn(random_pipes, instance)):
-        chain = tuple((slot.node, slot.t) for slot in pipe.slots)
-        whole = [(len(chain), instance.model.layers)]
-        n, b = pipe.micro_batches, pipe.size
-        assert balancer.sectioned(b, n, chain, whole) == balancer.balanced(b, n, chain)

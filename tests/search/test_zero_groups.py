@@ -1,22 +1,17 @@
 """States divided in groups of replicas (HSDP): judge, searches, bounds, brute force."""
 
-import json
 from typing import Any
 
 import pytest
 from brute_force_grids import best_grid
 from flat import flat
 from mixtures import CALIBRATION, GPU
-from places import TESTS
 from small_instances import small
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable, Position, under
-from hetopt.errors import Unsupported
-from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.search import islands
 
 
 def four(
@@ -105,24 +100,6 @@ def test_pipelines_of_any_shape_come_in_groups() -> None:
     assert found.bound.value <= found.objective
 
 
-@pytest.mark.parametrize("planner", ["megatron", "grid", "islands"])
-def test_planners_make_groups_or_say_that_they_know_none(planner: str) -> None:
-    """Two pipelines of three GPUs would share the batch best without groups."""
-    data = four([4, 4, 4], 4, "any", 20, zero=2)
-    data = under(data, split=data.workload.splits[1])
-    work = data.workload.model_copy(update={"global_batch": 24})
-    data = data.model_copy(update={"workload": work})
-    if planner == "islands":
-        with pytest.raises(Unsupported, match="planner islands: groups of ZeRO"):
-            hetopt.plan(data, planner, limits=2)
-        row = hetopt.compare(data, [planner], limits=2).rows[0]
-        assert row.result.reasons[0].startswith("not supported by the planner islands")
-    made = islands.plan(data) if planner == "islands" else None
-    made = made or hetopt.plan(data, planner, limits=2).plan
-    assert made is not None
-    assert training_plan.evaluate(data, made).valid
-
-
 @pytest.mark.parametrize(
     ("costs", "other", "message"),
     [
@@ -143,22 +120,3 @@ def test_what_cannot_be_divided_is_refused(
     tree["workload"]["alternatives"] = other
     with pytest.raises(ValueError, match=message):
         Instance.model_validate(tree, strict=False)
-
-
-def test_exact_statements_refuse_groups_by_name() -> None:
-    data = four([4], 4, "any", zero=1)
-    grouped = under(data, split=data.workload.splits[1])
-    with pytest.raises(hetopt.errors.HetoptError, match="zero_groups: 2"):
-        hetopt.solve(grouped, "one_pipeline")
-
-
-@pytest.mark.parametrize("planner", ["megatron", "grid"])
-@pytest.mark.parametrize("name", ["in-order", "named-out-of-order"])
-def test_pipelines_of_near_nodes_make_groups(planner: str, name: str) -> None:
-    """Two fast pairs of nodes, listed in turns: a group is a pair."""
-    path = TESTS / "defects" / f"zero-groups-{name}.plan.json"
-    tree = json.loads(path.read_text("utf-8"))["instance"]
-    nodes = tree["cluster"]["nodes"]
-    tree["cluster"]["nodes"] = nodes[::2] + nodes[1::2]
-    data = Instance.model_validate(tree, strict=False)
-    assert hetopt.plan(data, planner, limits=2).objective == 21_263

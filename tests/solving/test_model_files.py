@@ -70,16 +70,6 @@ def stated(problem: str, data: Any, formulation: str) -> float:
     return float(min(values))
 
 
-def test_the_file_names_what_the_statement_names(tmp_path: Path) -> None:
-    _, data = files.load_problem("generated:partition/9/1")
-    (file,) = model_files.write(
-        "layer_partition", data, "layer_partition", tmp_path / "m.lp"
-    )
-    text = file.read_text()
-    assert text.startswith("\\ hetopt: minimises\n")
-    assert "v_put_0_0" in text
-
-
 def test_the_command_writes_and_does_not_solve(tmp_path: Path) -> None:
     words = ["solve", "generated:grouping/6/1", "--write", str(tmp_path / "g.mps")]
     command = "from hetopt.cli import main; main()"
@@ -123,24 +113,6 @@ def test_every_solver_that_pulp_finds_agrees(name: str) -> None:
         )
         assert found.objective == proved.objective, solver
         assert found.method.backend == f"pulp:{solver}"
-
-
-def test_a_solver_that_is_out_of_time_proves_nothing() -> None:
-    problem, data = files.load_problem("generated:partition/48/0")
-    optimum = api.solve(data).objective
-    assert optimum is not None
-    for solver in solvers.found():
-        found = statements.solve(
-            problem,
-            data,
-            "layer_partition",
-            f"pulp:{solver}",
-            limits=Limits(time_s=1),
-        )
-        if found.objective is not None:
-            assert found.objective >= optimum, solver
-        if found.bound is not None:
-            assert found.bound.value <= optimum, solver
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def said(env: dict[str, str], *words: str, cwd: Path | None = None) -> str:
 
 def planned(env: dict[str, str], place: Path) -> tuple[Instance, TrainingPlan]:
     """An instance of the list that sinfo prints, and a plan on parts of all nodes."""
-    (place / "nodes").write_text(said(env, "sinfo", "-N", "-h", "-o", "%N %G %c %m"))
+    (place / "nodes").write_text(said(env, "sinfo", "-N", "-h", "-o", "%N %G"))
     (place / "config.json").write_text(json.dumps(SMALL))
     workload = {"sequence_length": 32, "global_batch": 4, "micro_batch_sizes": [1]}
     options = [TYPES, "inter_gbytes_per_s=3", "recompute=none", "zero=0"]

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from conftest import need
 from exporter_plans import MIXED, UNEVEN, instance
-from test_training import LLAMA_31, exported, pipelined, small
+from exporter_plans import one as pipelined
+from model_configs import LLAMA_31, made_of
 
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
+from hetopt.schema import Instance
 
 pytestmark = [pytest.mark.targets, pytest.mark.tool("torchrun")]
 WORDS = ["--steps", "2", "--data", "synthetic"]
@@ -48,7 +50,22 @@ def test_two_steps_of_the_plan_end(
 ) -> None:
     need("torch", "safetensors")
     folder = tmp_path / "run"
-    exported("torchrun", small(LLAMA_31), pipelined([(7, 1, 2), (5, 1, 2)]), folder)
+    shape = {
+        **{"hidden_size": 64, "intermediate_size": 176, "num_attention_heads": 4},
+        **{"num_key_value_heads": 2, "vocab_size": 512},
+    }
+    config = {k: shape.get(k, v) for k, v in LLAMA_31.items() if k != "rope_scaling"}
+    made = made_of(config, {"precision": "fp32", "recompute": "none"})
+    plan = pipelined([(7, 1, 2), (5, 1, 2)])
+    # Its host is this machine.
+    text = made.model_dump_json().replace('"a0"', '"127.0.0.1"')
+    here = plan.model_dump_json().replace('"a0:', '"127.0.0.1:')
+    files = exporting.export_plan(
+        "torchrun",
+        Instance.model_validate_json(text),
+        TrainingPlan.model_validate_json(here),
+    )
+    exporting.write(folder, files)
     ended = launched(folder, *WORDS, "--cpu")
     assert ended.returncode == 0, ended.stderr[-4000:]
     note(ended.stdout.splitlines()[-1])

@@ -5,7 +5,6 @@ That of any family is read by the names that the families share, and by what
 """
 
 import re
-from pathlib import Path
 
 from ...errors import InstanceError, cut
 from ...schema import MOST_LAYERS, ModelSpec
@@ -15,7 +14,6 @@ from . import (
     inner,
     kinds,
     mixers,
-    published,
     remainder,
     shapes,
     vectors,
@@ -33,7 +31,7 @@ from .keys import (
 )
 from .trainers import architecture
 
-__all__ = ["from_config", "published", "remarks"]
+__all__ = ["from_config", "remarks"]
 
 # Keys that published configurations leave out, by the defaults of the family's class in
 # transformers.
@@ -53,7 +51,6 @@ _ALIASES = {
     name: family
     for family, names in {
         "gemma3_text": "gemma3",
-        "gemma3n_text": "gemma3n",
         "gemma4_text": "gemma4 gemma4_unified gemma4_unified_text",
         "llama4_text": "llama4",
         "qwen3_5_text": "qwen3_5",
@@ -88,30 +85,17 @@ _INDEXED = ("deepseek_v32", "glm_moe_dsa")
 _OF_MAMBA = re.compile(r"mamba_|ssm_|time_step_")
 
 
-def from_config(
-    config: Fields,
-    name: str,
-    *,
-    mtp: bool = True,
-    file: Path | None = None,
-    parameters: str | None = None,
-) -> ModelSpec:
+def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
     """Return the model of a Hugging Face `config.json`.
 
     Multimodal configurations are read by their `text_config`. `total_parameters` are
     those of the class in transformers, to the last one, for the families of
     `families.FAMILIES`; of others norms and biases are taken as Llama's. Layers that
     predict further tokens are left out unless `mtp`. `remarks` say what is not
-    modelled. Raises `InstanceError` for what is missing, for a key that can change a
-    layer and is not supported, and where a count of parameters that is published in
-    the configuration, in the index beside its `file`, or told as `parameters`, is
-    another (`published`).
+    modelled. Raises `InstanceError` for what is missing, and for a key that can change
+    a layer and is not supported.
     """
-    spec = _model(*_language(config), name, mtp=mtp)
-    if told := published.counts(config, file, parameters):
-        other = _model(*_language(config), name, mtp=not mtp)
-        published.check(told, (spec.total_parameters, other.total_parameters))
-    return spec
+    return _model(*_language(config), name, mtp=mtp)
 
 
 def _model(config: Reading, family: str, name: str, *, mtp: bool) -> ModelSpec:
@@ -161,17 +145,13 @@ def remarks(config: Fields) -> tuple[str, ...]:
         found.append("the towers of other inputs than text (vision_config ...)")
     if any(key in outer for key in inner.SPEECH):
         found.append("the parts that speak (talker_config ...)")
-    if family in ("falcon", "gpt_neox", "phi", "gptj"):
+    if family in ("gpt_neox", "phi", "gptj"):
         found.append("attention beside the MLP: it is timed before it")
     if family == "falcon_h1":
         found.append("attention beside the mixer: it is timed before it")
     if any(spec.of(kind).kv_products == 0 for kind in spec.kinds):
         found.append(
             "keys and values of an earlier layer, which a cut between both sends, too"
-        )
-    if family == "gemma3n_text":
-        found.append(
-            "several residual streams (altup_num_inputs): one is weighed and sent on"
         )
     if whole(reading, "num_nextn_predict_layers"):
         found.append(
@@ -195,7 +175,6 @@ def _language(config: Fields) -> tuple[Reading, str]:
     family = str(whole_one.get("model_type", ""))
     family = _ALIASES.get(family, family)
     remainder.refuse_family(family)
-    whole_one = shapes.rewritten(whole_one, family)
     reading = Reading(_SILENT.get(family, {}) | whole_one)
     if not families.is_known(family):
         reading.unknown = inner.class_of(config)
@@ -244,8 +223,7 @@ def _few(key: str, layers: int) -> int:
 
 
 def _kv_heads(config: Reading, heads: int) -> int:
-    newer = config.get("new_decoder_architecture") is True
-    if config.get("multi_query") is True and not newer:
+    if config.get("multi_query") is True:
         config.skip(("num_key_value_heads", "num_kv_heads"))
         return 1
     return whole(config, "num_key_value_heads", "num_kv_heads") or heads
@@ -255,8 +233,6 @@ def _intermediate(config: Reading, family: str, hidden: int) -> int:
     keys = ["intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"]
     if family == "llama4_text":  # `intermediate_size` is that of an expert
         keys.insert(0, "intermediate_size_mlp")
-    if family == "longcat_flash":
-        keys.insert(0, "ffn_hidden_size")
     if family == "lfm2":
         return _adjusted_width(config)
     if family == "granitemoehybrid" and not _number_of_experts(config):
@@ -347,7 +323,7 @@ def _of_layers(
         found |= {"chunked": True} if kinds.has_chunks(family) else {}
     for part in {part for kind in made for part in kind.split("+")} & {*MIXERS}:
         found[part] = mixers.fields(config, family, fields["hidden"], part)
-    if family in vectors.WITH_INPUTS:
+    if family == vectors.WITH_INPUTS:
         rows = whole(config, "vocab_size_per_layer_input") or 0
         wide = whole(config, "hidden_size_per_layer_input") or 0
         found |= {"layer_table": wide * rows} if wide else {}
@@ -371,18 +347,6 @@ def _of_shapes(
     return found
 
 
-def _computing_experts(config: Reading, fields: Fields) -> int:
-    """Return the experts with weights among those of a token, on average, rounded up.
-
-    Others hand a token on as it is (`zero_expert_num`).
-    """
-    idle = whole(config, "zero_expert_num") or 0
-    if (kind := config.get("zero_expert_type", "identity")) != "identity":
-        raise unsupported("zero_expert_type", f"{cut(repr(kind))}, expected 'identity'")
-    used, experts = fields["active_experts"], fields["experts"]
-    return int(-(-used * experts // max(1, experts + idle)))
-
-
 def _number_of_experts(config: Reading) -> int | None:
     experts = whole(config, *_EXPERTS)
     if experts is not None and experts < 0:
@@ -401,9 +365,6 @@ def _experts(config: Reading, family: str, dense: Fields) -> Fields:
     if family == "llama4_text":
         each = need(config, "intermediate_size")
         fields["shared_experts"] = 1
-    if family == "longcat_flash":
-        each = need(config, "expert_ffn_hidden_size")
-        fields["active_experts"] = _computing_experts(config, fields)
     if each is not None:
         fields["expert_intermediate"] = each
     if shared := whole(config, *_SHARED_WIDTHS):

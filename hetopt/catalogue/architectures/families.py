@@ -7,7 +7,7 @@ lies beside the layers.
 
 from typing import Literal, NamedTuple
 
-from .keys import Reading, one_of
+from .keys import Reading
 
 Biased = Literal["none", "qkv", "all"]
 
@@ -46,11 +46,10 @@ _ALIKE: tuple[tuple[Traits, str], ...] = (
         "llama llama4_text mistral ministral ministral3 mixtral deepseek internlm2 "
         "internlm3 baichuan granite granitemoe granitemoeshared granitemoehybrid bamba "
         "cwm exaone helium solar_open minimax minimax_text_01 minimax_m1 falcon_h1 "
-        "jamba mimo_v2_flash nemotron-nas hyperclovax mamba2",
+        "jamba mimo_v2_flash hyperclovax",
     ),
     (Traits(attention_bias="qkv"), "qwen2"),
     (Traits(said_bias="qkv", bias_unless_said=True), "qwen2_moe"),
-    (Traits(gated=True, attention_bias="qkv"), "qwen"),
     (
         _NORMED,
         "qwen3 qwen3_moe exaone4 exaone_moe hunyuan hunyuan_v1_dense hunyuan_v1_moe "
@@ -67,29 +66,24 @@ _ALIKE: tuple[tuple[Traits, str], ...] = (
     (
         _LATENT,
         "deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 kimi_linear glm4_moe_lite "
-        "glm_moe_dsa bailing_hybrid longcat_flash sarvam_mla youtu",
+        "glm_moe_dsa bailing_hybrid sarvam_mla youtu",
     ),
-    (_LATENT._replace(tied=True), "minicpm3"),
     (_GEMMA, "gemma"),
     (_GEMMA._replace(norms=4), "gemma2"),
     (
         _GEMMA._replace(norms=4, qk_norm=True),
-        "gemma3_text gemma3n_text gemma4_text lfm3",
+        "gemma3_text gemma4_text lfm3",
     ),
-    (_GEMMA._replace(qk_norm=True), "lfm2 lfm2_moe openelm"),
+    (_GEMMA._replace(qk_norm=True), "lfm2 lfm2_moe"),
     (Traits(gated=True, attention_bias="all"), "gpt_oss"),
     (Traits(gated=False), "nemotron_h arcee"),
-    (Traits(gated=False, tied=True), "mpt"),
-    (Traits(gated=True), "dbrx"),
     (Traits(gated=True, said_bias="none"), "phi3"),
     (Traits(gated=True, said_bias="qkv", bias_unless_said=True), "glm"),
     (Traits(gated=True, said_bias="qkv", norms=4), "glm4"),
-    (Traits(gated=True, said_bias="qkv"), "chatglm"),
     (Traits(said_bias="qkv"), "glm4_moe seed_oss"),
     (Traits(norm_bias=True), "phimoe"),
     (Traits(tied=True, norms=1), "cohere cohere2"),
-    (Traits(tied=True), "minicpm ernie4_5 ernie4_5_moe smollm3 mamba falcon_mamba"),
-    (Traits(gated=False, tied=True, norm_bias=True, norms=1), "falcon"),
+    (Traits(tied=True), "minicpm ernie4_5 ernie4_5_moe smollm3"),
     (_GPT._replace(positions=0), "gpt2 gpt_bigcode"),
     (_GPT._replace(positions=2), "opt"),
     (_GPT._replace(embedding_norm=True), "bloom"),
@@ -148,8 +142,6 @@ def traits(config: Reading, family: str) -> Traits:
         config.skip(_QK_NORMS)
     if family == "cohere" and config.get("use_qk_norm") is True:
         found = found._replace(qk_norm=True, qk_wide=True)
-    if family == "falcon":
-        found = _falcon(config, found)
     if not is_known(family) or family == "glm4_moe":
         found = _silent(config, found)
     if found.gated is None:
@@ -184,17 +176,6 @@ def _silent(config: Reading, found: Traits) -> Traits:
     switches = ("gated_mlp", "use_gated_mlp", "mlp_gated", "use_glu", "glu")
     gated = [x for x in map(config.get, switches) if isinstance(x, bool)]
     return found._replace(gated=gated[0]) if gated else found
-
-
-def _falcon(config: Reading, found: Traits) -> Traits:
-    """Two norms with the newer decoder, or one behind the other; biases if said."""
-    several = one_of(config, "num_ln_in_parallel_attn", (1, 2))
-    newer = bool(config.get("new_decoder_architecture"))
-    if several is None:
-        several = 2 if newer or config.get("parallel_attn") is False else 1
-    biased = bool(config.get("bias"))
-    kind: Biased = "all" if biased else "none"
-    return found._replace(norms=several, attention_bias=kind, mlp_bias=biased)
 
 
 def _activation(config: Reading) -> str:

@@ -158,14 +158,3 @@ def places(config: Reading, key: str) -> list[int] | None:
     if not isinstance(value, list) or not all(type(x) is int for x in value):
         raise incorrect(key, value, "a list of numbers of layers")
     return value
-
-
-def one_of(config: Reading, key: str, known: tuple[int, ...]) -> int | None:
-    """Return a whole number that is one of a few; None where it is not given."""
-    value = whole(config, key)
-    if value is not None and value not in known:
-        raise InstanceError(
-            f"{key}: hetopt does not support {cut(str(value))}, expected one of "
-            f"{' or '.join(map(str, known))}; give layer_parameters of an instance"
-        )
-    return value

@@ -25,7 +25,7 @@ _BLOCKS = {
 #: Of each so many layers the last sees all tokens, by family.
 _LAST_OF = {
     **{"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "llama4_text": 4},
-    **{"gemma3n_text": 5, "gemma4_text": 6},
+    "gemma4_text": 6,
 }
 #: Keys that say which layers have a window, or how wide it is.
 _PATTERNS = (
@@ -54,7 +54,7 @@ _PLACES = (
 )
 _SEEN = {
     **{"llama4_text": 8192, "gemma2": 4096, "gemma3_text": 4096, "gpt_oss": 128},
-    **{"gemma3n_text": 512, "gemma4_text": 512},
+    "gemma4_text": 512,
 }
 
 
@@ -62,10 +62,6 @@ def of_layers(config: Reading, family: str, layers: int, *, sparse: bool) -> Kin
     """Return the kind of each layer, in the words of `ModelSpec.layer_kinds`."""
     if family == "nemotron_h":
         return blocks(config, layers)
-    if family in mixers.ALONE:
-        return [mixers.ALONE[family]] * layers
-    if family == "longcat_flash":
-        return ["attention+dense+attention+dense+experts"] * layers
     if family in mixers.FAMILIES:
         mixing = mixers.of_layers(config, family, layers)
     else:

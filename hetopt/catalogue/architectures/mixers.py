@@ -27,8 +27,6 @@ _DELTA = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid")
 _LIGHTNING = ("minimax", "minimax_text_01", "minimax_m1")
 _CONVOLUTIONS = ("lfm2", "lfm2_moe", "lfm3")
 _CHANNELS = ("kimi_linear", "bailing_hybrid")
-#: Families of mixers alone, without an MLP behind them.
-ALONE = {"mamba": "mamba1", "falcon_mamba": "mamba1", "mamba2": "mamba"}
 _EVERY = 4  # the interval of Qwen's classes where their files are silent
 #: The families whose layers this module tells.
 FAMILIES = (
@@ -148,10 +146,8 @@ def _mamba(config: Reading, family: str, hidden: int) -> Fields:
 def _selective(config: Reading, family: str, hidden: int) -> Fields:
     config.skip(("mamba_conv_bias",))
     rank = config.get("mamba_dt_rank")
-    width = whole(config, "mamba_d_ssm") if family in ALONE else None
-    expanded = (whole(config, "mamba_expand") or 2) * hidden
     return {
-        "width": width or expanded,
+        "width": (whole(config, "mamba_expand") or 2) * hidden,
         "state": need(config, "mamba_d_state"),
         "rank": -(-hidden // 16) if rank == "auto" else need(config, "mamba_dt_rank"),
         "convolution": whole(config, "mamba_d_conv") or 4,

@@ -1,15 +1,13 @@
 """Layers of a `config.json` that are wider or narrower than others.
 
-A width may be told by a list with an entry for each layer; families in other words
-than the common ones are written anew in these (`rewritten`). An entry of 0 says that
-a layer lacks the part.
+A width may be told by a list with an entry for each layer; an entry of 0 says that a
+layer lacks the part.
 """
 
 from collections import Counter
 
-from ...errors import InstanceError, cut
-from . import dialects
-from .keys import Fields, Reading, listed, need, number, unsupported, whole
+from ...errors import cut
+from .keys import Fields, Reading, need, unsupported, whole
 
 #: Lists that are read, by the field that they are of.
 LISTED = {
@@ -19,92 +17,6 @@ LISTED = {
 }
 _WIDE = 512  # heads of full attention in Gemma 4, where its files are silent
 Shapes = list[Fields]
-
-
-def rewritten(config: Fields, family: str) -> Fields:
-    """Return the configuration of a family with keys of its own in common words."""
-    made = {
-        **dialects.REWRITTEN,
-        **{"openelm": _openelm, "nemotron-nas": _nemotron},
-        **{"mamba": _mamba, "falcon_mamba": _mamba, "mamba2": _mamba},
-    }.get(family)
-    return config if made is None else {**config, **made(config)}
-
-
-def _mamba(config: Fields) -> Fields:
-    """Return the keys of models of mixers alone; their width stands for heads."""
-    if config.get("use_bias") or config.get("use_conv_bias", True) is not True:
-        what = "other biases of mixers than their convolution's"
-        raise unsupported("use_bias, use_conv_bias", what)
-    names = {
-        **{"mamba_num_heads": "num_heads", "mamba_head_dim": "head_dim"},
-        **{"mamba_d_state": "state_size", "mamba_dt_rank": "time_step_rank"},
-        **{"mamba_d_conv": "conv_kernel", "mamba_expand": "expand"},
-        "mamba_d_ssm": "intermediate_size",
-    }
-    found = {new: config[old] for new, old in names.items() if old in config}
-    return found | {"num_attention_heads": config.get("hidden_size"), "head_dim": 1}
-
-
-def _openelm(config: Fields) -> Fields:
-    """Return the keys of Apple's OpenELM."""
-    reading = Reading(config)
-    for key in ("ffn_with_glu", "normalize_qk_projections"):
-        if config.get(key, True) is not True:
-            what = f"{cut(repr(config[key]))} of OpenELM, expected true"
-            raise unsupported(key, what)
-    width, step = need(reading, "model_dim"), whole(reading, "ffn_dim_divisor") or 256
-    layers = need(reading, "num_transformer_layers")
-    key = "ffn_multipliers"
-    factors = [number(x, key) for x in listed(reading, key, layers) or [None]]
-    return {
-        "hidden_size": width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": listed(reading, "num_query_heads", layers),
-        "num_key_value_heads": listed(reading, "num_kv_heads", layers),
-        "intermediate_size": [_divisible(x * width, step) for x in factors],
-        "tie_word_embeddings": config.get("share_input_output_layers", True),
-    }
-
-
-def _divisible(width: float, step: int) -> int:
-    """Return the multiple nearest to a width, at most a tenth below it."""
-    found = max(step, int(width + step / 2) // step * step)
-    return found + step if found < 0.9 * width else found
-
-
-def _nemotron(config: Fields) -> Fields:
-    """Return the widths that NVIDIA's search of architectures left to each block.
-
-    A block that it left nothing is none.
-    """
-    reading = Reading(config)
-    hidden, heads = need(reading, "hidden_size"), need(reading, "num_attention_heads")
-    blocks = config.get("block_configs")
-    if not isinstance(blocks, list):
-        raise InstanceError("block_configs: expected a list, one block a layer; add it")
-    keys, widths = [], []
-    for block in blocks:
-        attention, mlp = _part(block, "attention"), _part(block, "ffn")
-        group = 0 if attention.get("no_op") else attention.get("n_heads_in_group")
-        group = int(number(group, "n_heads_in_group"))
-        keys.append(heads // group if group else 0)
-        factor = number(0 if mlp.get("no_op") else mlp.get("ffn_mult"), "ffn_mult")
-        widths.append(-(-int(2 * factor * hidden / 3) // 256) * 256)
-    left = [pair for pair in zip(keys, widths, strict=True) if any(pair)]
-    return {
-        "num_hidden_layers": len(left),
-        "num_key_value_heads": [keys for keys, _ in left],
-        "intermediate_size": [width for _, width in left],
-    }
-
-
-def _part(block: object, name: str) -> Fields:
-    found = block.get(name) if isinstance(block, dict) else None
-    if not isinstance(found, dict) or found.get("replace_with_linear"):
-        what = f"{name} {cut(repr(found))}; expected a width or no_op"
-        raise unsupported("block_configs", what)
-    return found
 
 
 def take(config: Reading, layers: int) -> Shapes:
@@ -154,11 +66,10 @@ def of_family(config: Reading, family: str, told: Shapes, kinds: list[str]) -> N
         for x in range(layers):
             if x % every:
                 told[x]["kv_products"] = 0
-    if family in ("gemma3n_text", "gemma4_text"):
+    if family == "gemma4_text":
         shared = whole(config, "num_kv_shared_layers") or 0
         for x in range(layers - shared, layers):
             told[x]["kv_products"] = 0
-    if family == "gemma4_text":
         _gemma4(config, told, windows)
         _of_single_layers(config, told)
     if family == "mimo_v2_flash":

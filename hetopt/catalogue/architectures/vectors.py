@@ -11,8 +11,8 @@ from .families import Traits
 from .keys import Fields, Reading, whole
 
 Counts = dict[str, int]
-#: Families whose layers have embeddings of their own.
-WITH_INPUTS = ("gemma3n_text", "gemma4_text")
+#: The family whose layers have embeddings of their own.
+WITH_INPUTS = "gemma4_text"
 
 
 def of_layers(
@@ -116,28 +116,18 @@ def _of_families(
             found[EXPERTS] += experts  # the router's correction
         if family in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"):
             found[EXPERTS] += h  # what the shared expert is weighed by
-        if family == "longcat_flash":  # behind the norm of the first MLP
-            found[EXPERTS] = h * (whole(config, "zero_expert_num") or 0)
         if family == "gemma4_text":  # three norms, and scales of the router
             found[EXPERTS] = 4 * h + experts
     if DENSE in found and family == "apertus":
         found[DENSE] += 2  # of its activation, xIELU
-    if DENSE in found and family in WITH_INPUTS:
+    if DENSE in found and family == WITH_INPUTS:
         found[DENSE] += _of_inputs(config, h)
-    if DENSE in found and family == "gemma3n_text":
-        found[DENSE] += _of_streams(config, h)
 
 
 def _of_inputs(config: Reading, h: int) -> int:
     """Return the matrices and the norm of an embedding that each layer has."""
     wide = whole(config, "hidden_size_per_layer_input") or 0
     return 3 * h * wide + h if wide else 0
-
-
-def _of_streams(config: Reading, h: int) -> int:
-    """Return what Gemma 3n has beside its residual stream: AltUp and LAuReL."""
-    n, rank = (whole(config, x) or 0 for x in ("altup_num_inputs", "laurel_rank"))
-    return 2 * h + n * n + n**3 + n * h + 2 * h * rank + h
 
 
 def _mlp(own: Traits, spec: ModelSpec, width: int) -> int:
@@ -152,8 +142,6 @@ def beside_layers(config: Reading, family: str, own: Traits, spec: ModelSpec) ->
         rows = whole(config, "n_positions", "max_position_embeddings") or 0
         found += (rows + own.positions) * spec.hidden
     found += (whole(config, "type_vocab_size") or 0) * spec.hidden
-    if family in WITH_INPUTS:
+    if family == WITH_INPUTS:
         found += whole(config, "hidden_size_per_layer_input") or 0  # a norm
-    if family == "gemma3n_text" and (streams := whole(config, "altup_num_inputs")):
-        found += 2 * (streams - 1) * spec.hidden**2
     return found + (spec.vocabulary if own.head_bias else 0)

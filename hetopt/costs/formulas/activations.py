@@ -186,7 +186,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     if part == EXPERTS:
         width = _expert_width(a, run)
         # A GPU that cuts experts with others is given the tokens of all of them.
-        given = run.routed_share * (run.experts.cut if run.ep > 1 else 1)
+        given = (run.experts.cut if run.ep > 1 else 1) / run.tp
         routed = narrow(run) * a.experts_per_token * a.routed_width * given
     entered = (2 if a.gated else 1) * _between(run) * width
     if a.relu and not a.gated:
@@ -246,7 +246,7 @@ def _joined_norm(a: Architecture, part: str) -> bool:
 
 def _expert_width(a: Architecture, run: Layout) -> float:
     """Return the width of experts, routed and shared, for a token of a micro-batch."""
-    routed = a.experts_per_token * a.expert_intermediate * run.routed_share
+    routed = a.experts_per_token * a.expert_intermediate / run.tp
     return routed + a.shared_intermediate / run.tp
 
 

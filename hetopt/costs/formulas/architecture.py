@@ -135,7 +135,6 @@ class Architecture:
     window: int | None = None  # of the part `window`; else of every other layer
     chunked: bool = False  # windows are chunks, which do not slide
     relu: bool = False  # of a plain MLP; keeps its output alone
-    tower: int = 0  # parameters before the first layer that nothing cuts: of images
 
     @cached_property
     def kinds(self) -> Counter[Layer]:

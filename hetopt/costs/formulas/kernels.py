@@ -107,10 +107,7 @@ def _unfused_s(
 def traffic_s(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> float:
-    """Seconds of the forward pass over norms, sums and activations of a part.
-
-    A GPU moves `run.routed_share` of the tokens on their way to experts.
-    """
+    """Seconds of the forward pass over norms, sums and activations of a part."""
     m, t, by = run.tokens, run.tp, (run.style, run.framework)
     h = a.hidden / (t if run.split_sequence else 1)
     shared = 0.0
@@ -133,7 +130,7 @@ def traffic_s(
     if ELEMENT.get(run.precision, 2.0) < 2:  # operands are cast
         moved += c("traffic.cast") * m * (a.hidden + shared / 3)
     if part == EXPERTS:
-        permuted = m * run.routed_share * a.experts_per_token
+        permuted = m / t * a.experts_per_token
         inner = (3 if a.gated else 2) * a.expert_intermediate / 2
         if run.expert_biases:
             given = (2 if a.gated else 1) * a.expert_intermediate + a.routed_width

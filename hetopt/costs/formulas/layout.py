@@ -26,10 +26,6 @@ class Layout:
     vp: int = 1
     ep: int = 1
     etp: int | None = None  # GPUs that cut an expert; None: as `Division.of` has it
-    together: bool = (
-        False  # GPUs that divide experts have one batch, and the rest whole
-    )
-    looped: bool = False  # experts one after another, not grouped in a product
     zero: int = 0
     shard: int = 0  # GPUs that divide the weights: FSDP, ZeRO-3; 0: none
     sharding: str = "fsdp"  # who gathers: fsdp, fsdp1, deepspeed
@@ -69,8 +65,7 @@ class Layout:
     @property
     def gpus(self) -> int:
         """Return the number of all GPUs."""
-        alike = self.ep if self.together else 1
-        return self.dp * self.tp * self.cp * self.pp * alike
+        return self.dp * self.tp * self.cp * self.pp
 
     @property
     def tokens(self) -> float:
@@ -80,16 +75,8 @@ class Layout:
     @cached_property
     def experts(self) -> Division:
         """How experts are divided."""
-        found = Division.of(self.tp, self.ep, self.etp)
-        return found._replace(batches=1.0) if self.together else found
-
-    @property
-    def routed_share(self) -> float:
-        """Return one GPU's average share of what experts are given."""
-        return 1 / self.ep if self.together else 1 / self.tp
+        return Division.of(self.tp, self.ep, self.etp)
 
     def expert_replicas(self, replicas: float) -> float:
         """Return how many GPUs hold the same experts, of those of `replicas`."""
-        if self.together:
-            return replicas
         return max(1.0, replicas * self.tp / (self.ep * self.experts.cut))

@@ -133,7 +133,7 @@ def parameters(
         experts += count * grouped
         unit = max(unit, whole)
     table = a.vocabulary * a.hidden / run.tp
-    ends = table * (first + (last and not (first and a.tied))) + a.tower * first
+    ends = table * (first + (last and not (first and a.tied)))
     beside = adapters(a, run, layers) if run.lora else 0.0
     return Parameters(dense, experts, ends, unit, beside)
 
@@ -150,13 +150,7 @@ def adapters(a: Architecture, run: Layout, layers: tuple[Layer, ...]) -> float:
 
 
 def has_adapters(run: Layout, part: str) -> bool:
-    """Return whether a part's matrices have adapters beside them.
-
-    Experts that GPUs with one batch divide are a tensor of transformers, beside which
-    PEFT has none.
-    """
-    if part == EXPERTS and run.together:
-        return False
+    """Return whether a part's matrices have adapters beside them."""
     return run.lora and ("attention" if part in ATTENDING else "mlp") in run.adapted
 
 
@@ -344,67 +338,6 @@ def of_stage(
     found["communicators"] = _communicators(c, machine) if run.gpus > 1 else 0.0
     found["context"] = c("memory.context", machine.generation, run.framework)
     return found
-
-
-#: Bytes of a parameter that a host holds for its optimiser beside the moments: a master
-#: and a gradient of 32 bits; and of a parameter that itself is there.
-_HOSTED, _HOSTED_WEIGHT = 4 + 4, 2
-
-
-def hosted(c: Constants, a: Architecture, run: Layout, stage: int) -> float:
-    """Return the bytes of its host that a GPU of a stage pins, at the least.
-
-    States of the optimiser, and weights, are divided as ZeRO does; activations are
-    those of all micro-batches in flight. Buffers of copies come on top. Sources: the
-    estimators of DeepSpeed, 16 and 18 bytes a parameter; Megatron's optimiser for
-    hosts, whose masters and gradients are copies of 32 bits, too, and pinned.
-    """
-    layers = spans(a, run)[stage]
-    held = parameters(a, run, layers, first=stage == 0, last=stage == run.pp - 1)
-    divided, fewer = divisors(run)
-    inner, ends = held.dense / divided + held.experts / fewer, held.ends / divided
-    total = 0.0
-    if "optimizer" in run.hosted:
-        moments = run.moments_bits / 4
-        if run.framework == "megatron" and not run.lora:
-            tower = a.tower if stage == 0 else 0
-            copies = _pinned(a, run, layers, held.ends - tower) + 4 * tower / divided
-            total += moments * (inner + ends) + 2 * copies
-        else:
-            each = _HOSTED + moments
-            total += each * (held.adapters / divided if run.lora else inner + ends)
-    if "parameters" in run.hosted:
-        width: float = _HOSTED_WEIGHT
-        if run.lora and run.frozen_bits is not None:
-            width = QUANTISED[run.frozen_bits]
-        total += width * inner + _HOSTED_WEIGHT * ends
-    if run.hosted_layers:
-        kept = activations.of_stage(c, a, run, layers).held
-        total += run.hosted_layers * in_flight(run, stage) * kept
-    return total
-
-
-def _pinned(
-    a: Architecture, run: Layout, layers: Iterable[Layer], ends: float
-) -> float:
-    """Return the bytes of a host that copies of parameters in 32 bits take.
-
-    PyTorch pins powers of two, and each matrix has a copy of its own. Of `ends` there
-    are embedding and head.
-    """
-    divided, fewer = divisors(run)
-    table = a.vocabulary * a.hidden / run.tp
-    total = ends / table * _power_of_two(4 * table) / divided if table else 0.0
-    for layer in layers:
-        for part in layer:
-            for m in a.matrices(part, run.tp, run.experts):
-                alike = fewer if m.routed else divided
-                total += m.times * _power_of_two(4 * m.n * m.k) / alike
-    return total
-
-
-def _power_of_two(size: float) -> float:
-    return float(2 ** math.ceil(math.log2(size)))
 
 
 def cuts(c: Constants, a: Architecture, run: Layout) -> float:

@@ -1,14 +1,13 @@
 """Seconds of one GPU's layers, gradients and updates, term by term."""
 
 import math
-from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER
 from ...schema.states import Offload
 from . import activations, kernels, memory, wires
-from .architecture import Architecture, Layer
+from .architecture import Architecture
 from .kernels import Constants
 from .layout import Layout
 from .machine import Machine
@@ -102,8 +101,6 @@ def part_times(
         waits = c("launch.experts", machine.host)
         if run.flexible:
             moved *= c("experts.flexible")
-        if run.looped:  # each is launched as an MLP is
-            launch *= 1 + a.experts / run.experts.groups
     if run.graphs:
         launch *= c("launch.graphs")
         waits *= c("launch.graphs")
@@ -187,23 +184,18 @@ def _own(run: Layout, part: str) -> int:
 
 
 def layer_times(
-    c: Constants,
-    machine: Machine,
-    a: Architecture,
-    run: Layout,
-    layers: tuple[Layer, ...] = (),
+    c: Constants, machine: Machine, a: Architecture, run: Layout
 ) -> LayerTimes:
-    """The mean layer of a model, or of some `layers` of it."""
+    """Return the times of the mean layer of a model."""
     total = [0.0] * len(LayerTimes._fields)
     parts: dict[str, LayerTimes] = {}
-    kinds = Counter(layers) or a.kinds
-    for layer, count in kinds.items():
+    for layer, count in a.kinds.items():
         for part in layer:
             if part not in parts:
                 parts[part] = part_times(c, machine, a, run, part)
             for i, x in enumerate(parts[part]):
                 total[i] += count * x
-    return LayerTimes(*(x / kinds.total() for x in total))
+    return LayerTimes(*(x / a.kinds.total() for x in total))
 
 
 def pace(c: Constants, a: Architecture, run: Layout, site: str) -> float:
@@ -248,23 +240,16 @@ def busy_s(times: LayerTimes) -> float:
     return math.sqrt(times.device**2 + times.launches**2)
 
 
-Ring = Callable[[float, int, int], float]
-
-
 def gradients_s(
     c: Constants,
-    ring: Ring,
+    machine: Machine,
     run: Layout,
-    held_by: tuple[float, float, float],
+    held_by: memory.Parameters,
     compute: float,
-    site: str,
 ) -> float:
-    """Exposed time of gradients and `weights` between replicas, an iteration.
-
-    `ring` tells what a pass of so many bytes takes among so many GPUs, every stride-th.
-    """
-    dense, experts, ends = held_by
-    group = run.dp * run.cp
+    """Exposed time of gradients and weights between replicas, an iteration."""
+    dense, experts, ends = held_by.dense, held_by.experts, held_by.ends
+    group, ring = run.dp * run.cp, partial(wires.ring_s, machine)
     width = gradient_bytes(run)
     if run.lora and not run.shard:  # those of adapters are a thousandth
         return 0.0
@@ -275,10 +260,9 @@ def gradients_s(
         if run.frozen_bits is not None:
             each = memory.QUANTISED[run.frozen_bits]
         inside = min(run.shard, group)
-        apart = run.tp * (run.ep if run.together else 1)
-        gathered = 2 * ring(each * held, inside, apart)
-        reduced = ring(width * held, inside, apart)
-        outer = ring(2 * width * held / inside, group // inside, apart * inside)
+        gathered = 2 * ring(each * held, inside, run.tp)
+        reduced = ring(width * held, inside, run.tp)
+        outer = ring(2 * width * held / inside, group // inside, run.tp * inside)
         comm = (gathered + reduced) * run.micro_batches + outer
         shown = c("fsdp", run.sharding)
         return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)
@@ -288,4 +272,4 @@ def gradients_s(
         alike = int(run.expert_replicas(group))
         apart = run.ep * run.experts.cut
         comm += ring((width + 2) * experts, alike, apart)
-    return c("dp", run.framework, site, _beside(hidden=run.overlap_dp)) * comm
+    return c("dp", run.framework, machine.site, _beside(hidden=run.overlap_dp)) * comm

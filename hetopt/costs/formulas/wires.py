@@ -47,13 +47,10 @@ def experts_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> 
     """Tokens to their experts and back, forward; a token once to each other node.
 
     `tokens` are those of a tensor-parallel group, whose GPUs are among the `ep` that
-    share the experts: each has a part of the tokens, and whole experts. Where they have
-    one batch, what their experts make of it is summed.
+    share the experts: each has a part of the tokens, and whole experts.
     """
     if run.ep < 2:
         return 0.0
-    if run.together:
-        return 2 * ring_s(machine, 2 * tokens * a.hidden, run.ep, run.tp)
     sent = tokens / run.tp * a.experts_per_token * a.hidden * 2
     away, cut = (run.ep - 1) / run.ep, run.experts.cut
     gathered = 2 * ring_s(machine, sent * cut, cut)  # where several cut an expert

@@ -1,12 +1,13 @@
 """Predictions beside measured runs, and the constants that they are fitted with.
 
-`rows` reads runs, `description` says what their words mean, and `mixed` does of nodes
-that are not alike; `reading` is the door to both. `hetopt.costs.formulas` times them,
+A run is a row of `rows`; `description` says what its words mean,
+`hetopt.costs.formulas` times it,
 `fitting` finds constants, `prediction` sets predictions and measurements side by side.
 """
 
 from ..constants import Constant, Table
 from .described import Described, NotModelled
+from .description import described
 from .fitting import Fitted, Observed, fit, predicted_s
 from .prediction import (
     Prediction,
@@ -16,8 +17,7 @@ from .prediction import (
     predictions,
     summaries,
 )
-from .reading import described
-from .rows import Run, read_runs
+from .rows import Run
 
 __all__ = [
     "Constant",
@@ -35,6 +35,5 @@ __all__ = [
     "observed_runs",
     "predicted_s",
     "predictions",
-    "read_runs",
     "summaries",
 ]

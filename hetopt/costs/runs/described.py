@@ -28,14 +28,9 @@ class Described(NamedTuple):
     architecture: Architecture
     layout: Layout
 
-    @property
-    def parts(self) -> "tuple[Described, ...]":
-        """The run as one of runs that are alike each."""
-        return (self,)
-
     def terms(self, c: Table) -> Mapping[str, float]:
         """Return the seconds of an iteration by term."""
-        return iteration.terms(c, self.architecture, iteration.alike(*self))
+        return iteration.terms(c, *self)
 
     def peak(self, c: Table) -> memory.Terms:
         """Return the bytes by term of the fullest GPU, as they show."""
@@ -45,15 +40,10 @@ class Described(NamedTuple):
         """Return the chance that the run dies of memory."""
         return memory.died(c, *self)
 
-    def hosted(self, c: Table) -> float:
-        """Return the bytes that the fullest host pins, at the least."""
-        machine, a, run = self
-        most = max(memory.hosted(c, a, run, j) for j in range(run.pp))
-        return most * min(machine.gpus, run.gpus)
-
     def systems(self, model: str | None) -> tuple[str, ...]:
         """Return what one run tells of another: framework and card, and model."""
-        return systems(self.layout, self.machine.card, model)
+        own = f"{self.layout.framework}/{self.machine.card}"
+        return own, f"{own}/{self.layout.precision}", f"{own}/{model}"
 
     @property
     def configuration(self) -> Hashable:
@@ -64,9 +54,3 @@ class Described(NamedTuple):
         """Return the run if it recomputed everything."""
         layout = replace(self.layout, recompute="full", recomputed=1.0)
         return self._replace(layout=layout)
-
-
-def systems(layout: Layout, cards: str, model: str | None) -> tuple[str, ...]:
-    """Return the names of factors of a framework on cards, a precision, a model."""
-    own = f"{layout.framework}/{cards}"
-    return own, f"{own}/{layout.precision}", f"{own}/{model}"

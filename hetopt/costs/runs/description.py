@@ -28,14 +28,37 @@ _DEEPSEEK_V3 = LatentAttention(
 )
 
 
-def symmetric(run: Run) -> Described:
+def described(run: Run) -> Described:
     """The run in the model's terms; `NotModelled` with the reason where it has none."""
+    if run.layout_consistent is False:
+        raise NotModelled("its layout contradicts itself, as the row says")
+    run = _on_equal_nodes(run)
     architecture = architecture_of(run)
     machine = machines.of(run, NotModelled)
     layout = layout_of(run, machine, framework_of(run))
     for fault in _faults(run, architecture, layout):
         raise NotModelled(fault)
     return Described(machine, architecture, layout)
+
+
+def _on_equal_nodes(run: Run) -> Run:
+    """Return a row whose nodes are counted in place of listed."""
+    if not isinstance(run.nodes, tuple):
+        return run
+    if len({node.of for node in run.nodes}) > 1:
+        raise NotModelled(
+            "its nodes are not alike: compare its plan with the measured time by "
+            "`hetopt check PLAN --instance X --measured 7.1s`"
+        )
+    (gpu, _, network, link), *_ = (node.of for node in run.nodes)
+    told = {
+        "gpu": run.gpu or gpu,
+        "gpus": run.gpus or sum(node.gpus for node in run.nodes),
+        "nodes": len(run.nodes),
+        "network": run.network or network,
+        "intra_gbytes_per_s": run.intra_gbytes_per_s or link,
+    }
+    return run.model_copy(update=told)
 
 
 def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:
@@ -104,7 +127,6 @@ def architecture_of(run: Run) -> Architecture:
         latent=latent,
         mixers=mixers,
         window=window,
-        tower=run.tower_parameters or 0,
     )
 
 
@@ -282,8 +304,6 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         vp=run.vp or 1,
         ep=_ep(run),
         etp=_etp(run, name),
-        together=_has_one_batch(run, name),
-        looped=_loops_over_experts(run, name),
         zero=zero,
         shard=shard,
         recompute=recompute,
@@ -349,11 +369,6 @@ _RANK = 16
 _OF_ATTENTION = ("q", "k", "v", "o", "attn", "attention", "c_proj", "query", "value")
 
 
-#: The version of transformers that groups the products of experts, and the first year
-#: of which it is the usual one.
-_GROUPED, _GROUPED_YEAR = 5, 2026
-
-
 def _ep(run: Run) -> int:
     if run.experts and run.ep is None and run.gpus != 1:
         raise untold(
@@ -374,31 +389,6 @@ def _etp(run: Run, name: str) -> int | None:
     tp, ep = run.tp or 1, _ep(run)
     members = (run.dp or 1) * tp * (run.cp or 1)
     return tp if ep > 1 and members % (ep * tp) == 0 else None
-
-
-def _has_one_batch(run: Run, name: str) -> bool:
-    """Return whether GPUs that divide experts have one batch and all else whole.
-
-    That is expert parallelism of transformers, where `dp` counts groups: their GPUs
-    are those of the run, and as many would be too few if each had a batch of its own.
-    """
-    alike = (run.dp or 1) * (run.tp or 1) * (run.pp or 1) * (run.cp or 1)
-    return name == "trainer" and _ep(run) > 1 and alike * _ep(run) == run.gpus
-
-
-def _loops_over_experts(run: Run, name: str) -> bool:
-    """Return whether experts are computed one after another.
-
-    Models of transformers did so before version 5, the usual one since 2026: a row
-    tells its version or its year.
-    """
-    if name not in ("trainer", "deepspeed", "torch"):
-        return False
-    words = (run.framework or "").lower()
-    if found := re.search(r"transformers[ =v-]*(\d+)", words):
-        return int(found.group(1)) < _GROUPED
-    years = re.findall(r"\b20\d\d\b", words)
-    return name == "trainer" and bool(years) and int(years[0]) < _GROUPED_YEAR
 
 
 def _is_plain_megatron(run: Run) -> bool:

@@ -12,14 +12,15 @@ constants of the linear model at the optimum, refitted without it.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..constants import Constant, Table
+from .described import Described
 
 Array = npt.NDArray[np.float64]
 _STEP = 1e-4  # of a logarithm, for derivatives
@@ -28,27 +29,17 @@ _DONE = 2e-3
 _ROUNDS = 12
 
 
-class Timed(Protocol):
-    """A run in the model's terms, of which only its times are asked."""
-
-    def terms(self, c: Table) -> Mapping[str, float]:
-        """Return the seconds of an iteration by term."""
-
-
-_T = TypeVar("_T", bound=Timed)
-
-
-class Observed(NamedTuple, Generic[_T]):
+class Observed(NamedTuple):
     """A run in the model's terms, its seconds, and what it is one of."""
 
-    described: _T
+    described: Described
     measured_s: float
     noise: float
     configuration: Hashable = None
     systems: tuple[str, ...] = ()
 
 
-def predicted_s(c: Table, described: Timed, systems: Sequence[str] = ()) -> float:
+def predicted_s(c: Table, described: Described, systems: Sequence[str] = ()) -> float:
     """Seconds of an iteration of a run."""
     return sum(described.terms(c).values()) * c("system", *systems)
 
@@ -95,11 +86,10 @@ class Fitted:
 
 
 def fit(
-    observed: Sequence[Observed[Any]],
+    observed: Sequence[Observed],
     priors: Mapping[str, Constant],
-    report: Callable[[int, float], None] | None = None,
 ) -> Fitted:
-    """The constants that fit; `report` is told (round, longest step)."""
+    """Return the constants that fit."""
     names = tuple(priors)
     often = Counter(one.configuration for one in observed)
     weights = np.array(
@@ -109,7 +99,7 @@ def fit(
     x = np.log([prior.value for prior in priors.values()])
     touched = _touched(observed, dict(zip(names, np.exp(x).tolist(), strict=True)))
     every = np.ones(len(observed), dtype=bool)
-    for number in range(_ROUNDS):
+    for _ in range(_ROUNDS):
         here = _predict(names, x, observed)
         jacobian = _derive(names, x, observed, here, touched)
         made = Fitted(
@@ -117,8 +107,6 @@ def fit(
         )
         step = _step(made, x, here, jacobian, every)
         longest = float(np.abs(step).max())
-        if report is not None:
-            report(number, longest)
         if longest < _DONE:
             return made
         x = x + step * min(1.0, _FAR / longest)
@@ -140,9 +128,7 @@ def _step(at: Fitted, x: Array, here: Array, jacobian: Array, kept: Array) -> Ar
     return found
 
 
-def _predict(
-    names: Sequence[str], x: Array, observed: Sequence[Observed[Any]]
-) -> Array:
+def _predict(names: Sequence[str], x: Array, observed: Sequence[Observed]) -> Array:
     values = dict(zip(names, np.exp(x).tolist(), strict=True))
     table = Table(values)
     seconds = [predicted_s(table, one.described, one.systems) for one in observed]
@@ -151,7 +137,7 @@ def _predict(
 
 
 def _touched(
-    observed: Sequence[Observed[Any]], values: Mapping[str, float]
+    observed: Sequence[Observed], values: Mapping[str, float]
 ) -> dict[str, list[int]]:
     """Runs by the constants that their predictions ask for."""
     found: dict[str, list[int]] = {name: [] for name in values}
@@ -166,7 +152,7 @@ def _touched(
 def _derive(
     names: Sequence[str],
     x: Array,
-    observed: Sequence[Observed[Any]],
+    observed: Sequence[Observed],
     here: Array,
     touched: Mapping[str, Sequence[int]],
 ) -> Array:

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
+from ..formulas import memory
 from ..formulas.memory import TIGHT, TOO_MUCH
-from ..formulas.memory import fit as fit_of
 from .described import Described, NotModelled
+from .description import described
 from .fitting import Observed, fit
-from .peaks import predicted_bytes, unsaid
-from .reading import Known, described
 from .rows import Run
 
 
@@ -32,12 +31,13 @@ class Prediction(NamedTuple):
     terms: Mapping[str, float] = {}
     unsaid: str | None = None
     oom_probability: float | None = None
-    host_gib: float | None = None  # what a host pins at the least; None: nothing
 
     @property
     def fit(self) -> str | None:
         """Return how the run fits, in words; None where that is not known."""
-        return None if self.oom_probability is None else fit_of(self.oom_probability)
+        return (
+            None if self.oom_probability is None else memory.fit(self.oom_probability)
+        )
 
 
 def predictions(
@@ -62,9 +62,6 @@ def _prediction(
     wide = math.exp(OF_80_PERCENT * spread_after(found, systems, known))
     held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
-    hosted = found.hosted(table)
-    if run.host_memory_gib is not None and hosted > run.host_memory_gib * 2**30:
-        chance, undecided = 1.0, None  # of its host, whatever the GPUs have
     fits = None if chance is None or TIGHT <= chance < TOO_MUCH else chance < TIGHT
     return Prediction(
         index,
@@ -77,11 +74,12 @@ def _prediction(
         parts,
         undecided,
         chance,
-        hosted / 2**30 if hosted else None,
     )
 
 
-def _chance(table: Table, run: Run, found: Known) -> tuple[float | None, str | None]:
+def _chance(
+    table: Table, run: Run, found: Described
+) -> tuple[float | None, str | None]:
     """Return the chance that the run dies, or what would have to be known to tell.
 
     A run that does not say what it recomputes is read as one that keeps everything:
@@ -94,8 +92,33 @@ def _chance(table: Table, run: Run, found: Known) -> tuple[float | None, str | N
     return (other, None) if other >= TOO_MUCH else (None, missing)
 
 
+def predicted_bytes(run: Run, found: memory.Terms) -> float:
+    """The bytes that the row's own statistic would show of these terms.
+
+    `peak_gb` is what `nvidia-smi` shows, context and communicators included;
+    `peak_gib` and `peak_reserved_mib` are what the allocator has, and
+    `peak_allocated_mib` is tensors alone.
+    """
+    if run.peak_gib is None and run.peak_gb is not None:
+        return sum(found.values())
+    if run.peak_gib is not None or run.peak_reserved_mib is not None:
+        return memory.reserved(found)
+    if run.peak_allocated_mib is not None:
+        return memory.allocated(found)
+    return sum(found.values())
+
+
+def unsaid(run: Run) -> str | None:
+    """Return what decides the run's memory and is not told; None: all is."""
+    if run.recompute is None:
+        return "whether anything is recomputed"
+    if "not stated" in run.recompute:
+        return "how much is recomputed"
+    return None
+
+
 def spread_after(
-    found: Known, systems: Sequence[str], known: Mapping[str, Constant]
+    found: Described, systems: Sequence[str], known: Mapping[str, Constant]
 ) -> float:
     """Return the log-deviation that is left once runs of the same system are known.
 
@@ -119,16 +142,11 @@ def spread_after(
 WITHIN = 0.8
 
 
-def spread(found: Known, *, of_kind: bool = False) -> float:
+def spread(found: Described, *, of_kind: bool = False) -> float:
     """Return the log-deviation that is expected of a prediction.
 
-    With `of_kind` it is that of known cards and programs. Of unlike parts the least
-    known one decides.
+    With `of_kind` it is that of known cards and programs.
     """
-    return max(_spread(part, of_kind=of_kind) for part in found.parts)
-
-
-def _spread(found: Described, *, of_kind: bool) -> float:
     layout = found.layout
     return shipped.spread(
         experts=bool(found.architecture.experts),
@@ -145,9 +163,7 @@ def _unknown(found: Described) -> float:
     return shipped.unseen(machine.card, layout.framework, own=layout.own)
 
 
-def observed_runs(
-    runs: Iterable[Run], noise: float | None = None
-) -> list[Observed[Known]]:
+def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Observed]:
     """The runs of which the model can say something, and that were measured."""
     found = []
     for run in runs:
@@ -172,11 +188,10 @@ SYSTEM = (0.2, 0.05, 0.4)
 OWN = 2.0
 
 
-def _system(found: Known) -> tuple[float, float, float]:
+def _system(found: Described) -> tuple[float, float, float]:
     """Return `SYSTEM`, the first one wider where nothing is known of it."""
     whole, precision, model = SYSTEM
-    unknown = max(map(_unknown, found.parts))
-    return math.hypot(whole, unknown), precision, model
+    return math.hypot(whole, _unknown(found)), precision, model
 
 
 def fitted_on(
@@ -255,3 +270,18 @@ def _summary(
         sum(errors) / len(errors),
         max(errors, key=abs),
     )
+
+
+_MOST = 24  # refits; more runs are left out several at once
+
+
+def left_out(runs: Sequence[Run], start: Mapping[str, Constant]) -> Summary:
+    """Return the errors of runs, each predicted by constants of the others."""
+    found: dict[int, Prediction] = {}
+    folds = min(_MOST, len(runs))
+    for fold in range(folds):
+        rest = [run for i, run in enumerate(runs) if i % folds != fold]
+        constants = fitted_on(rest, start)
+        away = range(fold, len(runs), folds)
+        found |= zip(away, predictions([runs[i] for i in away], constants), strict=True)
+    return summaries(runs, [found[i] for i in range(len(runs))])["all"]

@@ -1,40 +1,29 @@
 """A measured run: what somebody trained, on what, how fast; one row of a file.
 
 The fields are those of public collections of runs; what is not known is null, and
-fields beyond these are left alone. A file is a JSON list of rows, or an object with
-`runs`. Words of a row (precision, recomputation, overlap) are as their authors wrote
-them: `reading` says what they mean.
+fields beyond these are left alone. Words of a row (precision, recomputation, overlap)
+are as their authors wrote them: `description` says what they mean.
 """
 
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from ...errors import InstanceError, Place
-from ...plans import TrainingPlan
 from ...schema.record import SIZED
-from ...text.complaints import expectation, shown
-from ...text.parsing import read_value
 
 _Whole = Annotated[int, Field(ge=0, le=10**12)]
 _Some = Annotated[int, Field(ge=1, le=10**9)]
 _Real = Annotated[float, Field(ge=0, lt=1e18), SIZED]
 _Rate = Annotated[float, Field(gt=0, le=1e6), SIZED]
 
-MOST_ROWS = 100_000
-
 
 class Node(BaseModel):
-    """A node of a run whose nodes are not alike."""
+    """A node of a run."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     gpu: str = Field(description="Card and memory: a100_80gb, gb200.")
     gpus: _Some
-    name: str | None = Field(None, description="As the plan has it; else node0, ...")
     network: str | None = Field(None, description="Of the node, as `400 Gbps`.")
     intra_gbytes_per_s: _Rate | None = None
 
@@ -42,14 +31,6 @@ class Node(BaseModel):
     def of(self) -> tuple[str, int, str | None, float | None]:
         """Return what nodes have in common that are alike."""
         return self.gpu, self.gpus, self.network, self.intra_gbytes_per_s
-
-
-def _plan(tree: object) -> Any:
-    """Return a plan of a plan file, a result, or by itself."""
-    if isinstance(tree, dict):
-        inner = tree["plan"] if isinstance(tree.get("plan"), dict) else tree
-        return TrainingPlan.model_validate(inner, strict=False)
-    return tree
 
 
 class Run(BaseModel):
@@ -74,9 +55,6 @@ class Run(BaseModel):
     experts_per_token: _Whole | None = None
     shared_experts: _Whole | None = None
     moe_intermediate: _Some | None = None
-    tower_parameters: _Whole | None = Field(
-        None, description="Of towers of images or sounds, which tp does not cut."
-    )
     shape_notes: str | None = None
     seq: _Some | None = None
 
@@ -101,13 +79,9 @@ class Run(BaseModel):
     optimizer: str | None = None
     precision: str | None = None
     stage_layers: tuple[_Whole, ...] | None = None
-    head_in_last: bool | None = None
     network: str | None = Field(None, description="Of a node, as `400 Gbps`.")
     nodes: _Some | Annotated[tuple[Node, ...], Field(min_length=1)] | None = Field(
-        None, description="How many, or a list where they are not alike."
-    )
-    plan: Annotated[TrainingPlan, BeforeValidator(_plan)] | None = Field(
-        None, description="On nodes that are listed; its GPUs are `node0:3`."
+        None, description="How many, or a list of them."
     )
     intra_gbytes_per_s: _Rate | None = Field(
         None, description="Of a GPU to others of its node, in one direction."
@@ -131,9 +105,6 @@ class Run(BaseModel):
     gradient_bits: Literal[16, 32] | None = Field(
         None, description="Of a gradient, as replicas exchange it."
     )
-    host_memory_gib: _Rate | None = Field(
-        None, description="Memory of a node beside its GPUs', where something is there."
-    )
     layout_consistent: bool | None = None
 
     iteration_s: _Real | None = None
@@ -151,17 +122,15 @@ class Run(BaseModel):
     @property
     def tokens(self) -> int | None:
         """Tokens of an iteration."""
-        sequences = self.gbs or (self.plan.sequences if self.plan else None)
-        return None if sequences is None or self.seq is None else sequences * self.seq
+        return self.gbs * self.seq if self.gbs and self.seq else None
 
     @property
     def measured_s(self) -> float | None:
         """Seconds of an iteration, told or from tokens a second and GPU; None: not."""
         if self.iteration_s:
             return self.iteration_s
-        gpus = self.gpus or (self.plan.gpu_count if self.plan else None)
-        if self.tokens and self.tokens_per_s_gpu and gpus:
-            return self.tokens / (self.tokens_per_s_gpu * gpus)
+        if self.tokens and self.tokens_per_s_gpu and self.gpus:
+            return self.tokens / (self.tokens_per_s_gpu * self.gpus)
         return None
 
     @property
@@ -175,52 +144,3 @@ class Run(BaseModel):
             if mib is not None:
                 return mib / 1024
         return None
-
-
-def read_runs(path: Place) -> list[Run]:
-    """All rows of a JSON (`.json`) or YAML (any other name) file.
-
-    Raises `InstanceError` that names the row and the field.
-    """
-    return runs_of(read_value(Path(path)), path)
-
-
-def runs_of(tree: object, path: Place) -> list[Run]:
-    """All rows of what the file `path` holds; errors as those of `read_runs`."""
-    rows = tree.get("runs") if isinstance(tree, dict) else tree
-    if not isinstance(rows, list) or not rows:
-        raise InstanceError.at(
-            path,
-            None,
-            "found no rows, expected a list of runs, or an object with runs; add them",
-        )
-    if len(rows) > MOST_ROWS:
-        raise InstanceError.at(
-            path,
-            None,
-            f"found {len(rows)} rows, expected at most {MOST_ROWS}: split it",
-        )
-    return list(_rows(path, rows))
-
-
-@cache
-def expected(field: str) -> str:
-    """Return what a field of a run may be, in words."""
-    schema = Run.model_json_schema()
-    return expectation(schema, schema["properties"][field])
-
-
-def _rows(path: Place, rows: list[object]) -> Iterator[Run]:
-    for index, row in enumerate(rows):
-        try:
-            yield Run.model_validate(row)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0]) if first["loc"] else ""
-            wanted = expected(name) if name else "an object with the fields of a run"
-            raise InstanceError.at(
-                path,
-                f"[{index}].{name}".removesuffix("."),
-                f"found {shown(first['input'])}, expected {wanted}; correct it, or "
-                "write null where it is not known",
-            ) from error

@@ -24,7 +24,6 @@ from .paths import Paths
 from .prices import NONE, Part, Prices
 from .segments import Segments
 from .sharing import Box
-from .sites import Sites
 from .stages import Flags, Stages, Whole
 
 WIDE = 1.25  # of intervals, to begin with
@@ -40,7 +39,6 @@ class Leaf:
     """A part of a leaf: its pipelines, and prices."""
 
     stages: Stages
-    sites: Sites
     box: Box
     prices: Prices
     part: Part
@@ -125,7 +123,7 @@ class Leaf:
         given = self.box, self.prices, self.part
         way: Paths | Segments = Paths(self.stages, *given)
         if self.stages.equal and self.part.together:
-            way = Segments(self.stages, self.sites, *given)
+            way = Segments(self.stages, *given)
         spans = self.spans()
         while spans:
             some, spans = spans[-way.at_once :], spans[: -way.at_once]

@@ -8,7 +8,7 @@ certificate may be as large as they like: both they and the scale are halved unt
 nothing overflows.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -194,21 +194,12 @@ def _collapsed(each: list[Priced]) -> list[Priced]:
     ]
 
 
-def fronts(
-    terms: Terms,
-    high: Whole,
-    kinds: Collection[int] | None = None,
-    across: Sequence[int] | None = None,
-    *,
-    far: bool = False,
-) -> tuple[Whole, Whole]:
+def fronts(terms: Terms, high: Whole) -> tuple[Whole, Whole]:
     """Return times and costs of stages in several nodes, both by [place, run, i].
 
     None of whose replicas takes longer than the i-th time costs less; those of a run
-    hold `high` units or less. Nodes are of these `kinds`, or of all; `across` are the
-    most units by degree, if they are in several sites. The next stage is in another
-    site than these, if `far`.
-    A knapsack over samples: `cost[s]` is the least of replicas that share s sequences.
+    hold `high` units or less. A knapsack over samples: `cost[s]` is the least of
+    replicas that share s sequences.
     """
     stages, box, prices, sharing, options = terms
     several, size, runs = options.several, options.size, len(stages.first)
@@ -224,15 +215,12 @@ def fronts(
         if t not in known:
             known[t] = sharing.of_replicas(t)
         most, needs = known[t]
-        if across is not None:
-            most = min(most, across[t])
-        if kinds is None or c in kinds:
-            light[i] = stages.low <= most
+        light[i] = stages.low <= most
         whole = stages.kinds[c].gpus
         paid[i] = prices.gpu[c] * t + due(prices, c, needs, np.array(t), whole)
         paid[i] -= earned(prices, c, high, 1, box.replicas[0])
     us_found, cost_found = [], []
-    for us in several.far if far else several.us:
+    for us in several.us:
         us = np.where(light.T, us, NONE_US)
         order = np.argsort(us, axis=1, kind="stable")
         cost = np.full((size + 1, runs), NONE, np.int64)

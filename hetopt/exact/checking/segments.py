@@ -11,20 +11,15 @@ least what one in the middle does, and earns for one of both, or for all of the 
 
 Nodes stand in a row, kind by kind. `cost[ended, x]` is what x layers cost at the least
 in the first of them and in stages in several nodes: each node adds a segment or none.
-Where there are sites, each stands for itself, and paths go through one after another.
-Then `cost[2, x]` is that of paths whose last stage in the site hands on to another one.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
 from ...modelling import look
 from .prices import NONE, Part, Prices, Terms, due, earned, fronts
 from .sharing import Box, Sharing
-from .sites import Sites
 from .stages import Alone, Flags, Stages, Whole
 
 _AT_ONCE = 96
@@ -35,7 +30,7 @@ class _Side:
     """A stage in one node, by the number of its layers less one.
 
     Times: before a stage in the node; and of the last one there by way, before a stage
-    in another node, or none, or in another site. By GPUs of the segment, how many
+    in another node, or none. By GPUs of the segment, how many
     layers it may hold, and what they cost beside GPUs.
     """
 
@@ -51,13 +46,9 @@ class Segments:
 
     at_once = _AT_ONCE
 
-    def __init__(
-        self, stages: Stages, sites: Sites, box: Box, prices: Prices, part: Part
-    ) -> None:
+    def __init__(self, stages: Stages, box: Box, prices: Prices, part: Part) -> None:
         """Compute what segments cost beside their times."""
         self._stages, self._prices, self._box = stages, prices, box
-        self._sites = sites.of(box, part.sync_us) if sites else []
-        self._ways = 3 if sites else 2
         layers, sharing = stages.layers, Sharing(stages, box, part.sync_us)
         sizes = np.arange(1, layers + 1)
         # The lightest run of each length lies in the middle, where it can.
@@ -72,14 +63,7 @@ class Segments:
             self._sides[one.kind].append(self._side(one, sharing))
         self._paid = [self._least_price(c) for c in range(len(stages.kinds))]
         high = largest[stages.last - stages.first]
-        given = Terms(stages, box, prices, sharing, part.options), high
-        across = sites.across(part.sync_us) if sites else None
-        #: Of stages in several nodes, by way: of all, and of those in each site alone.
-        self._across = [fronts(*given, None, across)] * self._ways
-        self._inside = []
-        for site in self._sites:
-            near, far = (fronts(*given, site.kinds, far=x) for x in (False, True))
-            self._inside.append([near, near, far])
+        self._fronts = fronts(Terms(stages, box, prices, sharing, part.options), high)
         sides = [(x.gpus, tuple(x.light)) for each in self._sides for x in each]
         #: Times depend on what stages may hold, and on nothing else of the box.
         self._kept = stages.segment_us(part.options.size, tuple(sides))
@@ -87,9 +71,8 @@ class Segments:
     def _side(self, one: Alone, sharing: Sharing) -> _Side:
         stages, c = self._stages, one.kind
         gpus = stages.kinds[c].gpus
-        every = one.inner, one.outer, one.far
-        inner, outer, far = (x[0][self._runs].copy() for x in every)
-        inner[-1] = outer[-1] = far[-1] = NONE  # all layers: nothing follows
+        inner, outer = (x[0][self._runs].copy() for x in (one.inner, one.outer))
+        inner[-1] = outer[-1] = NONE  # all layers: nothing follows
         together = np.arange(gpus + 1)
         most = [sharing.most(one, k) for k in range(one.gpus, gpus + 1)]
         light = np.searchsorted(stages.low[self._runs], most, "right").tolist()
@@ -97,7 +80,7 @@ class Segments:
         paid = due(self._prices, c, needs[None], together[:, None], gpus)
         least = self._box.replicas[0]
         paid -= earned(self._prices, c, self._largest[1:], one.replicas, least)
-        last = [outer, one.inner[0][self._last_runs], far][: self._ways]
+        last = [outer, one.inner[0][self._last_runs]]
         return _Side(one.gpus, inner, last, [0] * one.gpus + light, paid)
 
     # -- segments ----------------------------------------------------------------------
@@ -137,7 +120,7 @@ class Segments:
 
     def _find_times(self, kind: int, highs: Whole, *, near: bool) -> Whole:
         gpus, layers = self._stages.kinds[kind].gpus, self._stages.layers
-        shape = gpus + 1, self._ways, layers + 1, len(highs)
+        shape = gpus + 1, 2, layers + 1, len(highs)
         found = np.full(shape, NONE, np.int64)
         for most, alike in self._numbers(kind):
             table = np.full(shape, NONE, np.int64)
@@ -191,77 +174,36 @@ class Segments:
 
     def least(self, us_cost: int, lows: Whole, highs: Whole) -> Whole:
         """Return the least cost of a path, by interval of its slowest stage."""
-        at = us_cost, self._stages.costs.schedule.interleave * lows, highs
-        cases = [(False, False)]  # of stages in several nodes: any, in several sites
-        if any(us.shape[2] for (us, _), *_ in self._inside):
-            cases.append((True, False))
-        if self._across[0][0].shape[2]:
-            cases.append((True, True))
-        each = [self._swept(at, near=x, across=y) for x, y in cases]
-        found: Whole = np.min(each, axis=0)
-        return found
-
-    def _swept(
-        self, at: tuple[int, Whole, Whole], *, near: bool, across: bool
-    ) -> Whole:
-        """Return the least cost of all layers; `near` with stages in several nodes.
-
-        Some are `across` several sites. By how many sites they may be left for, those
-        that are left on paths so far counted, costs are in a list.
-        """
-        layers = self._stages.layers
-        nowhere = np.full((self._ways, layers + 1, len(at[1])), NONE, np.int64)
+        layers, often = self._stages.layers, self._stages.costs.schedule.interleave
+        at = us_cost, often * lows, highs
+        # Without stages in several nodes, and with some.
+        nowhere = np.full((2, layers + 1, len(lows)), NONE, np.int64)
         nowhere[0, 0] = 0
-        costs = [nowhere]
-        if across:
-            begun = self._repeated(at, self._across, max(1, len(self._sites) - 1))
-            costs = [np.full_like(nowhere, NONE), *begun]
-        if not self._sites:
-            kinds = range(len(self._stages.kinds))
-            ended: Whole = self._visited(costs[-1], kinds, at, near=near)[1, layers]
-            return ended
-        for site, own in zip(self._sites, self._inside, strict=True):
-            inside = nowhere
-            if near:
-                (some,) = self._repeated(at, own, 1)
-                inside = np.minimum(nowhere, some)
-            inside = self._visited(inside, site.kinds, at, near=near)
-            after = [cost.copy() for cost in costs]
-            for y in range(1, site.layers + 1):
-                on, ended, left = inside[:, y]
-                for into, cost in zip(after, costs, strict=True):
-                    some, more = cost[:2, : layers + 1 - y], into[:2, y:]
-                    np.minimum(more, some + left, out=more)
-                    np.minimum(more[1], some[0] + ended, out=more[1])
-                for into, cost in zip(after, costs[1:], strict=False):
-                    more = into[:2, y:]
-                    np.minimum(more, cost[:2, : layers + 1 - y] + on, out=more)
-            costs = after
-        found: Whole = np.min([cost[1, layers] for cost in costs], axis=0)
-        return found
+        found = self._visited(nowhere, at, near=False)
+        if self._fronts[0].shape[2]:
+            some = self._visited(self._repeated(at), at, near=True)
+            found = np.minimum(found, some)
+        ended: Whole = found[1, layers]
+        return ended
 
     def _visited(
-        self,
-        cost: Whole,
-        kinds: Iterable[int],
-        at: tuple[int, Whole, Whole],
-        *,
-        near: bool,
+        self, cost: Whole, at: tuple[int, Whole, Whole], *, near: bool
     ) -> Whole:
-        """Return the least cost of some layers more, in nodes of the kinds."""
+        """Return the least cost of some layers more, in nodes of all kinds."""
         layers = self._stages.layers
-        for c in kinds:
+        for c, kind in enumerate(self._stages.kinds):
             each = self._one(c, *at, near=near)
-            for _ in range(min(len(self._stages.kinds[c].nodes), layers)):
+            for _ in range(min(len(kind.nodes), layers)):
                 look()
                 more = cost.copy()
                 for y in range(1, layers + 1):
                     some = cost[:, : layers + 1 - y]
                     np.minimum(more[:, y:], some + each[0, y], out=more[:, y:])
-                    last = some[:1] + each[1:, y, None]
-                    np.minimum(more[1:, y:], last, out=more[1:, y:])
+                    last = some[0] + each[1, y]
+                    np.minimum(more[1, y:], last, out=more[1, y:])
                 cost = more
-        return cost
+        found: Whole = cost[1, layers]
+        return found
 
     def _one(
         self, kind: int, us_cost: int, often: Whole, highs: Whole, *, near: bool
@@ -274,33 +216,28 @@ class Segments:
         found: Whole = np.where(able, cost, NONE)[1:].min(0)
         return found
 
-    def _repeated(
-        self,
-        at: tuple[int, Whole, Whole],
-        each_fronts: list[tuple[Whole, Whole]],
-        numbers: int,
-    ) -> list[Whole]:
-        """Return the least cost of 1, 2, ... `numbers` of stages in several nodes.
+    def _repeated(self, at: tuple[int, Whole, Whole]) -> Whole:
+        """Return the least cost of stages in several nodes, by [way, layers, interval].
 
-        By [way, layers, interval]; the last are of as many or more.
+        Of one or more.
         """
         layers, (us_cost, often, highs) = self._stages.layers, at
-        each = np.full((self._ways, layers + 1, len(highs)), NONE, np.int64)
-        for way, (front_us, front_cost) in enumerate(each_fronts):
-            runs = self._last_runs if way == 1 else self._runs
+        each = np.full((2, layers + 1, len(highs)), NONE, np.int64)
+        front_us, front_cost = self._fronts
+        for way, runs in enumerate((self._runs, self._last_runs)):
             for y, run in enumerate(runs.tolist(), 1):
                 us, price = front_us[0, run, :, None], front_cost[0, run, :, None]
                 able = us <= highs
                 cost = us_cost * np.where(able, us, 0) + price * often
                 each[way, y] = np.where(able, cost, NONE).min(0, initial=NONE)
-        each[[0, -1] if self._ways > 2 else 0, layers] = NONE  # nothing follows
-        found = [each.copy()] + [np.full_like(each, NONE) for _ in range(numbers - 1)]
+        each[0, layers] = NONE  # nothing follows
+        found = each.copy()
         for x in range(2, layers + 1):
             look()
-            for n, y in product(range(numbers), range(1, x)):
-                into, rest = found[min(n + 1, numbers - 1)][:, x], found[n][:, x - y]
-                np.minimum(into, rest + each[0, y], out=into)
-                np.minimum(into[1:], rest[0] + each[1:, y], out=into[1:])
+            for y in range(1, x):
+                rest = found[:, x - y]
+                np.minimum(found[:, x], rest + each[0, y], out=found[:, x])
+                np.minimum(found[1, x], rest[0] + each[1, y], out=found[1, x])
         return found
 
 

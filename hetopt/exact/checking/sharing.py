@@ -45,8 +45,8 @@ class Box:
     """Ranges that plans of a box are in; None where there is no upper end.
 
     Of us that plans synchronise for, least replicas of a layer, numbers of pipelines;
-    of a single pipeline also the number of its size, and its slowest stage in us; of
-    the shares of `sites`, in units; and of how many nodes of each kind are `hosts`.
+    of a single pipeline also the number of its size, and its slowest stage in us; and
+    of how many nodes of each kind are `hosts`.
     """
 
     sync: tuple[int, int | None]
@@ -54,7 +54,6 @@ class Box:
     count: tuple[int, int]
     size: tuple[int, int]
     slowest: tuple[int, int | None] = (0, None)
-    sites: tuple[tuple[int, int], ...] = ()
     hosts: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -73,7 +72,7 @@ class Box:
     def empty(self) -> bool:
         """Return whether no plan is in the box."""
         ranges = self.sync, self.replicas, self.count, self.size, self.slowest
-        if any(low > high for low, high in (*self.sites, *self.hosts)):
+        if any(low > high for low, high in self.hosts):
             return True
         return any(high is not None and low > high for low, high in ranges)
 

@@ -47,7 +47,7 @@ class Alone:
     """Stages in one node of a kind, on `gpus` GPUs, replicas of `degree` or more.
 
     They have up to `replicas` of them. Times are by [place, run]: where the next stage
-    lies in the node, or in another one, or in another site.
+    lies in the node, or in another one.
     """
 
     kind: int
@@ -56,21 +56,16 @@ class Alone:
     replicas: int
     inner: Whole
     outer: Whole
-    far: Whole
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """Replicas of stages in several nodes: by number, and times by [place, run, i].
-
-    Also those where the stage is in one site and the next one in another.
-    """
+    """Replicas of stages in several nodes: by number, and times by [place, run, i]."""
 
     kind: Whole
     degree: Whole
     samples: Whole
     us: Whole
-    far: Whole
 
 
 @dataclass(frozen=True)
@@ -87,13 +82,8 @@ class Options:
 class Stages:
     """Stages of one instance, whose stage of ZeRO and split are fixed."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        sites: tuple[tuple[str, ...], ...] = (),
-        apart: tuple[int, ...] = (),
-    ) -> None:
-        """Read the instance; it has a cluster. Names are of nodes by site, if any.
+    def __init__(self, instance: Instance, apart: tuple[int, ...] = ()) -> None:
+        """Read the instance; it has a cluster.
 
         So many nodes of each kind are `apart`, as a kind of their own behind it.
         """
@@ -103,8 +93,7 @@ class Stages:
         self.rules = [self.table.under(rule) for rule in workload.recomputes]
         self.layers = self.table.layers
         self.sizes = sorted(set(workload.micro_batch_sizes))
-        self.kinds = _kinds(self.table, sites, apart)
-        self._site = {name: i for i, names in enumerate(sites) for name in names}
+        self.kinds = _kinds(self.table, apart)
         pairs = np.triu_indices(self.layers + 1, 1)
         self.first, self.last = (side.astype(np.int64) for side in pairs)
         self.ends = self.last == self.layers
@@ -335,24 +324,6 @@ class Stages:
                 inner[s] = min(outer[s], often * us)
         return np.array(inner, np.int64), np.array(outer, np.int64)
 
-    @cached_property
-    def far_hops(self) -> list[Whole]:
-        """Least transfers from each kind to another site, by samples."""
-        links, number = self.table.cluster.links, self.table.cluster.number
-        found = []
-        for kind in self.kinds:
-            mine = {self._site.get(name) for name in kind.nodes}
-            beyond = [x for x, site in self._site.items() if site not in mine]
-            between = {
-                links.between(number[x], number[y]) for x in kind.nodes for y in beyond
-            }
-            each = [0] + [NONE_US] * self.sizes[-1]
-            for s in range(1, self.sizes[-1] + 1) if between else ():
-                us = min(self.table.hop_over_us(link, s) for link in between)
-                each[s] = min(NONE_US, self.costs.schedule.interleave * us)
-            found.append(np.array(each, np.int64))
-        return found
-
     def _sent(self, us: Whole, hops: Whole) -> Whole:
         """Add transfers to times by [place, degree, samples, run]."""
         paid = np.where(self.ends, 0, hops[: us.shape[2], None])
@@ -373,25 +344,24 @@ class Stages:
         alone: list[Alone] = []
         least = np.min([inner for inner, _ in self.hops], axis=0)
         rows: list[tuple[int, int, int]] = []
-        several, far = list[Whole](), list[Whole]()
-        farthest = np.min(self.far_hops, axis=0)
+        several = list[Whole]()
         for number, kind in enumerate(self.kinds):
             us = self._placed(number, size, places)
             alone += self._alone(number, us)
-            sent, off = self._sent(us, least), self._sent(us, farthest)
+            sent = self._sent(us, least)
             for t in range(1, kind.gpus + 1):
                 for s in range(1, size):
                     if (sent[:, t, s] < NONE_US).any():
                         rows.append((number, t, s))
                         several.append(sent[:, t, s])
-                        far.append(off[:, t, s])
-        none = np.zeros((places, len(self.first), 0), np.int64)
-        found, away = (np.stack(x, axis=2) if x else none for x in (several, far))
+        found = np.zeros((places, len(self.first), 0), np.int64)
+        if several:
+            found = np.stack(several, axis=2)
         columns = np.array(rows, np.int64).reshape(-1, 3).T
-        every = [x for one in alone for x in (one.inner, one.outer, one.far)]
-        some = [np.unique(x[x < NONE_US]) for x in (*every, found, away)]
+        every = [x for one in alone for x in (one.inner, one.outer)]
+        some = [np.unique(x[x < NONE_US]) for x in (*every, found)]
         times = np.unique(np.concatenate(some))
-        of_several = Replicas(columns[0], columns[1], columns[2], found, away)
+        of_several = Replicas(columns[0], columns[1], columns[2], found)
         return Options(size, places, tuple(alone), of_several, times)
 
     def exits(self, options: "Options") -> Whole:
@@ -421,8 +391,7 @@ class Stages:
         is nowhere slower, pays no more and may hold no less.
         """
         gpus, size = us.shape[1] - 1, us.shape[2] - 1
-        every = (*self.hops[number], self.far_hops[number])
-        sides = [self._sent(us, hops) for hops in every]
+        sides = [self._sent(us, hops) for hops in self.hops[number]]
         made: dict[tuple[int, int], Alone] = {}
         for d in range(gpus, 0, -1):
             each = [_slowest(side, d) for side in sides]
@@ -438,13 +407,10 @@ class Stages:
         yield from (made[key] for key in sorted(made))
 
 
-def _kinds(
-    table: CostTable, sites: tuple[tuple[str, ...], ...], apart: tuple[int, ...]
-) -> list[Kind]:
+def _kinds(table: CostTable, apart: tuple[int, ...]) -> list[Kind]:
     groups: dict[object, list[str]] = {}
     for node in table.cluster.nodes:
-        site = next((i for i, names in enumerate(sites) if node.name in names), 0)
-        key = table.node_class[node.name], node.count, site
+        key = table.node_class[node.name], node.count
         groups.setdefault(key, []).append(node.name)
     counts = table.cluster.node
     found: list[Kind] = []
@@ -460,7 +426,6 @@ def _serves(one: Alone, other: Alone) -> bool:
         one.replicas >= other.replicas
         and bool((one.inner <= other.inner).all())
         and bool((one.outer <= other.outer).all())
-        and bool((one.far <= other.far).all())
     )
 
 

@@ -17,7 +17,6 @@ from .on_nodes import OnNodes
 from .packing import Packing
 from .prices import Part, Prices
 from .sharing import Box
-from .sites import Sites
 from .stages import NONE_US, Stages, with_least_latency
 
 _ENOUGH = 10  # complaints, after which nothing more is checked
@@ -73,10 +72,9 @@ class Check:
         """Read the instance's stages."""
         self._given = instance
         whole = with_least_latency(instance) if certificate.levelled else instance
-        self._stages = Stages(whole, certificate.sites)
-        self._parted = lru_cache(_PARTED)(partial(Stages, whole, ()))
+        self._stages = Stages(whole)
+        self._parted = lru_cache(_PARTED)(partial(Stages, whole))
         self._of = lru_cache(_PARTED)(self._stages_of)
-        self._sites = Sites(self._stages, certificate.sites)
         self._certificate = certificate
         costs, table = instance.workload.costs, self._stages.table
         self._pipeline, self._sync = (
@@ -93,14 +91,12 @@ class Check:
         names = tuple(kind.name for kind in stages.kinds)
         if given.classes != names:
             return [f"classes {', '.join(given.classes)}, expected {', '.join(names)}"]
-        if fault := Sites.fault(stages, given.sites):
-            return [fault]
         gpus = sum(kind.gpus * len(kind.nodes) for kind in stages.kinds)
         most = max(1, min(gpus, stages.batch, stages.most_replicas))
         sizes = 0, len(stages.sizes) - 1
         hosts = tuple((0, len(kind.nodes)) for kind in stages.kinds)
         ranges = (0, None), (1, most), (1, most), sizes
-        first = Box(*ranges, sites=self._sites.shares(), hosts=hosts)
+        first = Box(*ranges, hosts=hosts)
         self._walk(given.tree, first)
         return self._found
 
@@ -116,9 +112,7 @@ class Check:
             self.checked += 1
         else:
             at = tree.at or 0
-            if tree.split == "site":
-                parts = self._sites.parts(box, tree.site or 0, at)
-            elif tree.split == "host":
+            if tree.split == "host":
                 parts = self._by_hosts(box, tree.kind or 0, at)
             else:
                 parts = box.parts(tree.split, at, self._stages.sizes[-1])
@@ -142,7 +136,7 @@ class Check:
         if left >= NONE_US:
             return False
         stages, apart = self._stages, tuple[int, ...]()
-        if leaf.whole and not self._sites:
+        if leaf.whole:
             apart = box.apart([len(kind.nodes) for kind in stages.kinds])
         largest = stages.sizes[box.size[1]]
         # A pipeline has no more replicas of a layer than a micro-batch has sequences.
@@ -172,7 +166,7 @@ class Check:
             prices = prices.halved()
         if not prices.scale or not prices.fit(stages, box, largest, left):
             return False
-        leaves = [Leaf(stages, self._sites, box, prices, part) for part in parts]
+        leaves = [Leaf(stages, box, prices, part) for part in parts]
         if leaf.whole and not prices.fewest:
             return Packing(stages, box, prices, leaves).refuted()
         if not prices.refute(stages, box):
@@ -237,12 +231,8 @@ class Check:
 
 
 def _ranges_of(box: Box) -> str:
-    ranges = {
-        **vars(box),
-        **{f"site {i}": x for i, x in enumerate(box.sites)},
-        **{f"hosts {c}": x for c, x in enumerate(box.hosts)},
-    }
-    del ranges["sites"], ranges["hosts"]
+    ranges = vars(box) | {f"hosts {c}": x for c, x in enumerate(box.hosts)}
+    del ranges["hosts"]
     return ", ".join(
         f"{name} {low} to {'any' if high is None else high}"
         for name, (low, high) in ranges.items()

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
+from typing import Literal
 
 import numpy as np
 
@@ -27,18 +28,14 @@ from ...modelling import Limits
 from ...plans import Grouping
 from ...problems.device_grouping import Data
 from ...result import Result, Stop
-from ...solving.certificates import MOST_CLAIMS, Claim, GroupingCertificate
 from ...solving.run import Halt, Report, Run
-from ...text.documents import Document
 from .balance import balanced
-from .certificate import recheck
 from .pattern import Kinds, Question, TooMany, complete, patterns, to_plan
 from .pattern_search import Groups, box_for, round_relaxed, search, store, work
 from .programme import relax
 
-__all__ = ["Certificate", "problem", "recheck", "solve"]
+__all__ = ["problem", "solve"]
 
-Certificate = GroupingCertificate
 problem = "device_grouping"
 
 _CHEAP = 1e8  # bytes moved by a search that is done without a second thought
@@ -103,7 +100,6 @@ class _Search:
     def __init__(self, data: Data, run: Run) -> None:
         self.data, self.run = data, run
         self.kinds = Kinds.of(data)
-        self.claims: dict[tuple[int, int], Claim] = {}
         self.stuck: list[Fraction] = []
 
     def k(self, groups: int) -> int:
@@ -144,9 +140,6 @@ class _Search:
         return [(1, most)]
 
     def _publish(self, bound: Fraction) -> None:
-        few = len(self.claims) <= MOST_CLAIMS
-        claims = tuple(self.claims.values())
-        self.run.certificate = GroupingCertificate(claims=claims) if few else None
         self.run.tighten(bound, "closed form and patterns")
 
     def _node(self, low: int, high: int, cap: Fraction | None = None) -> _Node:
@@ -155,16 +148,6 @@ class _Search:
             for d in range(low, high + 1)
         )
         return _Node(-(bound if cap is None else min(bound, cap)), low, high)
-
-    def _claim(self, question: Question, high: int, proof: Document) -> None:
-        """Note that `groups`..`high` groups do no better than high K ratio."""
-        self.claims[question.groups, high] = Claim(
-            least_groups=question.groups,
-            most_groups=high,
-            micro_batches=question.k,
-            ratio=(question.ratio.numerator, question.ratio.denominator),
-            **proof,
-        )
 
     # -- plans without proof -------------------------------------------------------
 
@@ -196,9 +179,7 @@ class _Search:
             return self._one_number(node)
         if self.run.plan is not None and node.high <= _NARROW * node.low + 1:
             ratio = self.best / (node.high * self.k(node.low))
-            question = self._ask(node.low, ratio)
-            if proof := self._refutation(question):
-                self._claim(question, node.high, proof)
+            if self._refuted(self._ask(node.low, ratio)):
                 return []
         middle, cap = (node.low + node.high) // 2, -node.minus_bound
         return [
@@ -206,16 +187,15 @@ class _Search:
             self._node(middle + 1, node.high, cap),
         ]
 
-    def _refutation(self, question: Question) -> Document | None:
-        """A proof by totals or prices that the answer is no, where there is one."""
+    def _refuted(self, question: Question) -> bool:
+        """Tell whether totals or prices prove that the answer is no."""
         if question.refuted_by_totals():
-            return {"by": "totals"}
+            return True
         try:
             rows = patterns(question, int(_CHEAP * _ROWS), self.run.check)
         except TooMany:
-            return None
-        prices = relax(question, rows).prices
-        return None if prices is None else {"by": "prices", "prices": prices}
+            return False
+        return relax(question, rows).prices is not None
 
     def _one_number(self, node: _Node) -> list[_Node]:
         """Narrow the range of the ratio for one number of groups; [] when closed."""
@@ -243,11 +223,9 @@ class _Search:
             self.kinds, node.low, self.k(node.low), Fraction(0), above=False
         )
         answer = self._decide(question, _ENOUGH)
-        if isinstance(answer, dict):
-            return False
-        if answer is not None:
+        if answer:
             self._offer(complete(question, answer))
-        return True
+        return answer is not False
 
     def _narrow(self, bracket: "_Bracket", budget: float) -> bool:
         """Move one end of the bracket; False where the budget does not reach."""
@@ -255,8 +233,7 @@ class _Search:
             self.run.check()
             question = self._ask(bracket.groups, ratio)
             answer = self._decide(question, budget)
-            if isinstance(answer, dict):
-                self._claim(question, bracket.groups, answer)
+            if answer is False:
                 bracket.high = ratio
             elif answer is not None:
                 self._accept(bracket, question, answer)
@@ -277,24 +254,24 @@ class _Search:
             self.run.check()
             ratio = bracket.round(bracket.high - step)
             question = self._ask(bracket.groups, max(ratio, bracket.low))
-            proof = self._refutation(question)
-            if proof is None:
+            if not self._refuted(question):
                 return
-            self._claim(question, bracket.groups, proof)
             bracket.high = question.ratio
             step *= 2
 
-    def _decide(self, question: Question, budget: float) -> Groups | Document | None:
-        """Groups, a proof that there are none, or None: too dear for `budget`."""
+    def _decide(
+        self, question: Question, budget: float
+    ) -> Groups | Literal[False] | None:
+        """Groups; False where there are none; None where that is beyond `budget`."""
         if question.refuted_by_totals():
-            return {"by": "totals"}
+            return False
         try:
             rows = patterns(question, int(budget * _ROWS), self.run.check)
         except TooMany:
             return self._small_groups(question, budget)
         relaxed = relax(question, rows)
         if relaxed.prices is not None:
-            return {"by": "prices", "prices": relaxed.prices}
+            return False
         check: Callable[[], None] = self.run.check
         found = round_relaxed(question, rows, relaxed, min(budget, 4 * _CHEAP), check)
         if found is not None:
@@ -304,7 +281,7 @@ class _Search:
         if work(box, rows) > budget or store(box) > _STORE:
             return None
         found = search(question, rows, count, question.groups, check)
-        return {"by": "search"} if found is None else found
+        return False if found is None else found
 
     def _small_groups(self, question: Question, budget: float) -> Groups | None:
         """A grouping without large groups, where one comes up; None says nothing."""

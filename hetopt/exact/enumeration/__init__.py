@@ -15,11 +15,10 @@ problems this way.
 on up to 16.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from math import inf
 
@@ -37,10 +36,9 @@ from ...search import islands, racing, symmetric
 from ...search.improving import improve
 from ...solving.run import Halt, Run
 from .columns import Column
-from .join import Cutoff, Join, Joined
+from .join import Cutoff, Join, Joined, with_named_gpus
 from .listing import Listing
 from .packings import Packings, lasting, tightened
-from .plans import with_named_gpus
 from .stages import StageTables, TooMany
 from .sync import SyncTimes
 
@@ -49,7 +47,6 @@ _GPUS = 8
 _MORE_GPUS = 12
 _MOST_STAGES = 25_000  # of one size of micro-batches
 _MOST_TRIED = 1_500_000  # stages put before suffixes, each in some us
-_MOST_COLUMNS = 60_000  # of one micro-batch size, listed in seconds
 _PACKINGS = 15_000  # looked at without trying a smaller value first
 _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
 
@@ -97,16 +94,14 @@ def solve(
     clock: Run,
     *,
     warm_start: TrainingPlan | None = None,
-    fewer: bool = True,
     check: Callable[[], None] | None = None,
 ) -> Outcome:
     """Return the best training plan, proved where the limits of `clock` allow it.
 
-    Where columns are too many, those of `fewer` replicas are enumerated, without a
-    proof, or none. `clock` receives plans and bounds as they are found, and its plan is
-    a warm start, too. At a limit the outcome is what is known by then;
-    `KeyboardInterrupt` passes through. A `check` that may raise `OutOfTime` says that
-    the caller has looked for good plans already.
+    Where columns are too many, none is enumerated. `clock` receives plans and bounds as
+    they are found, and its plan is a warm start, too. At a limit the outcome is what is
+    known by then; `KeyboardInterrupt` passes through. A `check` that may raise
+    `OutOfTime` says that the caller has looked for good plans already.
     """
     if warm_start is not None and clock.plan is None:
         clock.start_from(warm_start)
@@ -118,11 +113,7 @@ def solve(
     lowest = int(clock.bound.value if clock.bound else cheap.value)
     parts = _parts(instance)
     searches = [
-        _Search(
-            *(part, clock, lowest, check or clock.check),
-            alone=len(parts) == 1,
-            fewer=fewer,
-        )
+        _Search(part, clock, lowest, check or clock.check, alone=len(parts) == 1)
         for part in parts
     ]
     with suppress(Halt, TooMany, OutOfTime):
@@ -211,9 +202,8 @@ class _Search:
         check: Callable[[], None],
         *,
         alone: bool,
-        fewer: bool,
     ) -> None:
-        self._part, self._clock, self._alone, self._fewer = part, clock, alone, fewer
+        self._part, self._clock, self._alone = part, clock, alone
         self._check = check
         self._instance = instance = part.instance
         self._tables = StageTables(instance, part.pipelines or 1)
@@ -242,47 +232,12 @@ class _Search:
     # --- the proof ---------------------------------------------------------------
 
     def _columns(self, us: int) -> list[Column]:
-        """Return columns for `us`, of fewer replicas where there are too many.
-
-        `TooMany` where these are not asked for.
-        """
+        """Return columns for `us`; `TooMany` where they are."""
         gpus, sizes = sum(self._tables.gpus), self._instance.workload.micro_batch_sizes
         every = {b: min(b, gpus) for b in set(sizes) if b <= self._tables.batch}
         asked = us, (self._part.pipelines or 1, self._part.pipelines or gpus)
-        try:
-            listing = Listing(self._tables, self._check, _MOST_STAGES, us)
-            return [*listing.columns(every, *asked, _MOST_TRIED)]
-        except TooMany:
-            if not self._fewer:
-                raise
-        few = {b: self._few(b, n) for b, n in every.items()}
-        self._complete &= few == every
-        return [*Listing(self._tables, self._check, within_us=us).columns(few, *asked)]
-
-    def _few(self, size: int, replicas: int) -> int:
-        """Return so few replicas that there are not too many columns in any time."""
-        while replicas > 1 and self._count(size, replicas) > _MOST_COLUMNS:
-            replicas -= 1
-        return replicas
-
-    def _count(self, size: int, replicas: int) -> int:
-        """Return how many columns there were if any stage had any layers, or many."""
-        stages = self._tables.stages(size, replicas, self._check)
-        few = list(islice(stages, _MOST_COLUMNS + 1))
-        if len(few) > _MOST_COLUMNS:  # each is a column by itself
-            return len(few)
-        stages_of = Counter(used for _, used in few)
-
-        @cache
-        def count(free: tuple[int, ...]) -> int:
-            found = 0
-            for used, times in stages_of.items():
-                left = tuple(f - u for f, u in zip(free, used, strict=True))
-                if min(left) >= 0:
-                    found += times * (1 + count(left))
-            return found
-
-        return count(self._tables.gpus)
+        listing = Listing(self._tables, self._check, _MOST_STAGES, us)
+        return [*listing.columns(every, *asked, _MOST_TRIED)]
 
     def _better_than(self, target: int) -> bool:
         """Find the best plan below `target`, and tell whether there is one.

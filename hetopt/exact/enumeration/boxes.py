@@ -22,10 +22,9 @@ from ...problems.training_plan import settings
 from ...schema import Instance, Record
 from ..pipelines.boxes import Box
 from .columns import Column
-from .join import Cutoff, Join, Joined
+from .join import Cutoff, Join, Joined, with_named_gpus
 from .listing import Listing
 from .packings import Packings, lasting, tightened
-from .plans import with_named_gpus
 from .stages import StageTables, TooMany
 from .sync import SyncTimes
 

@@ -7,17 +7,21 @@ batch cannot be done in the time that its synchronisation leaves. Nothing else i
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import islice, pairwise
 from math import floor
 
 import numpy as np
 
 from ...bounds.longest import Longest, longest
 from ...costs import CostTable
-from ...schema import Instance, exact
+from ...plans import Pipeline, TrainingPlan
+from ...plans import Replica as PlanReplica
+from ...plans import Stage as PlanStage
+from ...schema import Instance, Recompute, exact
 from .columns import Column
 from .cuts import Cuts, cuts_within
-from .shares import shares
-from .stages import Matrix, StageTables
+from .stages import Matrix, Replica, Stage, StageTables
 from .sync import SyncTimes
 
 _PAIRS = 1 << 20  # joins looked at together, by time
@@ -265,3 +269,69 @@ class Join:
             for i, size in enumerate(sizes)
         )
         return shares(self._tables.batch, sizes, most)
+
+
+@lru_cache(maxsize=100_000)
+def shares(
+    batch: int, sizes: tuple[int, ...], most: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return 1 to `most` micro-batches of each size that make up the batch, or None."""
+    if min(most) < 1:
+        return None
+    # Bit s of reached[i]: the first i can do s samples.
+    reached = [1]
+    for size, top in zip(sizes, most, strict=True):
+        before, sums = reached[-1], 0
+        for n in range(1, min(top, batch // size) + 1):
+            sums |= before << (n * size)
+        reached.append(sums & ((1 << batch + 1) - 1))
+    if not reached[-1] >> batch & 1:
+        return None
+    numbers, rest = [], batch
+    for i in range(len(sizes) - 1, -1, -1):
+        n = next(
+            n
+            for n in range(min(most[i], rest // sizes[i]), 0, -1)
+            if reached[i] >> (rest - n * sizes[i]) & 1
+        )
+        numbers.append(n)
+        rest -= n * sizes[i]
+    return tuple(reversed(numbers))
+
+
+def _rule(tables: StageTables, stage: Stage) -> Recompute | None:
+    """Return the rule of recomputation, None for the workload's own."""
+    rule = stage[0].rule
+    return tables.rules[rule] if rule else None
+
+
+def with_named_gpus(tables: StageTables, found: Joined) -> TrainingPlan:
+    """Return the plan of joined columns; GPUs of each pool are given in order."""
+    free = [
+        iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])
+        for pool in tables.pools
+    ]
+
+    def with_names(replica: Replica) -> PlanReplica:
+        gpus = tuple(islice(free[replica.pool], replica.t))
+        return PlanReplica(gpus=gpus, samples=replica.samples)
+
+    return TrainingPlan(
+        pipelines=tuple(
+            Pipeline(
+                micro_batches=n,
+                micro_batch_size=column.size,
+                stages=tuple(
+                    PlanStage(
+                        layers=run,
+                        replicas=tuple(map(with_names, stage)),
+                        recompute=_rule(tables, stage),
+                    )
+                    for run, stage in zip(pairwise(cuts), column.stages, strict=True)
+                ),
+            )
+            for column, cuts, n in zip(
+                found.columns, found.cuts, found.micro_batches, strict=True
+            )
+        )
+    )

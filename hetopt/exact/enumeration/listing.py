@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..pipelines.count_kernels import States
+from ..pipelines.kernels import compiled
 from .columns import Column, Range
 from .completion import Completion, Limits, limits, states_of
-from .extensions import Extensions, extended
 from .stages import (
     NEVER,
     Counts,
@@ -326,3 +326,31 @@ def _ranges(
             most = min(most, limit)
         if least <= most and total[k] < NEVER:
             yield Range(least, most, int(total[k]), int(top[k]))
+
+
+class Extensions(NamedTuple):
+    """Stages that can be put in front of a suffix.
+
+    `us` [stage, first layer, one past the last] are their times without `hops` [stage]
+    to the next, and `fits` says in how many ranges of micro-batches a run of layers
+    fits, of first layers as many as are asked for; `rank` [range] how many it takes.
+    """
+
+    us: Matrix
+    hops: Matrix
+    fits: Counts
+    rank: Matrix
+
+
+def extended(
+    some: Matrix, extensions: Extensions, sums: Matrix, maxima: Matrix
+) -> tuple[Matrix, Matrix]:
+    """Return least sums and maxima from each layer on, by stage and range.
+
+    Of `some` stages, by number; `sums` and `maxima` [range, layer] are of the suffix
+    behind. NEVER where no cut fits.
+    """
+    shape = len(some), len(extensions.rank), extensions.fits.shape[1]
+    total, top = np.empty((2, *shape), np.int64)
+    compiled("extended", some, extensions, sums, maxima, total, top)
+    return total, top

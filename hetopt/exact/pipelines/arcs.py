@@ -26,11 +26,10 @@ class Arcs:
 
     Of each stage in one node: its class, GPUs, least degree, the most replicas, and
     whether it may have a single one. Times in us by [arc, p, first, last] where the
-    next stage lies in the same node, or in another one, or in another site (`far`,
-    empty where there is one site); `fits[arc, p, first]` is where the longest run ends
-    that fits, or `first`. Of each replica of other stages: its class, GPUs and samples,
-    times by [p, run, replica], also where the next stage lies in another site, and
-    `order`, which sorts them. `times` are those of all stages, in ascending order, 1 us
+    next stage lies in the same node, or in another one; `fits[arc, p, first]` is where
+    the longest run ends that fits, or `first`. Of each replica of other stages: its
+    class, GPUs and samples, times by [p, run, replica], and `order`, which sorts them.
+    `times` are those of all stages, in ascending order, 1 us
     where they take none.
     """
 
@@ -44,13 +43,10 @@ class Arcs:
     single: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     inner: Whole
     outer: Whole
-    far: Whole
     fits: Whole
     shared: Whole  # [replica, (class, GPUs, samples)]
     shared_us: Whole
     order: Whole
-    shared_far_us: Whole
-    far_order: Whole
     times: Whole
 
     def begin(self, classes: int) -> Whole:
@@ -72,28 +68,23 @@ def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arc
     ]
     runs, layers = table.runs, table.layers
     shape = (len(rows), positions, layers, layers + 1)
-    sides = 3 if table.several_sites else 2
-    us = np.full((sides, *shape), NEVER, np.int64)
+    us = np.full((2, *shape), NEVER, np.int64)
     first, last = np.nonzero(runs.number[:layers] >= 0)
     for each, (*_, found) in enumerate(rows):
         us[:, each][..., first, last] = found[..., runs.number[first, last]]
-    inner, outer, far = us[0], us[1], us[2] if sides > 2 else us[0, :0]
+    inner, outer = us
     fits = np.broadcast_to(np.arange(layers), shape[:3]).copy()
     able = inner < NEVER
     longest = layers - able[..., ::-1].argmax(-1)
     fits[able.any(-1)] = longest[able.any(-1)]
     columns = np.array([row[:4] for row in rows], np.int64).reshape(-1, 4)
     kind, gpus, degree, replicas = columns.T
-    shared, shared_us, shared_far_us = _shared(table, size, positions)
-    order, far_order = (
-        np.argsort(x, axis=2, kind="stable").astype(np.int64)
-        for x in (shared_us, shared_far_us)
-    )
-    every = (x[x < NEVER] for x in (us, shared_us, shared_far_us))
+    shared, shared_us = _shared(table, size, positions)
+    order = np.argsort(shared_us, axis=2, kind="stable").astype(np.int64)
+    every = (x[x < NEVER] for x in (us, shared_us))
     return Arcs(
         *(size, few, positions, kind, gpus, degree, replicas, degree == gpus),
-        *(inner, outer, far, fits),
-        *(shared, shared_us, order, shared_far_us, far_order),
+        *(inner, outer, fits, shared, shared_us, order),
         np.unique(np.maximum(np.concatenate([*every]), 1)),
     )
 
@@ -123,10 +114,7 @@ def _in_a_node(table: StageTable, number: int, size: int, places: int) -> list[_
     """Return stages in one node: class, GPUs, degree, replicas; times by side."""
     each = table.classes[number]
     us = _placed_us(table, number, places)[:, :, : size + 1]
-    hops = [each.inner_us, each.outer_us]
-    if table.several_sites:
-        hops.append(each.far_us)
-    sides = [_handed_on(table, us, hop) for hop in hops]
+    sides = [_handed_on(table, us, hop) for hop in (each.inner_us, each.outer_us)]
     rows: dict[tuple[int, int], _Row] = {}
     for d in range(each.gpus, 0, -1):
         if size == 1:
@@ -196,28 +184,21 @@ def exits_us(table: StageTable, each: Arcs) -> Whole:
     return np.ascontiguousarray(np.moveaxis(np.array(found), 2, 3))
 
 
-def _shared(table: StageTable, size: int, places: int) -> tuple[Whole, Whole, Whole]:
-    """Return replicas of stages in several nodes, their times, and those to far off."""
-    items, times, far = [], list[Whole](), list[Whole]()
-    farthest = np.zeros(size + 1, np.int64)
-    if table.several_sites:  # such a stage hands on from any of its nodes
-        farthest = np.min([each.far_us for each in table.classes], axis=0)
+def _shared(table: StageTable, size: int, places: int) -> tuple[Whole, Whole]:
+    """Return replicas of stages in several nodes, and their times."""
+    items, times = [], list[Whole]()
     for number, each in enumerate(table.classes):
         own = _placed_us(table, number, places)[:, :, : size + 1]
-        us, off = (_handed_on(table, own, hop) for hop in (each.least_us, farthest))
+        us = _handed_on(table, own, each.least_us)
         for t in range(1, each.gpus + 1):
             for s in range(1, size):
                 if (us[:, t, s] < NEVER).any():
                     items.append((number, t, s))
                     times.append(us[:, t, s])
-                    far.append(off[:, t, s])
-    none = np.zeros((places, len(table.runs), 0), np.int64)
-    near, off = (
-        np.ascontiguousarray(np.moveaxis(np.array(x), 0, 2)) if x else none
-        for x in (times, far)
-    )
-    found = np.array(items, np.int64).reshape(-1, 3)
-    return found, near, off if table.several_sites else none
+    found = np.zeros((places, len(table.runs), 0), np.int64)
+    if times:
+        found = np.ascontiguousarray(np.moveaxis(np.array(times), 0, 2))
+    return np.array(items, np.int64).reshape(-1, 3), found
 
 
 def least_cover(us: Whole, times: Sequence[int]) -> int | None:

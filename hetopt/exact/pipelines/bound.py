@@ -3,10 +3,8 @@
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from functools import cached_property
 from itertools import pairwise
-from math import ceil, floor, inf, isqrt, prod
+from math import floor, inf, isqrt, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +15,6 @@ from ...errors import InternalError
 from ...schema import Instance
 from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
-from ...stages.classes import Sites
 from ...text.documents import Document
 from .arcs import Arcs, arcs, least_cover
 from .boxes import Box, Division, Whole
@@ -27,8 +24,7 @@ from .levelling import levelled
 from .master import Master, State, Verdict
 from .pricing import Array, Limits, Prices, Pricing, Rows, flat
 from .schedule import Schedule
-from .sites import far_links, sites
-from .unordered import Crossing, Segments, SiteRange, Unordered
+from .unordered import Segments, Unordered
 
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
@@ -180,11 +176,6 @@ class PipelineBound:
         #: Takes integer masters of boxes that stand.
         self.packed: Packed | None = None
         self.table = StageTable(instance)
-        #: Names of nodes by site, where links between sites are slow and layers equal:
-        #: paths without an order visit them one after another.
-        self.sites = self._sites()
-        if self.sites:
-            self.table = StageTable(instance, self.sites)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
         self._runs = costs.schedule.interleave
@@ -234,8 +225,6 @@ class PipelineBound:
             self.table.sizes,
             least_slowest_us=least_slowest_us,
             batch=self.batch,
-            layers=self.table.layers,
-            layer_units=self.table.sync.layer,
             nodes=nodes,
             node_gpus=node_gpus,
             few=few,
@@ -282,7 +271,7 @@ class PipelineBound:
         nodes, gpus = self.table.nodes.tolist(), self.table.node_gpus.tolist()
         pairs = zip(nodes, gpus, strict=True)
         halves = [(n // 2 * g + 1) * (-(-n // 2) * g + 1) for n, g in pairs]
-        few = not self.sites and prod(halves) <= self.schedule.counting.few
+        few = prod(halves) <= self.schedule.counting.few
         return tuple(nodes), tuple(gpus), few
 
     def _first(self) -> list[Box]:
@@ -291,29 +280,14 @@ class PipelineBound:
         if self.scale:  # tables are not too large
             most = min(most, self.table.most_replicas)
         most = max(1, most)
-        low_shares, high_shares = tuple[int, ...](), tuple[int, ...]()
-        if self.sites and self.priced:
-            whole = ceil(self.table.layers * self.table.sync.layer)
-            count = len(self.sites)
-            low_shares, high_shares = (0,) * count, (whole,) * count
         sizes = 0, len(self.table.sizes) - 1
         edges: list[int | None] = [0, None]
         if self.priced:
             edges = [0, self.division.most_sync_us, None]
         return [
-            Box(
-                *(low or 0, high, 1, most, 1, most, *sizes),
-                sites_low=low_shares,
-                sites_high=high_shares,
-            )
+            Box(low or 0, high, 1, most, 1, most, *sizes)
             for low, high in pairwise(edges)
         ]
-
-    def _sites(self) -> Sites:
-        """Return the sites of a cluster where layers are equal and are synchronised."""
-        table = self.table
-        able = table.runs.equal and table.sync.inter
-        return sites(table.costs) if able else ()
 
     def _left(self, time_us: int, sync_us: int) -> int:
         """Return what an iteration leaves for its pipelines."""
@@ -357,7 +331,7 @@ class PipelineBound:
     def _prices_settle(self, box: Box, time_us: int) -> bool:
         """Tell whether prices refute a box."""
         left = self._left(time_us, box.sync_low_us)
-        if left < 0 or box.is_empty:
+        if left < 0:
             return True
         if not self.scale:
             return False
@@ -610,10 +584,8 @@ class PipelineBound:
                     low = max(self.least_slowest_us[size], box.slowest_low_us)
                     if table.runs.equal and positions == 1 and view is None:
                         known = self._segments(table, coupling)
-                        pricing: Pricing = Unordered(
-                            *(table, coupling, limits, rows, known),
-                            self._crossing(box),
-                        )
+                        given = table, coupling, limits, rows, known
+                        pricing: Pricing = Unordered(*given)
                     else:
                         pricing = Pricing(table, coupling, limits, rows)
                     number = (2 * size + few) * (_HALVES + 2) + i
@@ -629,36 +601,6 @@ class PipelineBound:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
-
-    def _crossing(self, box: Box) -> Crossing:
-        """Return what a pipeline may hold in each site, and in several.
-
-        A site's stages synchronise with others over no faster link than the fastest
-        between any two sites. By the same sentence as for nodes, a pipeline holds no
-        more of all layers there than the site's share and what all its GPUs exchange
-        in time; under `bottleneck` twice that, as only a half of it may be elsewhere.
-        """
-        units = None
-        if self.sites and box.sync_high_us is not None and self.priced:
-            units = self._far_rate and self._far_rate * box.sync_high_us
-        ring = self.instance.workload.costs.updates.sync == "ring"
-        layers, found = self.table.layers, []
-        for number in range(len(self.sites)):
-            mine = [c for c, x in enumerate(self.table.classes) if x.site == number]
-            gpus = int(self.table.gpus[mine].sum())
-            most = layers
-            if box.sites_high and units is not None and self.table.sync.layer:
-                held = box.sites_high[number] + gpus * units * (1 if ring else 2)
-                most = min(layers, floor(held / self.table.sync.layer))
-            found.append(SiteRange(tuple(mine), most))
-        return Crossing(tuple(found), units)
-
-    @cached_property
-    def _far_rate(self) -> Fraction | None:
-        """Units that a GPU exchanges in a us over the fastest link between sites."""
-        links = self.table.costs.cluster.links
-        rates = (links.exactly(x)[1] for x in far_links(self.table.costs, self.sites))
-        return self.table.sync.rate(max(rates))
 
     def _kept_bytes(self) -> int:
         return sum(each.nbytes for each in self._kept.values())
@@ -726,9 +668,6 @@ class Refutation:
         self.bound.boxes = self.settled + self.open
         return True
 
-    def cancel(self) -> None:
-        """Do nothing: what is known stays."""
-
     @property
     def proved(self) -> bool:
         """Return whether every box is settled: no plan is as quick as `time_us`."""
@@ -750,7 +689,7 @@ class Refutation:
         classes = tuple(each.nodes[0] for each in bound.table.classes)
         given = {
             **{"time_us": self.time_us, "scale": bound.scale, "classes": classes},
-            **{"tree": tree, "levelled": bound.is_levelled, "sites": bound.sites},
+            **{"tree": tree, "levelled": bound.is_levelled},
         }
         try:
             return BoxCertificate.model_validate(given)
@@ -760,7 +699,7 @@ class Refutation:
     def _tree(self, box: Box) -> Document:
         if (split := box.split) is not None:
             parts = {"low": self._tree(split.low), "high": self._tree(split.high)}
-            of = {"split": split.of, "site": split.site, "kind": split.kind}
+            of = {"split": split.of, "kind": split.kind}
             return {**of, "at": split.at, **parts}
         if (y := box.proof or box.whole) is None:
             return {"laid": True} if box.laid else {}

@@ -6,8 +6,7 @@ and its slowest stage. The first boxes cover all plans, and the parts of a box c
 """
 
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from math import ceil, floor, isqrt
+from math import isqrt
 from typing import Literal
 
 from .counts import Known
@@ -15,10 +14,7 @@ from .master import State
 from .pricing import Prices
 from .schedule import Schedule
 
-Of = Literal["sync", "count", "replicas", "size", "slowest", "site", "host"]
-
-
-_FEW_SITES = 2  # whose shares have so few ranges that they come early
+Of = Literal["sync", "count", "replicas", "size", "slowest", "host"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +30,9 @@ class Whole:
 class Box:
     """Ranges, both ends included; None where there is no upper end.
 
-    `sizes` are numbers of sizes of micro-batches. `sites` are shares of sites: of each
-    layer the part of its replicas there, summed over layers by size, in units; together
-    they are the size of all layers. A *host* is a node that holds all replicas of some
-    layer; `hosts` are how many there are of each class, () where nothing is known.
+    `sizes` are numbers of sizes of micro-batches. A *host* is a node that holds all
+    replicas of some layer; `hosts` are how many there are of each class, () where
+    nothing is known.
     `places` positions of stages are distinguished; `states` are what is known, by
     places. `proof` are the prices that refuted the box, if it was not
     divided, or `whole` those at which whole pipelines did; or it is `laid` on named
@@ -55,8 +50,6 @@ class Box:
     size_high: int
     slowest_low_us: int = 0
     slowest_high_us: int | None = None
-    sites_low: tuple[int, ...] = ()
-    sites_high: tuple[int, ...] = ()
     hosts_low: tuple[int, ...] = ()
     hosts_high: tuple[int, ...] = ()
     places: int = 1
@@ -68,12 +61,6 @@ class Box:
     listings: int = 0  # that were tried, and left the box open
     known: "Whole | None" = None
     split: "Split | None" = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Tell whether shares of sites can never be the size of all layers."""
-        pairs = zip(self.sites_low, self.sites_high, strict=True)
-        return any(low > high for low, high in pairs)
 
     def part(self, **ranges: object) -> "Box":
         """Return a box with other ranges that begins with what is known of this one."""
@@ -89,15 +76,14 @@ class Box:
 class Split:
     """How a box was divided: the low part goes up to `at`, the high one begins beyond.
 
-    The low part of a split by count is a single pipeline; one by site is of the share
-    of the site of that number, one by host of the hosts of a class.
+    The low part of a split by count is a single pipeline; one by host is of the hosts
+    of a class.
     """
 
     of: Of
     at: int
     low: Box
     high: Box
-    site: int | None = None
     kind: int | None = None
 
 
@@ -106,9 +92,8 @@ class Division:
     """How boxes of an instance are divided.
 
     `most_sync_us` is what plans may synchronise, of which shares are shares; `sizes`
-    are those of micro-batches; `layer_units` is the size of each of the `layers`, where
-    sites have shares; `nodes` are how many there are of each class, and `node_gpus`
-    what each has. Numbers of hosts are divided if there are `few` GPUs.
+    are those of micro-batches; `nodes` are how many there are of each class, and
+    `node_gpus` what each has. Numbers of hosts are divided if there are `few` GPUs.
     """
 
     schedule: Schedule
@@ -116,8 +101,6 @@ class Division:
     sizes: tuple[int, ...]
     least_slowest_us: int
     batch: int
-    layers: int = 0
-    layer_units: Fraction = Fraction(0)
     nodes: tuple[int, ...] = ()
     node_gpus: tuple[int, ...] = ()
     few: bool = False
@@ -142,9 +125,6 @@ class Division:
         if width is not None and not alone:
             if width > plan.coarse:
                 return self._by_sync(box)
-            few = len(box.sites_high) <= _FEW_SITES
-            if few and (split := self._by_site(box, self.layers / 4)):
-                return split
             wide = 2 * box.replicas_high >= 3 * box.replicas_low
             if several and (wide or self.few):
                 return self._by_replicas(box)
@@ -154,8 +134,6 @@ class Division:
                 return self._by_sync(box)
             if several:
                 return self._by_replicas(box)
-            if split := self._by_site(box, 1 / 2):
-                return split
         if width is None and several and not single:
             return self._by_replicas(box)  # each stage has ranges of its own
         if single:
@@ -212,25 +190,6 @@ class Division:
         low = box.part(replicas_high=at, count_high=min(box.count_high, at))
         return Split("replicas", at, low, box.part(replicas_low=at + 1))
 
-    def _by_site(self, box: Box, widest: float) -> Split | None:
-        """Divide the widest share of a site; None where all are narrow, or no share.
-
-        `widest` is what a share may have, in layers.
-        """
-        if box.count_high == 1 or not box.sites_high:
-            return None
-        pairs = zip(box.sites_low, box.sites_high, strict=True)
-        widths = [high - low for low, high in pairs]
-        i = max(range(len(widths)), key=widths.__getitem__)
-        if widths[i] <= widest * self.layer_units:
-            return None
-        at = (box.sites_low[i] + box.sites_high[i]) // 2
-        less, more = list(box.sites_high), list(box.sites_low)
-        less[i] = more[i] = at
-        low = self._summed(box.part(sites_high=tuple(less)))
-        high = self._summed(box.part(sites_low=tuple(more)))
-        return Split("site", at, low, high, i)
-
     def _by_host(self, box: Box) -> Split | None:
         """Divide by hosts of a class, first by whether there are any.
 
@@ -263,18 +222,6 @@ class Division:
             box.part(hosts_low=tuple(more), hosts_high=high, count_high=most),
             kind=c,
         )
-
-    def _summed(self, box: Box) -> Box:
-        """Tighten shares of sites, which are the size of all layers together.
-
-        Ranges are empty where shares cannot be as much, or are more.
-        """
-        whole, low, high = self.layers * self.layer_units, box.sites_low, box.sites_high
-        least, most = sum(low), sum(high)
-        pairs = [*zip(low, high, strict=True)]
-        box.sites_low = tuple(max(x, floor(whole) - (most - y)) for x, y in pairs)
-        box.sites_high = tuple(min(y, ceil(whole) - (least - x)) for x, y in pairs)
-        return box
 
     def _by_size(self, box: Box) -> Split:
         at = (box.size_low + box.size_high) // 2

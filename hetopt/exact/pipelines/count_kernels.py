@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...stages.classes import Whole
-from .compiling import compiled
-from .kernels import Costs, Graph
+from .kernels import Costs, Graph, compiled
 
 
 class States(NamedTuple):

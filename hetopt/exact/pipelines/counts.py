@@ -155,8 +155,6 @@ class _Part:
         self.pricing, self.prices, self._scale = pricing, prices, scale
         self.b, self.v = pricing.arcs.size, pricing.runs
         graph, self._costs = pricing._costs(prices, scale * self.b)
-        if len(graph.far):
-            graph = graph._replace(outer=np.minimum(graph.outer, graph.far))
         self._graph = graph
         self.states = self._bound(vectors)
         # Potentials of times: those of an interval serve for its parts.
@@ -256,11 +254,10 @@ class _Part:
             timed = self._tables(1)
             kernels.least(graph, costs._replace(time=1), lows, highs, 0, timed)
             self._timed[span] = timed
-        sites = graph.sites
         each = [
             side
             for (kept,) in (self._timed[span], priced)
-            for side in (kept[:sites].min(0), kept[sites], kept[sites + 1 :])
+            for side in (kept[0], kept[1], kept[2:])
         ]
         least = Least(*each)
         most = self.need(low, mean) + ceil(self.v * low * allowed)

@@ -3,27 +3,49 @@
 A path goes through the layers from the last to the first. A *suffix* of it begins at a
 layer `l` with `p` stages in all (capped). It is in one of these states:
 
-    site                 its first stage lies in one node of that site
+    one node             its first stage lies in one node
     several              its first stage lies in several nodes
     state[c, k] + u      its first stages use u GPUs of a node of class c, of which the
                          pipeline uses k in all
 
-The least costs of suffixes by state are the *potentials*, by [state, p, l]: of sites
-first, then of `several`, then of chains of stages in a node. All costs are clamped to
-`MOST`, which may only lower them; a sum at or above `HALF` stands for "there is none".
+The least costs of suffixes by state are the *potentials*, by [state, p, l]: of one
+node first, then of `several`, then of chains of stages in a node. All costs are clamped
+to `MOST`, which may only lower them; a sum at or above `HALF` stands for "none".
 No path is worth as much, whatever goes before: `Pricing.most_prices` sees to it. Times
 of runs that begin at one layer must not fall as runs grow, but at the last layer.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._kernels import core
 from ...stages.classes import Whole
 from ...stages.memory import Flags
-from .compiling import compiled
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
+
+
+def compiled(name: str, *given: object) -> None:
+    """Run a kernel of the core, which is given the parts of tuples one by one.
+
+    Tables that are filled in come last and are contiguous; others are made so.
+    """
+    getattr(core, name)(*_parts(given))
+
+
+def _parts(given: tuple[object, ...]) -> Iterator[Any]:
+    for one in given:
+        if isinstance(one, tuple):
+            yield from _parts(one)
+        elif isinstance(one, np.ndarray) and not one.flags.c_contiguous:
+            # Only what is read may be copied: the core refuses to write to this one.
+            copied = np.ascontiguousarray(one)
+            copied.flags.writeable = False
+            yield copied
+        else:
+            yield one
 
 
 class Graph(NamedTuple):
@@ -31,22 +53,18 @@ class Graph(NamedTuple):
 
     Arcs of class c are `begin[c]` to `begin[c + 1] - 1`, in ascending order of `gpus`.
     Times in us are by [arc, p, first, last]: `inner` where the next stage lies in the
-    same node, `outer` where it lies in another one, `far` in another site (empty where
-    there is one site). `fits[arc, p, first]` is where the longest run ends that fits,
-    `light[arc, k, first]` the longest that is light enough where the pipeline uses k
-    GPUs of the node. `site` is by class; `state[c, k] + u` numbers the states with u of
-    k GPUs left: where k makes no difference, those of all k are the same.
+    same node, `outer` where it lies in another one. `fits[arc, p, first]` is where the
+    longest run ends that fits, `light[arc, k, first]` the longest that is light enough
+    where the pipeline uses k GPUs of the node. `state[c, k] + u` numbers the states
+    with u of k GPUs left: where k makes no difference, those of all k are the same.
     """
 
     begin: Whole
     gpus: Whole
     inner: Whole
     outer: Whole
-    far: Whole
     fits: Whole
     light: Whole
-    sites: int
-    site: Whole
     node_gpus: Whole
     state: Whole
     run: Whole  # [first, last]
@@ -107,10 +125,9 @@ def segment_us(
     """Return least times of equal layers on GPUs of a node: [interval, segment, e, x].
 
     A *segment* is all that a pipeline does in one node of class `kind` on `gpus` GPUs.
-    Its last stage hands on to another node (0), or ends the pipeline (1), or hands on
-    to another site (2), if there are any. Times of stages are by [arc, layers], those
-    of last ones, `exits`, by [e, arc, layers]; stages hold up to `light[arc, GPUs]`
-    layers.
+    Its last stage hands on to another node (0), or ends the pipeline (1). Times of
+    stages are by [arc, layers], those of last ones, `exits`, by [e, arc, layers];
+    stages hold up to `light[arc, GPUs]` layers.
     """
     found = np.empty((len(highs), len(gpus), *exits.shape[::2]), np.int64)
     given = highs, kind, gpus, begin, used, inner, exits, light
@@ -144,12 +161,12 @@ def least_unordered(
 ) -> Whole:
     """Return the least cost of a path through equal layers, by interval.
 
-    Paths go on from `start[g, e, layers]`: one that is not over yet (0), is over (1),
-    or has left its site (2), if there are several. Segments cost `time` for each us and
-    `scales[g]` times their `price`, by [segment, layers]; times of the interval g are
-    `us[rows[g]]`, by [segment, e, layers]. Nodes are visited class by class, each once:
-    `visits[c]` of class c. `kept[g, n, e, layers]` are the least costs after n visits,
-    where it has an entry an interval.
+    Paths go on from `start[g, e, layers]`: one that is not over yet (0), or is over
+    (1). Segments cost `time` for each us and `scales[g]` times their `price`, by
+    [segment, layers]; times of the interval g are `us[rows[g]]`, by [segment, e,
+    layers]. Nodes are visited class by class, each once: `visits[c]` of class c.
+    `kept[g, n, e, layers]` are the least costs after n visits, where it has an entry an
+    interval.
     """
     found = np.empty(len(rows), np.int64)
     given = time, scales, us, rows, price, kind, visits, start, kept
@@ -158,30 +175,13 @@ def least_unordered(
 
 
 def repeated(
-    time: int,
-    scales: Whole,
-    highs: Whole,
-    front_us: Whole,
-    front_cost: Whole,
-    numbers: int,
+    time: int, scales: Whole, highs: Whole, front_us: Whole, front_cost: Whole
 ) -> Whole:
-    """Return what stages in several nodes alone cost: [interval, n, e, layers].
+    """Return what stages in several nodes alone cost: [interval, e, layers].
 
-    n + 1 of them, or as many and more where n is the last of these `numbers`. They are
-    of equal layers, and one of them may end the pipeline (1) or hand on to another site
-    (2); fronts are by [e, layers, i].
+    One or more of them, of equal layers, of which one may end the pipeline (1); fronts
+    are by [e, layers, i].
     """
-    found = np.empty((len(highs), numbers, *front_us.shape[:2]), np.int64)
+    found = np.empty((len(highs), *front_us.shape[:2]), np.int64)
     compiled("repeated", time, scales, highs, front_us, front_cost, found)
-    return found
-
-
-def joined(before: Whole, inside: Whole, most: int) -> Whole:
-    """Return least costs of paths that go on in a site, or do not visit it.
-
-    All are by [interval, ended, layers]; a path holds up to `most` layers in the site,
-    `inside`.
-    """
-    found = np.empty(before.shape, np.int64)
-    compiled("joined", before, inside, most, found)
     return found

@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...stages.classes import Whole
-from .columns import Column
-from .pricing import Array, Prices, Pricing, Rows, flat
+from .pricing import Array, Column, Prices, Pricing, Rows, flat
 from .schedule import Schedule
 from .simplex import maximise
 

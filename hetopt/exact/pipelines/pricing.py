@@ -41,7 +41,6 @@ from ...stages.classes import Whole
 from ...stages.memory import Flags
 from ...stages.sync import UNIT
 from . import kernels
-from .columns import Column, Placed
 from .coupling import Coupling
 from .kernels import BIG, HALF, MOST, Costs, Graph
 
@@ -106,6 +105,35 @@ class Limits(NamedTuple):
     left_us: int
     most: int
     spent_us: int = 0
+
+
+class Placed(NamedTuple):
+    """A stage of a column: its layers, and its replicas (class, GPUs, samples).
+
+    A stage in one node is known by its arc; the pipeline uses `together` GPUs of the
+    node. For a stage in several nodes the arc is -1, and its replicas are listed.
+    """
+
+    first: int
+    last: int
+    arc: int
+    together: int = 0
+    replicas: tuple[tuple[int, ...], ...] = ()
+    items: tuple[int, ...] = ()
+
+
+class Column(NamedTuple):
+    """A pipeline of one part of a box: what it uses of each row, and how long it takes.
+
+    `uses` are in the order of `Prices`, sizes in average layers.
+    """
+
+    part: int
+    span: tuple[int, int]
+    uses: tuple[float, ...]
+    sum_us: int
+    slowest_us: int
+    stages: tuple[Placed, ...] = ()
 
 
 class Pricing:
@@ -247,11 +275,8 @@ class Pricing:
             gpus=arcs.gpus,
             inner=arcs.inner,
             outer=arcs.outer,
-            far=arcs.outer[:0],
             fits=arcs.fits,
             light=light,
-            sites=1,
-            site=np.zeros(len(gpus), np.int64),
             node_gpus=gpus,
             state=state,
             run=table.runs.number,
@@ -324,24 +349,11 @@ class Pricing:
 
     _shared_kept: tuple[Prices, Whole] | None = None
 
-    def shared_items(
-        self,
-        prices: Prices,
-        p: int,
-        run: int,
-        most_us: int,
-        kinds: tuple[int, ...] | None = None,
-        *,
-        far: bool = False,
-    ) -> list[int]:
-        """Return the cheapest replicas of a stage, none of which takes longer.
-
-        On nodes of these `kinds`, or of all; handed on to another site, if `far`.
-        """
+    def shared_items(self, prices: Prices, p: int, run: int, most_us: int) -> list[int]:
+        """Return the cheapest replicas of a stage, none of which takes longer."""
         arcs, size = self.arcs, self.arcs.size
         cost = self._kept_shared_cost(prices)[run]
-        us = (arcs.shared_far_us if far else arcs.shared_us)[p, run]
-        able = (us <= most_us) & self._able(kinds)[run]
+        able = (arcs.shared_us[p, run] <= most_us) & self._able[run]
         best: list[tuple[int, int]] = [(0, -1)] + [(BIG, -1)] * size
         for item in np.flatnonzero(able).tolist():
             own = int(arcs.shared[item, 2])
@@ -355,41 +367,25 @@ class Pricing:
             left -= int(arcs.shared[items[-1], 2])
         return items
 
-    def _fronts(
-        self,
-        prices: Prices,
-        kinds: tuple[int, ...] | None = None,
-        *,
-        far: bool = False,
-    ) -> tuple[Whole, Whole]:
-        """Return fronts of stages in several nodes, of these `kinds` or of all.
-
-        Of those that hand on to another site, if `far`.
-        """
+    def _fronts(self, prices: Prices) -> tuple[Whole, Whole]:
+        """Return fronts of stages in several nodes."""
         arcs = self.arcs
         if not len(arcs.shared):
             none = np.zeros((arcs.places, len(self.table.runs), 0), np.int64)
             return none, none
-        able = self._able(kinds)
         samples = np.ascontiguousarray(arcs.shared[:, 2])
         cost = self._kept_shared_cost(prices)
         times = arcs.order, arcs.shared_us
-        if far:
-            times = arcs.far_order, arcs.shared_far_us
-        found = kernels.fronts(*times, samples, cost, able, arcs.size)
+        found = kernels.fronts(*times, samples, cost, self._able, arcs.size)
         most = int((found[0] < BIG).sum(2).max(initial=0))
         us, price = (np.ascontiguousarray(each[..., :most]) for each in found)
         return us, price
 
-    def _able(self, kinds: tuple[int, ...] | None) -> Flags:
-        """Tell which replicas stages in several nodes may have, by [run, replica].
-
-        On nodes of these `kinds`, or of all.
-        """
-        able = self.table.sync.low[:, None] <= self.coupling.shared_light
-        if kinds is not None:
-            able &= np.isin(self.arcs.shared[:, 0], kinds)
-        return able
+    @cached_property
+    def _able(self) -> Flags:
+        """Tell which replicas stages in several nodes may have, by [run, replica]."""
+        found: Flags = self.table.sync.low[:, None] <= self.coupling.shared_light
+        return found
 
     def least(self, prices: Prices, time: int, lows: Whole, highs: Whole) -> Whole:
         """Return the least cost of a path, by interval."""
@@ -398,7 +394,7 @@ class Pricing:
 
     def _kept(self, entries: int) -> Whole:
         """Return a table for potentials of so many intervals."""
-        states = self.graph.sites + 1 + self._states(len(self.table.node_gpus))
+        states = 2 + self._states(len(self.table.node_gpus))
         shape = entries, states, self.arcs.places, self.layers + 1
         return np.zeros(shape, np.int64)
 
@@ -476,39 +472,34 @@ class Trace:
         self.pricing, self.prices = pricing, prices
         self.graph, self.costs = graph, costs
         self.high, self.scale = high, scale
-        sites = graph.sites
-        self.node, self.across = kept[:sites], kept[sites]
-        self.chain = kept[sites + 1 :]
-        self.places = self.node.shape[1]
+        self.node, self.across, self.chain = kept[0], kept[1], kept[2:]
+        self.places = len(self.node)
 
     def stages(self, value: int) -> list[tuple[int, Placed]]:
         """Return the stages of a path of that cost, with their times."""
         found: list[tuple[int, Placed]] = []
-        begins = self.node[:, :, 0].min(0)
-        p = int(np.minimum(begins, self.across[:, 0]).argmin())
+        p = int(np.minimum(self.node[:, 0], self.across[:, 0]).argmin())
         layers, first, at = self.pricing.layers, 0, None
-        site: int | None = None
-        if value < int(self.across[p, 0]):
-            site = int(self.node[:, p, 0].argmin())
+        in_node = value < int(self.across[p, 0])
         while first < layers:
-            if at is None and site is not None:
-                at = self._begun(site, p, first)
+            if at is None and in_node:
+                at = self._begun(p, first)
             if at is None:
-                us, stage, p, site = self._several(p, first)
+                us, stage, p, in_node = self._several(p, first)
             else:
-                us, stage, p, site, at = self._in_a_node(at, p, first)
+                us, stage, p, in_node, at = self._in_a_node(at, p, first)
             found.append((us, stage))
             first = stage.last
         return found
 
-    def _begun(self, site: int, p: int, first: int) -> tuple[int, int, int]:
+    def _begun(self, p: int, first: int) -> tuple[int, int, int]:
         """Return class, GPUs and GPUs left of the node that a suffix begins in."""
         graph = self.graph
         for c, most in enumerate(graph.node_gpus.tolist()):
-            for k in range(1, most + 1) if graph.site[c] == site else ():
+            for k in range(1, most + 1):
                 found = int(self.chain[graph.state[c, k] + k, p, first])
                 paid = min(self.scale * int(self.costs.gpu[c]) * k, MOST)
-                if found < HALF and found + paid == self.node[site, p, first]:
+                if found < HALF and found + paid == self.node[p, first]:
                     return c, k, k
         raise InternalError("a path has no first stage")
 
@@ -518,10 +509,10 @@ class Trace:
 
     def _in_a_node(
         self, at: tuple[int, int, int], p: int, first: int
-    ) -> tuple[int, Placed, int, int | None, tuple[int, int, int] | None]:
+    ) -> tuple[int, Placed, int, bool, tuple[int, int, int] | None]:
         """Return the next stage, what follows it, and where the path goes on."""
         graph, (c, k, left) = self.graph, at
-        layers, site = self.pricing.layers, int(graph.site[c])
+        layers = self.pricing.layers
         aim = int(self.chain[graph.state[c, k] + left, p, first])
         for q in self._before(p):
             for arc in range(graph.begin[c], graph.begin[c + 1]):
@@ -531,19 +522,15 @@ class Trace:
                 end = int(min(graph.fits[arc, q, first], graph.light[arc, k, first]))
                 last = np.arange(first + 1, end + 1)
                 price, inner = self.costs.arc[arc, k, first], graph.inner[arc, q, first]
-                sides: list[tuple[Whole, Whole, int | None]] = []
+                sides: list[tuple[Whole, Whole, bool]] = []
                 if used < left:
                     rest = self.chain[graph.state[c, k] + left - used, q]
-                    sides.append((inner, rest, site))
+                    sides.append((inner, rest, True))
                 else:
                     outer = graph.outer[arc, q, first].copy()
                     outer[layers] = inner[layers]
-                    sides.append((outer, self.node[site, q], site))
-                    sides.append((inner, self.across[q], None))
-                    for other in range(self.node.shape[0]):
-                        if other != site:
-                            far = graph.far[arc, q, first]
-                            sides.append((far, self.node[other, q], other))
+                    sides.append((outer, self.node[q], True))
+                    sides.append((inner, self.across[q], False))
                 for us, rest, to in sides:
                     cost = self.costs.time * us[last] + self.scale * price[last]
                     able = (us[last] <= self.high) & (rest[last] < HALF)
@@ -555,15 +542,15 @@ class Trace:
                         return int(us[at_last]), stage, q, to, on
         raise InternalError("a path has no next stage")
 
-    def _several(self, p: int, first: int) -> tuple[int, Placed, int, int | None]:
-        """Return a stage in several nodes, what follows it, and the site of that."""
+    def _several(self, p: int, first: int) -> tuple[int, Placed, int, bool]:
+        """Return a stage in several nodes, what follows it, and if that is in one."""
         costs, runs = self.costs, self.graph.run
         aim = int(self.across[p, first])
         for q in self._before(p):
             for last in range(first + 1, self.pricing.layers + 1):
                 if self.places > 1 and (last == self.pricing.layers) != (q == 0):
                     continue
-                rest = min(int(self.node[:, q, last].min()), int(self.across[q, last]))
+                rest = min(int(self.node[q, last]), int(self.across[q, last]))
                 run = int(runs[first, last])
                 us = costs.front_us[q, run]
                 able = us <= self.high
@@ -573,9 +560,6 @@ class Trace:
                 same = np.minimum(cost, MOST) + rest == aim
                 if rest < HALF and same.any():
                     i = int(same.argmax())
-                    site = None
-                    if rest < int(self.across[q, last]):
-                        site = int(self.node[:, q, last].argmin())
                     items = self.pricing.shared_items(self.prices, q, run, int(us[i]))
                     shared = self.pricing.arcs.shared
                     each = tuple(tuple(shared[item].tolist()) for item in items)
@@ -583,6 +567,6 @@ class Trace:
                         int(us[i]),
                         Placed(first, last, -1, 0, each, tuple(items)),
                         q,
-                        site,
+                        rest < int(self.across[q, last]),
                     )
         raise InternalError("a path has no next stage in several nodes")

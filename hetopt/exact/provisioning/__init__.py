@@ -62,6 +62,7 @@ class Frontier:
     points: tuple[Point, ...]
     stop: Stop
     seconds: float
+    instance: str | None = None
 
     def __repr__(self) -> str:
         return f"<Frontier of {len(self.points)} points; stop {self.stop.value}>"
@@ -70,6 +71,7 @@ class Frontier:
         """A document: times in s and costs in USD of all iterations, with plans."""
         return {
             "problem": problem,
+            "instance": self.instance,
             "digest": self.data.digest,
             "stop": self.stop.value,
             "seconds": round(self.seconds, 6),
@@ -94,7 +96,7 @@ def solve(
     """The cheapest plan within the deadline, or the fastest within the budget.
 
     Returns a `Result`; where no plan exists its `reasons` say what could be met
-    instead: the least deadline, the least budget, the quotas that bind. Raises
+    instead: the least deadline, the least budget. Raises
     `InstanceError` for a warm start that breaks a rule and `Unsupported` for times
     beyond 64-bit counting.
     """

@@ -26,14 +26,9 @@ from ...problems import Objective
 from ...problems.recovery import Data
 from ...problems.recovery.network import Flow, Network
 from ...result import Bound, Result, Status, Stop
-from ...solving.certificates import RecoveryCertificate
 from ...solving.run import Halt, Run
-from . import certificate as certificates
 from .prices import best_prices, bound_of
 
-__all__ = ["Certificate", "bound", "problem", "recheck", "solve"]
-
-Certificate = RecoveryCertificate
 problem = "recovery"
 
 _BACKEND = "cpsat"
@@ -86,7 +81,6 @@ class _Search:
             plan = entries.planner(name).plan
             run.offer_of(name, partial(plan, network.data))
         prices = best_prices(network)
-        run.certificate = RecoveryCertificate(prices=prices)
         proved = bound_of(network.data, prices)
         run.tighten(network.possible(proved), "link prices")
         self._close()
@@ -114,9 +108,6 @@ class _Search:
         return int(bound.value) if bound is not None else 0
 
     def _refute(self, time: int) -> None:
-        if self._run.certificate is not None:
-            changes = {"refuted_us": time}
-            self._run.certificate = self._run.certificate.model_copy(update=changes)
         self._run.tighten(self._network.possible(time + 1), "cpsat refutation")
 
     def _decided(self, time: int) -> Flow | None:
@@ -191,10 +182,3 @@ def decide(
         return answer.status, None, answer.stop
     flow = {key: round(answer.value(variable)) for key, variable in y.items()}
     return answer.status, flow, answer.stop
-
-
-def recheck(
-    data: Data, certificate: RecoveryCertificate, bound: Objective
-) -> list[str]:
-    """Return what is missing for the bound to be proved by the certificate."""
-    return certificates.missing(data, certificate, bound)

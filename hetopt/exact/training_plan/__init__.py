@@ -28,12 +28,12 @@ from ...bounds.single_gpu import offer_single_gpus
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...costs import CostTable, without_update
-from ...errors import OutOfTime, PlanRejected, SolverFailed
+from ...errors import OutOfTime, PlanRejected
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
 from ...problems.training_plan import settings, support
-from ...result import GRIDS, WHOLE_MODELS, Result
+from ...result import Result
 from ...schema import Instance
 from ...search import choices, grid, racing, sites
 from ...search.improving import improve
@@ -41,10 +41,8 @@ from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
 from ...stages import StageTable
 from .. import enumeration, one_pipeline
-from ..pipelines import side_by_side
 from ..pipelines.counts import Vectors
 from ..pipelines.schedule import Planners, Schedule, Shares
-from ..pipelines.side_by_side import Processes
 from . import alone, fitting, holding
 from .refuting import Clock, Times, endless, tighten, tightening
 
@@ -56,11 +54,10 @@ _BEYOND = 16  # times the cheap bound is tried without an incumbent
 
 @dataclass(frozen=True)
 class _Task:
-    """A run on an instance, what refutes times side by side, and the schedule."""
+    """A run on an instance, and the schedule."""
 
     run: Run
     instance: Instance
-    processes: Processes | None
     schedule: Schedule
 
     @property
@@ -140,9 +137,7 @@ def solve(
 ) -> Result:
     """The best training plan that was found, and how far from optimal it can be.
 
-    `limits.threads` is how many processes refute side by side, `limits.dask` a cluster
-    whose workers do; the search has one process. `schedule` steers the time of proofs
-    that go by prices.
+    `schedule` steers the time of proofs that go by prices.
     Proved where the cluster has at most 8 GPUs and the limits allow, often up to 12.
     Raises `InstanceError` for an instance without a cluster and for a bad warm start,
     `Unsupported` where the program that has to run the plan can run none.
@@ -150,8 +145,8 @@ def solve(
     support.require(data)
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
-    with run, side_by_side.processes(limits.threads, limits.dask) as processes:
-        task = _Task(run, data, processes, schedule)
+    with run:
+        task = _Task(run, data, schedule)
         if reason := impossible.reason(data):
             run.reasons = (reason,)
         elif len(settings.split_variants(data)) > 1:
@@ -166,10 +161,7 @@ def solve(
 
 
 def recheck(data: Instance, certificate: BoxCertificate, bound: Objective) -> list[str]:
-    """Return what is missing for the certificate to prove the bound; empty if nothing.
-
-    `Unsupported` where the check would need too large tables.
-    """
+    """Return what a certificate lacks to prove a bound; `Unsupported` if too large."""
     from .. import checking  # no plan needs it
 
     return checking.missing(data, certificate, bound)
@@ -214,8 +206,9 @@ def _on_target(task: _Task) -> None:
         if found.bound_us == inf:
             run.reasons = (_no_grid(instance),)
             return
-        source = GRIDS if target.symmetric else WHOLE_MODELS
-        run.tighten(int(found.bound_us), source)
+        grids = "all grids of stages, replicas and degrees"
+        whole = "every number of whole models on the fastest GPUs"
+        run.tighten(int(found.bound_us), grids if target.symmetric else whole)
     _refute(task, task.shares.bound)
     run.check()
 
@@ -237,7 +230,7 @@ def _small(task: _Task) -> None:
     if max(instance.workload.micro_batch_sizes) > 1:
         _start(task, shares.planners)  # stages of several replicas take long to list
         alone_us = _lay_one(task)
-    known = enumeration.solve(instance, run, warm_start=run.plan, fewer=False)
+    known = enumeration.solve(instance, run, warm_start=run.plan)
     if not known.proved:  # it ended at a limit, or not all plans could be listed
         run.check()
         _refute(task, shares.small, alone_us)
@@ -287,8 +280,6 @@ def _large(task: _Task) -> None:
     if run.plan is None and (reason := holding.no_room(instance)):
         run.reasons = (reason,)
         return
-    if task.processes is not None:
-        task.processes.begin()
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     few, unlike, alone_us = _few(task), lines_up(instance), 0
@@ -384,7 +375,7 @@ def _list(task: _Task) -> None:
     run = task.run
     if run.plan is not None:
         check = task.clock(task.shares.listing).check
-        known = enumeration.solve(task.instance, run, fewer=False, check=check)
+        known = enumeration.solve(task.instance, run, check=check)
         run.tighten(known.bound_us, "enumeration of all pipelines")
         _forget(run)
         run.check()
@@ -438,7 +429,7 @@ def _fit(task: _Task) -> bool:
 
     def limits() -> Limits:
         left = max(0.0, task.deadline(task.shares.fitting) - monotonic())
-        return Limits(time_s=left, seed=run.limits.seed)
+        return replace(run.limits, time_s=left, gap=None)
 
     def pipeline() -> TrainingPlan | None:
         found = fitting.pipeline(instance, limits())
@@ -478,7 +469,7 @@ def _line_up(task: _Task) -> None:
 
 def _few(task: _Task) -> bool:
     """Tell whether whole pipelines can be counted, whose packings are plans."""
-    if task.processes or settings.has_choices(task.instance):
+    if settings.has_choices(task.instance):
         return False
     if not capability.carries("proof pipelines", task.instance):
         return False
@@ -524,22 +515,18 @@ def _refute(task: _Task, share: float, alone_us: int = 0) -> None:
     if lowest >= highest:
         return
     clock = task.clock(share) if task.limited else endless(run.check)
-    try:
-        with suppress(OutOfTime):  # what was refuted in time is known
-            found = tightening(
-                *(instance, Times(lowest, highest, alone_us), clock),
-                processes=task.processes,
-                schedule=task.schedule,
-                offer=task.offer,
-            )
-            if found is None:
-                return
-            several = len(settings.split_variants(instance)) > 1
-            rather_small = enumeration.is_rather_small(instance) and not several
-            if rather_small and not _alike(instance):
-                tighten(run, found, clock, task.shares.first_prices)
-                _list(task)
-            if not run.closed():
-                tighten(run, found, clock)
-    except SolverFailed as error:  # and what was refuted before a process was lost
-        run.cut_short += (str(error),)
+    with suppress(OutOfTime):  # what was refuted in time is known
+        found = tightening(
+            *(instance, Times(lowest, highest, alone_us), clock),
+            schedule=task.schedule,
+            offer=task.offer,
+        )
+        if found is None:
+            return
+        several = len(settings.split_variants(instance)) > 1
+        rather_small = enumeration.is_rather_small(instance) and not several
+        if rather_small and not _alike(instance):
+            tighten(run, found, clock, task.shares.first_prices)
+            _list(task)
+        if not run.closed():
+            tighten(run, found, clock)

@@ -24,7 +24,6 @@ from ...solving.certificates import joined
 from ..enumeration.boxes import BoxEnumeration, is_enumerated
 from ..pipelines.bound import PipelineBound, Refutation
 from ..pipelines.schedule import Goals, Schedule
-from ..pipelines.side_by_side import Beside, Processes
 from .packings import Packings
 
 _PRICED = "linear-programming bound"
@@ -136,7 +135,7 @@ class Tightening:
 
     def __init__(
         self,
-        bounds: Sequence[PipelineBound | Beside],
+        bounds: Sequence[PipelineBound],
         times: Times,
         clock: Clock,
         *,
@@ -222,8 +221,6 @@ class Tightening:
             with self._clock.allowing(inf if self._goals.last else span) as taken:
                 records = self._records(target)
         except _Postponed:
-            for refutation in self._begun.values():
-                refutation.cancel()
             # What is tried next settles the same cases, for another time.
             self._at = -inf
             self._goals.postpone()
@@ -257,20 +254,18 @@ def tightening(
     times: Times,
     clock: Clock,
     *,
-    processes: Processes | None = None,
     schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     offer: Callable[[TrainingPlan], int] | None = None,
 ) -> Tightening | None:
     """Return a refuter of the times; None where prices do not carry the instance.
 
-    Boxes are refuted by processes, if there are any. Where plans may be offered
-    (`offer` returns their time), packings of boxes that stand are, and boxes are closed
-    by enumeration.
+    Where plans may be offered (`offer` returns their time), packings of boxes that
+    stand are, and boxes are closed by enumeration.
     """
     if not capability.carries("proof pipelines", instance):
         return None
     listing: BoxEnumeration | None = None
-    refuters, few = list[PipelineBound | Beside](), processes is None
+    refuters, few = list[PipelineBound](), True
     variants, lightest = settings.variants(instance), settings.lightest(instance)
     several = len(settings.split_variants(instance)) > 1
     place = dict[int, int]()  # of the refuter, by number of a variant
@@ -294,7 +289,7 @@ def tightening(
         if offer and not settings.has_choices(instance):
             bound.packed = Packings(instance, offer).offer
         few &= bound.few
-        refuters.append(Beside(bound, processes) if processes else bound)
+        refuters.append(bound)
     return Tightening(
         *(refuters, times, clock),
         few=few,

@@ -7,9 +7,7 @@ variable TRAIN when they are started.
 `train.sh` takes as many GPUs as the plan has on its node, and never another's: of those
 that a scheduler granted the first ones, in the scheduler's order. Slurm and Ray tell by
 variables which these are; a pod, and a machine that SkyPilot rents, has no others, and
-counts them from 0. On a bare host they are those that the plan numbers. With
-`--elastic` among the words of `hetopt run` a host may get other GPUs of its own later
-on, so that it sees all of them.
+counts them from 0. On a bare host they are those that the plan numbers.
 """
 
 from typing import NamedTuple
@@ -41,13 +39,6 @@ if [ $# -eq 0 ]; then exit; fi
 case "$2" in
 {cases}
 *) fail "$2 is no node of the plan" ;;
-esac
-case " $ARGS " in
-*" --elastic "*)
-  # Each host watches over its own ranks, and may use all of its GPUs.
-  read -r -a args <<< "$ARGS"
-  exec hetopt run "$1" --host "$2" "${{args[@]}}"
-  ;;
 esac
 commas="${{gpus//[^,]/}}"
 count=$((${{#commas}} + 1))

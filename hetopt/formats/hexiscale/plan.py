@@ -77,7 +77,7 @@ def claims(
     micro_batches: str = "",
     micro_batch_size: int = 1,
 ) -> Iterator[Claim]:
-    """Yield the one plan of the file; HexiScale's file claims no time."""
+    """Yield the one plan of the file."""
     told = read_record(HeteroConfigs, path)
     if micro_batch_size < 1:
         raise InstanceError(
@@ -110,7 +110,7 @@ def claims(
                 stages=tuple(stages),
             )
         )
-    yield Claim(1, None, TrainingPlan(pipelines=tuple(pipelines)))
+    yield Claim(1, TrainingPlan(pipelines=tuple(pipelines)))
 
 
 def _machines(data: Instance, told: str) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from ... import files, formats
 from ...errors import InstanceError, UnknownName, Unsupported, escaped
 from ...plans import TrainingPlan
-from ...problems import Evaluation, training_plan
 from ...schema import Cluster, Instance, ModelSpec, group_fields
 from ...text import options, writing
 from ...text.complaints import validated
@@ -26,13 +25,6 @@ from .placing import Claim
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _TRUTH = {"true", "yes", "false", "no"}
-_INCOMPLETE = {
-    "empty_stage",
-    "layer_missing",
-    "layer_order",
-    "layer_twice",
-    "unknown_layer",
-}
 
 
 class Imported(NamedTuple):
@@ -195,44 +187,6 @@ def write(out: Path, content: Document) -> None:
 # --- plans -----------------------------------------------------------------------
 
 
-def evaluations(
-    format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
-) -> list[Document]:
-    """Every plan of a list beside what it claims, one object each, in its order.
-
-    `complete`, `fits` and `judged_us` are None where an earlier fault hides them; the
-    faults are in `broken`, or in `refused` where the plan cannot be put in our terms.
-    """
-    data, claims, _ = _claims_of(format, paths, options, instance)
-    return [_evaluation(claim.data or data, claim) for claim in claims]
-
-
-def _evaluation(data: Instance, claim: Claim) -> Document:
-    row: Document = {
-        "rank": claim.rank,
-        "claimed_us": claim.claimed_us,
-        "judged_us": None,
-        "complete": None,
-        "fits": None,
-        "broken": [],
-        "refused": claim.refused,
-    }
-    if claim.plan is None:
-        return row
-    try:
-        found: Evaluation = training_plan.evaluate(data, claim.plan)
-    except InstanceError as error:
-        return {**row, "refused": str(error)}
-    rules = {violation.rule for violation in found.violations}
-    return {
-        **row,
-        "judged_us": found.objective,
-        "complete": not rules & _INCOMPLETE,
-        "fits": None if found.objective is None else "memory" not in rules,
-        "broken": [str(violation) for violation in found.violations],
-    }
-
-
 def running(
     format: str, path: Path, instance: str | None
 ) -> tuple[Instance, TrainingPlan, tuple[str, ...]]:
@@ -270,7 +224,7 @@ def _claims_of(
 ) -> tuple[Instance, list[Claim], int]:
     importer = formats.importer(format)
     if not isinstance(importer, PlanReader):
-        raise Unsupported(f"{format} reads no plans: import it without --judge")
+        raise Unsupported(f"{format} reads no plans; name another format")
     if instance is None:
         raise InstanceError(
             f"import {format}: a plan is read against an instance; give --instance"

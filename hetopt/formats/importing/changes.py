@@ -82,7 +82,6 @@ class Change(NamedTuple):
 class Advice(NamedTuple):
     """Advice lists the changes of a run; `words` are all names at once.
 
-    `asked` is the run as it is asked for then, `told` the names of all its settings.
     `offering` are the instances whose plans all of these are (`_Search.offering`).
     `looked_at` combinations were judged, of which the trainer runs those `compared`;
     `is_whole` where these are all that there are.
@@ -92,8 +91,6 @@ class Advice(NamedTuple):
     best: Assessment
     changes: tuple[Change, ...]
     words: tuple[Word, ...]
-    asked: Asked
-    told: tuple[str, ...]
     looked_at: int
     compared: int
     is_whole: bool
@@ -181,8 +178,6 @@ def advise(
         search.judged(best),
         tuple(changes),
         tuple(search.words(search.base, best)),
-        search.asked_for(best),
-        search.told_of(best),
         len(search.known),
         search.compared,
         is_whole,
@@ -230,10 +225,6 @@ class _Search:
         new = {k: v for k, v in told.items() if v != self._told.get(k)}
         gone = {k: None for k in self._told if k not in told}
         return self.asked.changed(gone | new)
-
-    def told_of(self, settings: Settings) -> tuple[str, ...]:
-        """Return the names that settings have, those that are not there as well."""
-        return tuple(self.module.words(settings, self.asked, self.data))
 
     def words(self, one: Settings, other: Settings) -> Iterator[Word]:
         """Yield the names whose values differ between two settings of the run."""

@@ -2,18 +2,17 @@
 
 What the files do not say is asked for: `inter_gbytes_per_s` (where there are several
 hosts), through how many `ports` of each, and which card an ambiguous name means
-(`types`). The link within a host is `intra_gbytes_per_s`, else what the topology shows,
-else the data sheet's: all NVLinks of the card, or its bus; cards that need an NVLink
-bridge are taken to have none. What a card reaches of its peak, how much of its memory
-is not for tensors, and how many ports a host has, is the catalogue's where the options
-do not say. With `nvlinks=groups` the GPUs of a host that NVLinks join are a node each,
-joined by the bus. `assumed` tells what of it was assumed.
+(`types`). The link within a host is `intra_gbytes_per_s`, else the data sheet's: all
+NVLinks of the card, or its bus; cards that need an NVLink bridge are taken to have
+none. What a card reaches of its peak, how much of its memory is not for tensors, and
+how many ports a host has, is the catalogue's where the options do not say. `assumed`
+tells what of it was assumed.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
@@ -23,7 +22,6 @@ from ...text.parsing import parse_documents, read_text, read_tree
 from ..documents import Document, Options
 from . import assumptions, ports
 from .assumptions import Assumed, Assumption
-from .topology import Links, nvlinks
 
 OPTIONS: Options = {
     "inter_gbytes_per_s": GbytesPerS,
@@ -34,7 +32,6 @@ OPTIONS: Options = {
     "reserve_mib": int,
     "gpu": str,
     "types": str,
-    "nvlinks": Literal["groups"],
 }
 
 
@@ -50,7 +47,6 @@ class Settings(NamedTuple):
     types: str = ""
     ports: int | None = None
     port_gbytes_per_s: float | None = None
-    nvlinks: str | None = None
 
     @property
     def host_gbytes_per_s(self) -> float | None:
@@ -60,11 +56,10 @@ class Settings(NamedTuple):
 
 
 class Host(NamedTuple):
-    """A machine: its GPUs by the name found; memory and links where a file tells.
+    """A machine: its GPUs by the name found; memory where a file tells.
 
-    `usual` is the card that the tool means by a name that several cards share. Of a
-    machine with GPUs of several types it is the part that has one; `machine` then is
-    the name of the whole.
+    Of a machine with GPUs of several types it is the part that has one; `machine` then
+    is the name of the whole.
     """
 
     name: str
@@ -72,12 +67,10 @@ class Host(NamedTuple):
     gpus: int
     place: str
     memory_mib: int | None = None
-    links: Links | None = None
     gres: str | None = None  # what Slurm calls its GPUs
     product: str | None = None  # what nvidia-smi calls them, or a label made of it
     machine: str | None = None
     network_gbytes_per_s: float | None = None  # of a machine that is rented by a name
-    usual: str | None = None
     host_mib: int | None = None  # memory of the whole machine for what GPUs offload
     most_mib: int | None = None  # of the largest of its cards
 
@@ -173,8 +166,6 @@ def document(
     settings, left_out = Settings(**options), list(left_out)
     if left_out and not hosts:
         raise InstanceError(f"{names}: No usable GPU nodes found: {reasons(left_out)}")
-    if settings.nvlinks is not None:
-        hosts = [part for host in hosts for part in _in_groups(host)]
     settings, known = _with_network(hosts, settings)
     made, rows = cluster(hosts, settings), assumed(hosts, settings)
     if taken := _ports(hosts, settings):
@@ -203,21 +194,6 @@ def _with_network(
     change = "-o inter_gbytes_per_s=X"
     row = Assumption("rate between machines", f"{rate:g} GB/s", source, change)
     return settings._replace(inter_gbytes_per_s=rate), [row]
-
-
-def _in_groups(host: Host) -> Iterator[Host]:
-    """Yield a host as one for each group of its GPUs that NVLinks join."""
-    inner = host.links.groups if host.links is not None else ()
-    if len(inner) < 2:
-        yield host
-        return
-    for gpus, link in inner:
-        yield host._replace(
-            name=f"{host.name}-{'-'.join(map(str, gpus))}",
-            gpus=len(gpus),
-            links=None if link is None else Links(link),
-            machine=host.machine or host.name,
-        )
 
 
 def _unplanned_rows(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
@@ -348,18 +324,12 @@ def _mixed_machines(
         yield (
             {"nodes": names, "gbytes_per_s": rate},
             Assumption(
-                f"{machine}, which has GPUs {_apart(those)}",
+                f"{machine}, which has GPUs of {len(those)} types",
                 value,
                 "slowest bus of its cards; launch scripts name the nodes, not the host",
                 f"--island '{','.join(names)}=X'",
             ),
         )
-
-
-def _apart(hosts: Sequence[Host]) -> str:
-    """Return the words that distinguish the parts of a machine."""
-    types = len({host.gpu for host in hosts})
-    return f"of {types} types" if types > 1 else f"in {len(hosts)} groups of NVLinks"
 
 
 def _slowest_bus(hosts: Sequence[Host], settings: Settings) -> float:
@@ -450,40 +420,21 @@ def _meaning(host: Host, held: Card, settings: Settings) -> Assumption | None:
     if held.sheet.is_called(found):
         return None
     change = f"-o types={found}:CARD"
-    source = "its short name" if host.usual is None else "what the tool calls so"
-    return Assumption(f"card of {found}", held.name, source, change)
+    return Assumption(f"card of {found}", held.name, "its short name", change)
 
 
 def _links_row(host: Host, held: Card, settings: Settings) -> Assumption | None:
-    """Return the row on the links within a host: of the data sheet, or pairs."""
+    """Return the row on the links within a host, which are the data sheet's."""
     told = settings.intra_gbytes_per_s is not None
     if told or host.gpus == 1 or held.sheet is None:
         return None
     change = "-o intra_gbytes_per_s=X"
-    if host.links is not None:
-        if host.links.told is None:
-            return _no_nvlinks(host, held.sheet, change)
-        value = f"{_intra(host, held, settings):g} GB/s"
-        if host.links.groups:
-            change += ", or a node a group: -o nvlinks=groups"
-        return Assumption(f"links within {host.name}", value, host.links.told, change)
     sheet = held.sheet
     bus = sheet.link_gbytes_per_s == sheet.pcie_gbytes_per_s
     kind = "NVLinks" if sheet.maker == "NVIDIA" else f"links of {sheet.nvlink}"
     source = "data sheet, its bus" if bus else f"data sheet, {sheet.nvlinks} {kind}"
     value = f"{sheet.link_gbytes_per_s:g} GB/s"
     return Assumption(links_of(held.name), value, source, change)
-
-
-def _no_nvlinks(host: Host, sheet: Gpu, change: str) -> Assumption | None:
-    """Return the row on a table without the NVLinks that all such cards have."""
-    bus = sheet.pcie_gbytes_per_s
-    if host.links is None or nvlinks(host.links.name) or sheet.link_gbytes_per_s == bus:
-        return None
-    why = f"{host.links.name} of its topology, without the {sheet.nvlinks} NVLinks of "
-    why += "its data sheet; `nvidia-smi topo -mp` leaves them out, `topo -m` has them"
-    value = f"{bus:g} GB/s" if bus is not None else "its bus"
-    return Assumption(f"links within {host.name}", value, why, change)
 
 
 def links_of(card: str) -> str:
@@ -538,7 +489,7 @@ def card(host: Host, settings: Settings) -> Card:
             f"{host.place}: found no type of GPU for {host.name!r}; write type=NAME "
             "beside it, or give -o gpu=NAME"
         )
-    told = _meanings(settings.types).get(found.lower(), host.usual or found)
+    told = _meanings(settings.types).get(found.lower(), found)
     tflops, slash, gib = told.partition("/")
     if slash and told is not found:
         try:
@@ -561,20 +512,4 @@ def _intra(host: Host, card: Card, settings: Settings) -> float | None:
             f"{host.place}: found GPU {card.name!r}, whose links are unknown; give -o "
             "intra_gbytes_per_s=X"
         )
-    if host.links is None:
-        return gpu.link_gbytes_per_s
-    link = host.links.name
-    if width := nvlinks(link):
-        if gpu.nvlink_gbytes_per_s is None:
-            raise InstanceError(
-                f"{host.place}: found {link} between GPUs {card.name!r}, "
-                "which have no NVLink by their data sheet; give "
-                "-o intra_gbytes_per_s=X"
-            )
-        return width * gpu.nvlink_gbytes_per_s
-    if gpu.pcie_gbytes_per_s is None:
-        raise InstanceError(
-            f"{host.place}: found {link} between GPUs {card.name!r}, whose "
-            "bus is not in the catalogue; give -o intra_gbytes_per_s=X"
-        )
-    return gpu.pcie_gbytes_per_s
+    return gpu.link_gbytes_per_s

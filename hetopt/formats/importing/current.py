@@ -232,7 +232,6 @@ def claim_of(
         notes = [*notes, what]
     return Claim(
         1,
-        None,
         plan,
         data=offering,
         notes=tuple(notes),

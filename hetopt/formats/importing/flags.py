@@ -7,7 +7,6 @@ for underscores. `shell` says how much of bash is read.
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InstanceError, quoted
@@ -18,9 +17,6 @@ REMEDY = "paste the expanded command"
 _SEVERAL = re.compile(r"ARGS|OPTS|OPTIONS|FLAGS|PARAMS|[@*]", re.IGNORECASE)
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,9})=(.*)", re.DOTALL)
 _SETTING = re.compile(rf"{_HYDRA.pattern.replace('{1,9}', '{0,9}')}", re.DOTALL)
-
-
-_OWN_WORDS = re.compile(r"\$(?:[1-9@*]|\{[1-9@*])")  # of a script
 
 
 class Flags(NamedTuple):
@@ -74,17 +70,14 @@ def _is_one(text: str, unread: str) -> bool:
     return text.partition(unread)[2][:1] == "/" or unread.startswith("$((")
 
 
-def read(
-    text: str, place: str, of_a_run: frozenset[str], folder: Path | None = None
-) -> Flags:
+def read(text: str, place: str, of_a_run: frozenset[str]) -> Flags:
     """Return the arguments of the one run among commands, else of all of them.
 
     A run is a command with one of `of_a_run` among its arguments. `InstanceError` for
-    several runs, and for one whose arguments are not all known. Scripts that this one
-    starts are looked for in `folder`.
+    several runs, and for one whose arguments are not all known.
     """
     calls: list[_Call] = []
-    script = shell.read(text, place, folder)
+    script = shell.read(text, place)
     for command in script.commands:
         if not command.words or command.words[0].text in ("echo", "printf"):
             continue
@@ -102,14 +95,11 @@ def read(
             f"{place}: lines {', '.join(str(one.line) for one in runs)}: found "
             f"{len(runs)} runs, expected one; {REMEDY} of the one that goes on"
         )
-    remedy = REMEDY
-    if _OWN_WORDS.search(text):
-        remedy += f", or give a file with the command that starts it: bash {place} ..."
     for call in runs or calls:
         if call.hidden is not None:
             raise InstanceError(
                 f"{place}: found {quoted(call.hidden)}, which may contain further "
-                f"arguments; {remedy}"
+                f"arguments; {REMEDY}"
             )
         if runs and not call.is_sure:
             raise InstanceError(

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ...errors import InstanceError
 from ..documents import Document, Values
-from ..runs import is_log, printed_config
-from ..runs.megatron import printed
+from ..runs import is_log
+from ..runs.logs import printed_arguments, printed_config
 from ..runs.source import Source
 from . import constants, flags
 
@@ -32,9 +32,6 @@ _COMMAND = "command or launch script"
 # `TrainingArguments(` on a line of a log, then a field a line or all in one.
 _PRINTED = re.compile(r"\b\w{0,40}(?:Arguments|Config)\(")
 _FIELD = re.compile(r"\b(?:micro_batch_size|per_device_train_batch_size)=")
-_REFERENCE = re.compile(r"\$\{(\.?\w{1,60}(?:\.\w{1,60}){0,5})\}")
-# What stands for a variable of the environment, with what it is without one.
-_DEFAULT = re.compile(r"\$\{(?:(?:oc\.)?env:)?(\w{1,60})(?::-|[:,])([^${}]{0,200})\}")
 _MOST_PRINTED, _MOST_TRIED = 40_000, 50  # characters, objects of a log
 
 
@@ -82,15 +79,14 @@ def read(source: Source) -> Form:
         if _is_of_wandb(tree):
             tree = {k: v["value"] for k, v in tree.items() if k != "wandb_version"}
             kind = "configuration saved by Weights & Biases"
-        values, notes = _with_defaults(flat(tree))
-        return Form(kind, _resolve(values), notes=notes)
-    if arguments := printed(source):
+        return Form(kind, flat(tree))
+    if arguments := printed_arguments(source):
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
         return Form("arguments that a log prints", found)
     if is_log(source) and not _starts_a_run(source.text):
         return Form("a log", flat(printed_config(source)))
-    told = flags.read(source.text, place, OF_A_RUN, source.path.absolute().parent)
+    told = flags.read(source.text, place, OF_A_RUN)
     return Form(_COMMAND, dict(told.given), told.program, told.notes)
 
 
@@ -104,28 +100,6 @@ def _is_run(values: Values) -> bool:
     """Return whether values of a configuration in Python are those of a run."""
     names = {name.rpartition(".")[2].replace("_", "-") for name in values}
     return not OF_A_RUN.isdisjoint(names)
-
-
-def _resolve(values: Document) -> Document:
-    """Values with those in place of `${model.name}` that Hydra's files refer to."""
-    found = dict(values)
-    for name, value in values.items():
-        match = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-        if match is not None:
-            part = name.rpartition(".")[0]
-            key = f"{part}{match[1]}" if match[1].startswith(".") else match[1]
-            found[name] = values.get(key, value)
-    return found
-
-
-def _with_defaults(values: Document) -> tuple[Document, tuple[str, ...]]:
-    """Return values with the defaults in them, as of `${TP:8}`, and notes of these."""
-    found, notes = dict(values), []
-    for name, value in values.items():
-        if isinstance(value, str) and (match := _DEFAULT.fullmatch(value.strip())):
-            found[name] = constants.plain(match[2].strip())
-            notes.append(f"{name}: taken as {match[2].strip()}, the default of {value}")
-    return found, tuple(notes)
 
 
 def _of_log(text: str) -> Document:

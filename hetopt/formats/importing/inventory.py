@@ -1,14 +1,13 @@
 """Hosts in a table of one's own: a CSV file with a host and its GPUs a row.
 
-Columns are known by their usual names (`NAMES`), or by the kinds of words in their
-names (`_WORDS`): `gpu_capacity_num` is a number of GPUs, `free_gpus` is not. A row is
-one GPU where a column says which (an index, a UUID), or where hosts come again; else a
-number of GPUs has to be there. A row without GPUs is a host without any. The memory of
-a card distinguishes cards of one name. Other columns are told as not read.
+Columns are known by their usual names (`NAMES`). A row is one GPU where a column says
+which (an index, a UUID), or where hosts come again; else a number of GPUs has to be
+there. A row without GPUs is a host without any. The memory of a card distinguishes
+cards of one name. Other columns are told as not read.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...catalogue import find_gpu
@@ -21,7 +20,7 @@ from .clusters import Host, LeftOut
 NAMES = {
     "host": (
         *("hostname", "host_name", "node", "node_name", "nodename", "server"),
-        *("machine", "name"),
+        *("machine", "vm", "name"),
     ),
     "gpu": (
         *("gpu_type", "gpu_model", "gpu_name", "accelerator", "accelerator_type"),
@@ -29,40 +28,14 @@ NAMES = {
     ),
     "gpus": (
         *("gpu_count", "num_gpus", "n_gpus", "gpus_per_node", "number_of_gpus"),
-        *("gpu_num", "count", "slots"),
+        *("gpu_num", "gpu_capacity_num", "gpu_capacity", "total_gpus", "gpus_total"),
+        *("cards", "gpu", "devices", "count", "slots"),
     ),
     "memory": (
         *("gpu_memory_gb", "gpu_memory_gib", "gpu_memory", "gpu_mem_gb", "gpu_mem"),
         *("gpu_vram_gb", "vram_gb", "vram"),
     ),
 }
-_DEVICES = frozenset(
-    {
-        *("gpu", "gpus", "ngpu", "ngpus", "card", "cards", "gcd", "gcds"),
-        *("dcu", "dcus", "npu", "npus", "tpu", "tpus", "xpu", "xpus"),
-        *("accelerator", "accelerators", "accel", "accels", "device", "devices"),
-    }
-)
-_OF_HOST = frozenset({"host", "hosts", "node", "nodes", "server", "machine", "vm"})
-#: Words of the names of columns: some of the first have to be in one, the second may.
-_WORDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
-    "host": (_OF_HOST, frozenset({"name", "id", "fqdn"})),
-    "gpu": (_DEVICES, frozenset({"type", "model", "name", "product", "sku", "kind"})),
-    "gpus": (
-        _DEVICES,
-        _OF_HOST
-        | {*("count", "counts", "num", "number", "n", "nr", "no", "nb", "total", "sum")}
-        | {*("capacity", "cap", "qty", "quantity", "amount", "installed", "physical")}
-        | {*("per", "in", "of", "the", "each", "all", "how", "many", "slots", "x")},
-    ),
-}
-#: Words of columns that are no number of GPUs, though of GPUs and numbers.
-_OTHER = re.compile(
-    r"(?:free|idle|us[ae]|util|alloc|avail|busy|request|reserv|fail|health|mem|index|"
-    r"rank|uuid|serial|model|type|power|watt|temp|price|cost|bandwidth|driver|version|"
-    r"nvlink|link|capabil|core|tflop|flop)[a-z]*|vram|gi?b|mi?b|idx|id|tdp|clock|"
-    r"[mg]hz|peak|usd|hour|gbps|gen|pcie?|year|mig|sms?"
-)
 #: Columns that say which GPU of its host a row is.
 _OF_ONE = ("index", "gpu_index", "gpu_id", "uuid", "gpu_uuid", "pci.bus_id", "serial")
 _NONE = ("", "-", "none", "null", "n/a", "nan")
@@ -76,12 +49,11 @@ def is_one(text: str) -> bool:
     if sign is None or len(header) > 1000:
         return False
     names = [name.strip().strip('"') for name in header.split(sign)]
-    found = _known(names, ())
-    hosts, cards = found.get("host"), found.get("gpu")
-    if hosts is None:
-        return False
-    has_counts = any(_is_of_kind(name, "gpus") for name in names)
-    return has_counts or (cards is not None and hosts.name != cards.name)
+    found = columns.known(names, NAMES)
+    return "host" in found and found.get("gpu", found.get("gpus")) not in (
+        None,
+        found["host"],
+    )
 
 
 def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
@@ -90,9 +62,8 @@ def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
     table = Table(table.columns, iter(rows := [*table.rows]))
     cells_of = {name: [(row.get(name) or "").strip() for _, row in rows]
                 for name in table.columns}  # fmt: skip
-    numbers = {name: cells for name, cells in cells_of.items() if _are_numbers(cells)}
-    known = _known(table.columns, numbers)
-    _refuse_ambiguous(cells_of, numbers, known, where)
+    known = _known(cells_of)
+    _refuse_ambiguous(cells_of, known, where)
     found: dict[str, dict[str | None, int]] = {}
     places: dict[str, str] = {}
     own = [name for name in table.columns if name.lower() in _OF_ONE]
@@ -133,22 +104,20 @@ def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
     return hosts, _unread(table.columns, known, path)
 
 
-def _known(names: Sequence[str], numbers: Collection[str]) -> dict[str, columns.Column]:
-    """Return the columns of a table by our names, given those of whole numbers."""
-    words = [name for name in names if name not in numbers]
-    found = columns.known(names, {k: v for k, v in NAMES.items() if k != "gpu"})
-    found |= columns.known(words, {"gpu": NAMES["gpu"]})
-    for ours, those in {"host": names, "gpu": words, "gpus": [*numbers]}.items():
-        for name in those:
-            if ours not in found and _is_of_kind(name, ours):
-                found[ours] = columns.Column(name)
+def _known(cells_of: Mapping[str, Sequence[str]]) -> dict[str, columns.Column]:
+    """Return the columns of a table by our names; a number of GPUs is no card."""
+    numbers = [name for name, cells in cells_of.items() if _are_numbers(cells)]
+    others = [name for name in cells_of if name not in numbers]
+    found = {}
+    for ours, of in (
+        ("host", [*cells_of]),
+        ("gpu", others),
+        ("gpus", numbers),
+        ("memory", [*cells_of]),
+    ):
+        left = [name for name in of if columns.Column(name) not in found.values()]
+        found |= columns.known(left, {ours: NAMES[ours]})
     return found
-
-
-def _is_of_kind(name: str, ours: str) -> bool:
-    some, others = _WORDS[ours]
-    told = set(columns.words(name))
-    return not told.isdisjoint(some) and told <= some | others
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
@@ -158,35 +127,17 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 def _refuse_ambiguous(
     cells_of: Mapping[str, Sequence[str]],
-    numbers: Mapping[str, Sequence[str]],
     known: Mapping[str, columns.Column],
     where: str,
 ) -> None:
     """`InstanceError` for a table that does not say how many GPUs its hosts have."""
-    if (count := known.get("gpus")) is not None:
-        for name, cells in numbers.items():
-            if _is_of_kind(name, "gpus") and cells != cells_of[count.name]:
-                raise InstanceError(
-                    f"{where}: columns {quoted(count.name)} and {quoted(name)}: found "
-                    "different numbers of GPUs, expected one; remove one"
-                )
-        return
-    for name in numbers:
-        told = columns.words(name)
-        other = any(_OTHER.fullmatch(word) for word in told)
-        if not other and not _DEVICES.isdisjoint(told):
-            raise InstanceError(
-                f"{where}: column {quoted(name)}: found numbers whose meaning is "
-                "unclear, expected a column gpu_count; rename it, or remove it"
-            )
     hosts = cells_of[known["host"].name]
     has_ids = any(name.lower() in _OF_ONE for name in cells_of)
-    if has_ids or len({*hosts}) < len(hosts):
-        return
-    raise InstanceError(
-        f"{where}: found no column with the number of GPUs of a host, expected one; "
-        "add gpu_count (1 where a host has one)"
-    )
+    if "gpus" not in known and not has_ids and len({*hosts}) == len(hosts):
+        raise InstanceError(
+            f"{where}: found no column with the number of GPUs of a host, expected "
+            "one; add gpu_count (1 where a host has one)"
+        )
 
 
 def _gpus(cells: Mapping[str, str | None], place: str) -> int:

@@ -12,13 +12,13 @@ from ..documents import Document
 from . import clusters
 from .clusters import Host, LeftOut
 
-#: The formats that describe hosts; a launcher is asked for them.
-FORMATS = ("hostfile", "nvidia_smi", "amd_smi", "sinfo", "kubectl", "launchers")
+#: The formats that describe hosts.
+FORMATS = ("hostfile", "nvidia_smi", "amd_smi", "sinfo", "kubectl", "kuberay")
 #: The same in the order in which a file is asked whether it is one of theirs.
-_BY_CONTENT = ("launchers", "kubectl", "amd_smi", "nvidia_smi", "hostfile", "sinfo")
+_BY_CONTENT = ("kuberay", "kubectl", "amd_smi", "nvidia_smi", "hostfile", "sinfo")
 #: Finds out of every file what it is.
 AUTO = "auto"
-_ALIASES = {"ray": "launchers", "skypilot": "launchers", "scontrol": "sinfo"}
+_ALIASES = {"scontrol": "sinfo"}
 _COMMANDS = (
     "nvidia-smi -L of each host (HOST.txt)",
     "rocm-smi --showproductname --csv of each host",

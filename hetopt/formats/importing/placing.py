@@ -36,7 +36,6 @@ class Claim(NamedTuple):
     """
 
     rank: int
-    claimed_us: int | None
     plan: TrainingPlan | None
     refused: str | None = None
     data: Instance | None = None
@@ -44,12 +43,12 @@ class Claim(NamedTuple):
     settings: Settings | None = None
 
 
-def claim(rank: int, us: int | None, plan: Callable[[], TrainingPlan]) -> Claim:
+def claim(rank: int, plan: Callable[[], TrainingPlan]) -> Claim:
     """Return the claim of a plan, which may turn out to have no form of ours."""
     try:
-        return Claim(rank, us, plan())
+        return Claim(rank, plan())
     except InstanceError as error:
-        return Claim(rank, us, None, str(error))
+        return Claim(rank, None, str(error))
 
 
 def names(data: Instance, told: str) -> dict[str, str]:

@@ -3,29 +3,25 @@
 A subset of bash is read, as far as launch scripts go: quotes, comments, line breaks;
 `NAME=value`, `NAME+=value` and arrays `NAME=(...)`; `$NAME`, `${NAME}`, `${NAME[@]}`,
 `${NAME[0]}`, `${NAME:-default}` and its like; sums and products of whole numbers in
-`$((...))`; `if`, `&&` and `||` with tests that compare (`=`, `!=`, `-eq` and its like,
-`-z`, `-n`, also joined, patterns in `[[`, `((a > b))`, `true`), and `case`; what `bash
--c TEXT` and `eval TEXT` run; scripts that are sourced or started, with their words,
-where they lie in the same folder. What the script does not set is empty in tests and
-gives way to a default; its own words (`$@`) are taken as none, which is reported.
+`$((...))`; `if`, `&&` and `||` with one test that compares (`=`, `!=`, `-eq` and its
+like, `-z`, `-n`), negated or not; what `bash -c TEXT` and `eval TEXT` run. What the
+script does not set is empty in tests and gives way to a default; its own words (`$@`)
+are taken as none, which is reported.
 
 Anything else stays as it is written, and `Word.unread` names it: variables that are not
-set elsewhere, `$(command)`, and what is set in a loop, in a function or under another
-test, where commands are not `is_sure`. Here-documents are skipped. A sourced file that
-is missing is reported.
+set elsewhere, `$(command)`, and what is set in a loop, in a function, in a `case` or
+under another test, where commands are not `is_sure`. Here-documents are skipped. Other
+scripts are not read: those that are sourced or started are reported.
 """
 
 import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InstanceError, quoted
-from ...text.parsing import read_text
 from . import processes
 
 _MOST_CHARACTERS = 2**17  # of a script
@@ -51,8 +47,6 @@ _QUOTED = rf"'[^']*'|{_DOUBLE}|\\.|{_RUN}|{_BRACES}"
 _BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n|(?<![^\s;&|()])#[^\n]*)+")
 _HERE = re.compile(r"[0-9]?<<(?P<dash>-?)[ \t]*(?P<end>\\?['\"]?[\w.-]{1,80}['\"]?)")
 _REDIRECTION = re.compile(r"[0-9]?(?:&>>?|>[>&|]?|<<<|<&?)[ \t]*")
-_QUOTED_STAR = re.compile(r"'[^']*[*?[][^']*'|\"[^\"]*[*?[][^\"]*\"|\\[*?[]")
-_SUM = re.compile(r"\(\([^()\n]{1,200}\)\)")
 _OPERATOR = re.compile(r"\n|;;?|&&?|\|[|&]?|[()]")
 # Lists of arguments are read, too, in which `t|tt` and `(t|)*3` stand unquoted: within
 # a word these are its characters, but in an array, which a `)` ends.
@@ -63,8 +57,6 @@ _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "zsh")
 _RUNS_TEXT = re.compile(r"-[a-z]{0,4}c")  # an option of a shell: -c, -lc
 _MOST_NESTED = 6  # shells within others
-_MOST_STARTED = 1000  # of these in all
-_MOST_FOLDERS = 4  # above a script, in which others that it names are looked for
 _SCRIPT = re.compile(r"[^\s]{1,300}\.(?:sh|bash|slurm|sbatch|sub)")
 _ENDS = {
     **dict.fromkeys(("for", "while", "until", "select"), "done"),
@@ -78,11 +70,6 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "-gt": operator.gt,
     "-ge": operator.ge,
 }
-_SIGNS: dict[str, Callable[[int, int], bool]] = {
-    **{"==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge},
-    **{"<": operator.lt, ">": operator.gt},
-}
-_CONSTANT = {"true": True, ":": True, "false": False}  # what these commands return
 _ARITHMETIC: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -134,23 +121,11 @@ class _Block:
         self.end = end
         self.is_test = end == "fi"  # up to `then` or `do`; tests are run
         self.runs: Truth = True if self.is_test else None
-        self.was_taken: Truth = False  # an earlier branch of this `if` or `case`
-        self.word: str | None = None  # of a `case`; None: not known
-        self.is_pattern = False  # the next word is one of a `case`
-
-    def take(self, pattern: str) -> None:
-        """Turn to the branch of a pattern of a `case`."""
-        found: Truth = None
-        if self.word is not None and not _MARK.search(pattern):
-            some = pattern.removesuffix(")").split("|")
-            found = any(fnmatchcase(self.word, one.strip()) for one in some)
-        self.is_pattern = False
-        self.runs = _both(_not(self.was_taken), found)
-        self.was_taken = _either(self.was_taken, found)
+        self.was_taken: Truth = False  # an earlier branch of this `if`
 
 
-def read(text: str, place: str, folder: Path | None = None) -> Reading:
-    """Return what a script runs, or may run; others that it names lie in `folder`.
+def read(text: str, place: str) -> Reading:
+    """Return what a script runs, or may run.
 
     `InstanceError` where the script cannot be split into words.
     """
@@ -159,7 +134,7 @@ def read(text: str, place: str, folder: Path | None = None) -> Reading:
             f"{place}: found {len(text)} characters, expected a launch script of at "
             f"most {_MOST_CHARACTERS}; {_REMEDY}"
         )
-    script = _Script(place, folder)
+    script = _Script(place)
     script.variables |= _of_slurm(text)
     found = list(script.run(_tokens(_MARK.sub("", text), place)))
     held = {name: " ".join(values) for name, values in script.variables.items()}
@@ -177,8 +152,6 @@ def _tokens(text: str, place: str) -> Iterator[_Token]:
             kind, behind = "here", _end_of_here(text, match, behind)
         elif match := _REDIRECTION.match(text, at):
             kind, match = "redirection", _WORD.match(text, match.end()) or match
-        elif match := _SUM.match(text, at):
-            kind = "sum"
         elif match := _OPERATOR.match(text, at):
             kind = "operator"
         elif (match := _ASSIGNMENT.match(text, at)) and text.startswith(
@@ -250,16 +223,13 @@ def _either(one: Truth, other: Truth) -> Truth:
 class _Script:
     """A script in reading knows its variables, and which blocks are open."""
 
-    def __init__(self, place: str, folder: Path | None, *, nested: int = 0) -> None:
+    def __init__(self, place: str, *, nested: int = 0) -> None:
         self.place = place
-        self.folder = folder  # of scripts that this one names; None: none is read
         self.nested = nested  # how many shells this one is started by
         self.variables: dict[str, list[str]] = {"@": [], "*": [], "#": ["0"]}
-        self.has_words = False  # whether the script's own words are known
         self.notes: list[str] = []
         self.unread: list[str] = []
         self.blocks: list[_Block] = []
-        self.started: list[int] = []  # lines at which shells are
         self.expanded = 0
 
     def run(self, tokens: Iterable[_Token]) -> Iterator[Command]:
@@ -281,8 +251,6 @@ class _Script:
                 result = own if join is None else join(result, own)
                 yield from self._command(parts, runs)
             before, parts = token.text, []
-            if before == ";;" and self.blocks:
-                self.blocks[-1].is_pattern = self.blocks[-1].end == "esac"
 
     # --- blocks ---
 
@@ -294,16 +262,7 @@ class _Script:
         while parts and parts[0].kind == "word":
             word = parts[0].text
             block = self.blocks[-1] if self.blocks else _Block("")
-            if word == "case" and len(parts) > 2:
-                self.blocks.append(_Block("esac"))
-                text = self._text(parts[1].text, unset="")
-                self.blocks[-1].word = None if _MARK.search(text) else text
-                self.blocks[-1].runs, self.blocks[-1].is_pattern = False, True
-                parts = parts[2:]
-            elif block.is_pattern and word != "esac":
-                is_whole = word.endswith(")")
-                block.take(self._text(word, unset="") if is_whole else "\ue0000\ue001")
-            elif word in _ENDS:
+            if word in _ENDS:
                 self.blocks.append(_Block(_ENDS[word]))
                 if word == "while":
                     self.blocks[-1].is_test = self.blocks[-1].runs = True
@@ -333,43 +292,19 @@ class _Script:
         first = parts[0].text
         if first == "!" and len(parts) > 1:
             return _not(self._result(parts[1:]))
-        if parts[0].kind == "sum":
-            return self._holds(first[2:-2])
-        if first in _CONSTANT and len(parts) == 1:
-            return _CONSTANT[first]
+        if first in ("test", "false"):
+            return None
         if first not in ("[", "[[") or parts[-1].text not in ("]", "]]"):
             return None if self.blocks and self.blocks[-1].is_test else True
-        found: Truth = False
-        for some in _divided(parts[1:-1], ("||", "-o")):
-            every: Truth = True
-            for one in _divided(some, ("&&", "-a")):
-                every = _both(every, self._test(one, has_patterns=first == "[["))
-            found = _either(found, every)
-        return found
-
-    def _test(self, parts: list[_Token], *, has_patterns: bool) -> Truth:
-        """Return whether one test holds, of those that `&&` and `||` join."""
         if any(part.kind != "word" for part in parts):
             return None
-        words = [self._text(part.text, unset="") for part in parts]
-        if any(_MARK.search(word) for word in words):
+        words = [self._text(part.text, unset="") for part in parts[1:-1]]
+        is_pattern = first == "[[" and any(set("*?[") & {*word} for word in words)
+        if is_pattern or any(_MARK.search(word) for word in words):
             return None
-        if has_patterns and any(_QUOTED_STAR.search(part.text) for part in parts):
-            return None
-        if words[:1] == ["!"] and len(words) > 1:
-            return _not(self._test(parts[1:], has_patterns=has_patterns))
-        return _compare(words, has_patterns=has_patterns)
-
-    def _holds(self, total: str) -> Truth:
-        """Return whether `((...))` compares so, or is a sum that is not 0."""
-        sides = re.fullmatch(r"([^<>=!]+)(==|!=|<=|>=|<|>)([^<>=!]+)", total)
-        if sides is None:
-            value = self._value(total)
-            return None if value is None else value != 0
-        one, other = self._value(sides[1]), self._value(sides[3])
-        if one is None or other is None:
-            return None
-        return _SIGNS[sides[2]](one, other)
+        if words[:1] == ["!"]:
+            return _not(_compare(words[1:]))
+        return _compare(words)
 
     # --- commands ---
 
@@ -407,21 +342,12 @@ class _Script:
             told = list(map(self._without_unread, words))
             yield Command(told, parts[0].line, runs is True)
             return
-        self.started.append(parts[0].line)
-        if len(self.started) > _MOST_STARTED:
-            raise InstanceError(
-                f"{self.place}: line {parts[0].line}: found more than {_MOST_STARTED} "
-                f"calls of scripts, expected fewer; {_REMEDY}"
-            )
-        inner = _Script(self.place, self.folder, nested=self.nested + 1)
-        inner.started = self.started
-        inner.unread, inner.expanded = self.unread, self.expanded
-        inner.notes, inner.has_words = self.notes, self.has_words
+        inner = _Script(self.place, nested=self.nested + 1)
+        inner.notes, inner.unread = self.notes, self.unread
+        inner.expanded = self.expanded
         # Another shell has its own variables.
-        is_own = words[0] in ("eval", "source", ".")
+        is_own = words[0] == "eval"
         inner.variables = self.variables if is_own else {**self.variables}
-        if (own := self._own_words(words)) is not None:
-            inner.set_words(own)
         for one in inner.run(_tokens(text, self.place)):
             sure = one.is_sure and runs is True
             yield Command(one.words, parts[0].line, sure)
@@ -435,58 +361,18 @@ class _Script:
             return None
         if (text := _text_of(words)) is not None:
             return text
-        at = _script_at(words)
-        if at is not None and (path := self._beside(words[at])) is not None:
-            told = self._without_unread(words[at]).text
-            self.notes.append(f"{told}: {path} was also read")
-            text = _MARK.sub("", read_text(path))
-            self.variables |= _of_slurm(text)
-            return text
-        if words[0] in ("source", "."):
-            told = self._without_unread(" ".join(words[1:])).text
-            self.notes.append(
-                f"{told}: sourced, but not in the folder of the file: what it sets is "
-                "not read"
-            )
+        if (script := _script_of(words)) is not None:
+            told = self._without_unread(script).text
+            self.notes.append(f"{told}: not read, as it is another script")
         return None
-
-    def _beside(self, word: str) -> Path | None:
-        """Return the script that a word names where it lies beside this one."""
-        name = word.rpartition("\ue001")[2].lstrip("/")
-        if self.folder is None or not name:
-            return None
-        folders = [self.folder, *self.folder.parents][:_MOST_FOLDERS]
-        places = [*(one / name for one in folders), self.folder / Path(name).name]
-        return next(filter(_is_file, places), None)
-
-    def _own_words(self, words: list[str]) -> list[str] | None:
-        """Return the words of a script that a command starts; None: they stay."""
-        at = _script_at(words)
-        if at is None or (words[0] in ("source", ".") and len(words) == at + 1):
-            return None
-        return words[at + 1 :]
-
-    def set_words(self, words: list[str]) -> None:
-        """Take the words that the script is started with."""
-        self.has_words = True
-        for name in [name for name in self.variables if name.isdigit()]:
-            del self.variables[name]
-        self.variables |= {"@": words, "*": words, "#": [str(len(words))]}
-        self.variables |= {str(n): [word] for n, word in enumerate(words, 1)}
 
     def _set_by(self, words: list[str], parts: list[_Token], runs: Truth) -> None:
         """Set and unset the variables that a command does, behind its assignments."""
         for total in words[1:] if words[:1] == ["let"] else ():
             self._spoil(total.partition("=")[0].strip(), parts[0].line)
-        if words[:2] == ["set", "--"] and runs:
-            self.set_words(words[2:])
-        if words[:1] == ["shift"] and self.has_words:
-            count = (words[1:] or ["1"])[0]
-            if runs and count.isdigit():
-                self.set_words(self.variables["@"][int(count) :])
-            else:
-                for name in ("@", "*", "#", *map(str, range(1, 10))):
-                    self._spoil(name, parts[0].line)
+        if words[:2] == ["set", "--"]:
+            for name in "@*#":
+                self._spoil(name, parts[0].line)
         for name in words[1:] if words and words[0] == "unset" else ():
             if runs:
                 self.variables.pop(name, None)
@@ -594,10 +480,10 @@ class _Script:
         if match is None:
             return [self._mark(written)]
         values = self.variables.get(match["name"])
-        if match["name"] in "@*#" and not self.has_words:
+        if match["name"] in "@*#":
             self.notes.append(
                 f"{written}: the script is taken to be started without arguments; if "
-                "it has any, give a file with the command that starts it"
+                f"it has any, {_REMEDY}"
             )
         if values is not None and match["name"] in "@*":
             values = [*values]
@@ -690,26 +576,19 @@ def _of_slurm(text: str) -> dict[str, list[str]]:
     return {name: [value] for name, value in processes.of_slurm(text).items()}
 
 
-def _script_at(words: list[str]) -> int | None:
-    """Return where a command names the script that it starts or sources."""
+def _script_of(words: list[str]) -> str | None:
+    """Return the script that a command sources or starts; None for other commands."""
     if words[0] in ("source", "."):
-        return 1 if len(words) > 1 else None
+        return " ".join(words[1:])
     behind = True  # a shell's or sbatch's name, and nothing but options since
     for at, word in enumerate(words):
         name = word.rpartition("/")[2]
         if behind and _SCRIPT.fullmatch(name):
-            return at
+            return word
         behind = name in (*_SHELLS, "sbatch", "srun") or (
             at > 0 and behind and word.startswith("-")
         )
     return None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def _is_open_test(parts: Sequence[_Token]) -> bool:
@@ -718,18 +597,7 @@ def _is_open_test(parts: Sequence[_Token]) -> bool:
     return "[[" in texts and "]]" not in texts
 
 
-def _divided(parts: Sequence[_Token], signs: Sequence[str]) -> list[list[_Token]]:
-    """Return the parts between signs that join tests."""
-    found: list[list[_Token]] = [[]]
-    for part in parts:
-        if part.text in signs:
-            found.append([])
-        else:
-            found[-1].append(part)
-    return found
-
-
-def _compare(words: list[str], *, has_patterns: bool) -> Truth:
+def _compare(words: list[str]) -> Truth:
     """Return what a test says of words; None for a test that is not read."""
     match words:
         case [text]:
@@ -739,8 +607,7 @@ def _compare(words: list[str], *, has_patterns: bool) -> Truth:
         case ["-n", text]:
             return text != ""
         case [one, "=" | "==" | "!=" as sign, other]:
-            is_same = fnmatchcase(one, other) if has_patterns else one == other
-            return is_same == (sign != "!=")
+            return (one == other) == (sign != "!=")
         case [one, sign, other] if sign in _COMPARISONS:
             if all(re.fullmatch(r"-?[0-9]{1,18}", word) for word in (one, other)):
                 return _COMPARISONS[sign](int(one), int(other))

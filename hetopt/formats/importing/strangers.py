@@ -48,13 +48,6 @@ _OF_ROLLOUTS = (
     Stranger("OpenRLHF", re.compile(r"(?:\w+\.)*micro_rollout_batch_size")),
     Stranger("ROLL", re.compile(r"actor_(?:train|infer)\..+")),
 )
-#: Keys of LLaMA-Factory's v1, whose other keys mean what those of 0.9 do not.
-_OF_FACTORY_1 = frozenset(
-    {
-        *("kernel_config", "dist_config", "peft_config", "quant_config", "init_config"),
-        *("train_dataset", "model_class", "sample_backend"),
-    }
-)
 #: Methods of training with pairs or rewards, in lower case.
 METHODS = frozenset(
     {
@@ -84,24 +77,12 @@ _LOSSES = frozenset(
         *("apo_zero", "apo_down", "apo_zero_unpaired"),
     }
 )
-_OF_REWARDS = frozenset(
-    {
-        *("max_prompt_length", "max_completion_length", "num_generations"),
-        *("reward_funcs", "reward_model_path", "response_length", "rloo_k"),
-        *("reward_pretrain", "critic_pretrain"),
-        *("reward_model", "process_reward_model", "perform_rl_step"),
-        *("rollout_batch_size", "rollout_num_gpus", "ref_model", "sync_ref_model"),
-        *("ref_model_name_or_path", "precompute_ref_log_probs", "rpo_alpha"),
-        *("desirable_weight", "undesirable_weight", "simpo_gamma", "cpo_alpha"),
-        *("pref_beta", "pref_loss", "pref_ftx", "pref_bco_weight", "ld_alpha"),
-        *("dpo_label_smoothing", "kto_chosen_weight", "kto_rejected_weight"),
-        *("reference_free", "f_divergence_type", "discopop_tau", "force_use_ref_model"),
-        *("ref_adapter_name", "ref_model_init_kwargs", "ref_model_adapters"),
-        *("reward_weights", "scale_rewards", "center_rewards_coefficient", "kl_coef"),
-        *("num_ppo_epochs", "whiten_rewards", "vf_coef", "missing_eos_penalty"),
-        *("num_sample_generations", "steps_per_generation", "token_level_kl"),
-        "teacher_model_name_or_path",
-    }
+#: Words of keys that only such training has, and such keys.
+_OF_REWARDS = METHODS - {"rm"} | {"rollout", "critic", "teacher", "pref"}
+_KEY = re.compile(
+    r"max_(?:prompt|completion)_length|response_length|num_(?:sample_)?generations|"
+    r"(?:\w+_)?ref_(?:model|adapter|log)\w*|\w*desirable_weight|(?:rpo|ld)_alpha|"
+    r"perform_rl_step|reference_free|kl_coef|token_level_kl"
 )
 #: With transformers' arguments, whose own have none of this name.
 _BESIDE_TRANSFORMERS = ("beta", "per_device_train_batch_size")
@@ -168,7 +149,8 @@ def rewards_of(form: Form, place: str, text: str) -> str | None:
             "null",
         ):
             continue
-        if last[key] in _OF_REWARDS or not METHODS.isdisjoint(key.split(".")):
+        words = {*key.split("."), *last[key].split("_")}
+        if _KEY.fullmatch(last[key]) or not _OF_REWARDS.isdisjoint(words):
             return key
         if rest and first in _ROLES:
             return key
@@ -198,14 +180,11 @@ def refuse(form: Form, place: str, text: str) -> None:
             "of Megatron-LM (--tensor-model-parallel-size 2 --micro-batch-size 1 ...) "
             "into a file, and give that"
         )
-    parts = {name.partition(".")[0] for name in names}
-    found = sorted(parts & _OF_FACTORY_1) or sorted({"cutoff_len"} & parts)
-    is_first = "model_name_or_path" in names or "model" not in names
-    if found and not is_first and {"cutoff_len", "micro_batch_size"} & {*names}:
+    if {"model", "cutoff_len", "micro_batch_size"} <= {*names}:
         raise Unsupported(
-            f"{place}: found {found[0]}, a run of LLaMA-Factory's v1, whose files are "
-            "not supported by hetopt; write them as LLaMA-Factory 0.9 has them "
-            "(per_device_train_batch_size, finetuning_type)"
+            f"{place}: found micro_batch_size, a run of LLaMA-Factory's v1, whose "
+            "files are not supported by hetopt; write them as LLaMA-Factory 0.9 has "
+            "them (per_device_train_batch_size, finetuning_type)"
         )
     if learns := rewards_of(form, place, text):
         raise Unsupported(

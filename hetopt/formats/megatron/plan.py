@@ -73,7 +73,7 @@ _KINDS = {
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
-    """Yield the one plan of the file, which claims no time."""
+    """Yield the one plan of the file."""
     (file,) = opened([path])
     read = _read(file)
     yield _claim(_told(read.given, file.place), data, hosts, read.notes)
@@ -223,7 +223,7 @@ def _steps(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | 
 
 def _told(given: Mapping[str, str], place: str) -> Reading:
     """Return the fields that arguments tell."""
-    return reading_of(TABLE, given, place=place)
+    return reading_of(TABLE, given, place)
 
 
 def _fields(told: Reading, data: Instance) -> Fields:

@@ -4,9 +4,8 @@ A measured model counts embedding and head as its first and last layer: the inst
 has them as layers of their own, with their parameters and times, and `head: omit`, so
 that no formula counts them again.
 
-A GPU's speed is the one measured on a middle layer: where its peak is known (the option
-`peak_tflops`, else the data sheets, where they have one figure for the name), the
-efficiency is the share of it that was reached; else the measured speed stands for the
+A GPU's speed is that of a middle layer: where the data sheets have one peak for its
+name, the efficiency is the share of it that was reached; else the speed stands for the
 peak. Layer times come from the profile in any case; the speed weighs GPUs against each
 other, and MFU refers to the peak.
 """
@@ -30,8 +29,6 @@ OPTIONS: Options = {
     "sequence_length": Length,
     "global_batch": Length,
     "micro_batches": str,
-    "in_flight": str,
-    "peak_tflops": str,
     "ports": ports.OPTIONS["ports"],
 }
 _MODEL = ("hidden", "heads", "sequence_length", "global_batch")
@@ -88,7 +85,7 @@ def instance(
         "vocabulary": options.get("vocabulary") or 0,
         "layer_parameters": model["layer_parameters"],
     }
-    _speeds(cluster["gpus"], rows, model, length, options.get("peak_tflops") or "")
+    _speeds(cluster["gpus"], rows, model, length)
     gpus = sum(node["count"] for node in cluster["nodes"])
     if (many := options.get("ports")) is not None:  # the tools tell none apart
         for node in cluster["nodes"]:
@@ -109,20 +106,11 @@ def instance(
             "costs": {
                 "head": "omit",
                 "recompute": "none",
-                "in_flight": _in_flight(options.get("in_flight")),
                 "layer_times": "profile",
                 "profile": rows,
             },
         },
     }
-
-
-def _in_flight(told: str | None) -> str:
-    if told not in (None, "1f1b", "gpipe", "one"):
-        raise InstanceError(
-            f"option in_flight: found {told!r}, expected 1f1b, gpipe or one; correct it"
-        )
-    return told or "1f1b"
 
 
 def _sizes(told: str | None, batch: int, most: int) -> list[int]:
@@ -150,14 +138,9 @@ def _sizes(told: str | None, batch: int, most: int) -> list[int]:
 
 
 def _speeds(
-    gpus: dict[str, Document],
-    rows: list[Document],
-    model: Document,
-    length: int,
-    told: str,
+    gpus: dict[str, Document], rows: list[Document], model: Document, length: int
 ) -> None:
     """Fill in the peak and the efficiency of every type of GPU."""
-    peaks = _told_peaks(told, gpus)
     layer = model["layers"] // 2
     parameters, hidden = model["layer_parameters"][layer], model["hidden"]
     for name, gpu in gpus.items():
@@ -175,31 +158,12 @@ def _speeds(
                 f"the profile of {name!r} times layer {layer} with 0; measure it again"
             )
         measured = max(float(round(fastest, 3)), 0.001)
-        peak = peaks.get(name) or _sheet(name)
+        peak = _sheet(name)
         if peak is None or peak < measured:
             gpu["peak_tflops"], gpu["efficiency"] = measured, 1.0
         else:
             gpu["peak_tflops"] = peak
             gpu["efficiency"] = min(1.0, max(0.0001, round(measured / peak, 4)))
-
-
-def _told_peaks(told: str, gpus: Iterable[str]) -> dict[str, float]:
-    """`A100:312,T4:65` as peaks of types of the cluster."""
-    names = {name.casefold(): name for name in gpus}
-    peaks = {}
-    for pair in filter(None, told.split(",")):
-        name, _, text = pair.rpartition(":")
-        try:
-            peak = float(text)
-        except ValueError:
-            peak = 0.0
-        if name.casefold() not in names or not 0 < peak < 1e6:
-            raise InstanceError(
-                f"option peak_tflops: found {pair!r}, expected NAME:TFLOPS, NAME one "
-                f"of {', '.join(gpus)}; correct it"
-            )
-        peaks[names[name.casefold()]] = peak
-    return peaks
 
 
 def _sheet(name: str) -> float | None:

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +38,7 @@ from ..importing.placing import Claim
 
 OPTIONS: Options = {"types": str}
 
-_LINE = re.compile(r"\s*(\d{1,9})\s*,\s*([^,\[\]]{1,40}),(.*\[.*\].*)")
+_LINE = re.compile(r"\s*(\d{1,9})\s*,\s*[^,\[\]]{1,40},(.*\[.*\].*)")
 _ENUM = re.compile(r"<?\bDeviceType\.(\w+)(?:\s*:\s*'[^']*'\s*>)?")
 _NUMPY = re.compile(r"\bnp\.\w{1,20}\(([^()]{0,40})\)")
 _LONGEST = 20_000  # characters of a line
@@ -69,22 +68,13 @@ def claims(path: Path, data: Instance, *, types: str = "") -> Iterator[Claim]:
             continue
         none = False
         place = f"{path}: line {number}"
-        plan = partial(_plan, table, match[3], named, place)
-        yield placing.claim(int(match[1]), _us(match[2]), plan)
+        plan = partial(_plan, table, match[2], named, place)
+        yield placing.claim(int(match[1]), plan)
     if none:
         raise InstanceError(
             f"{path}: found no plan, expected lines `rank, cost, {_FIELDS}` as Metis "
             "prints them at its end; name its output"
         )
-
-
-def _us(text: str) -> int | None:
-    """Return a cost in ms as us; None where none was computed."""
-    try:
-        ms = float(text)
-    except ValueError:
-        return None
-    return round(ms * 1000) if isfinite(ms) else None
 
 
 def _fields(text: str, place: str) -> tuple[Any, ...]:

@@ -12,10 +12,9 @@ in its code), and `parameters_per_layer_bytes`, which holds elements in its samp
 
 A line of the hostfile is a node, the same host twice is two nodes (`host#2`). Two nodes
 are joined at the lower of their inter_bandwidths (Metis's released code reads
-intra_bandwidth there). `--memory formula` leaves the profile's memory aside,
-`--in-flight one` counts one micro-batch in flight on every stage, as Metis does; by
-default further ones add what `costs.profiles` says. `--micro-batches` are sizes to
-choose from, by default all that divide the batch and that all GPUs together can take.
+intra_bandwidth there). Further micro-batches in flight add what `costs.profiles` says.
+`--micro-batches` are sizes to choose from, by default all that divide the batch and
+that all GPUs together can take.
 
 Its Eq. 1 has no term for what is timed outside the layers, and neither has the
 instance: optimiser, batch generator and gradient all-reduces are named in `source`.
@@ -45,7 +44,6 @@ OPTIONS: Options = {
     "bandwidth_unit": str,
     "parameter_unit": str,
     "bytes_per_element": int,
-    "memory": str,
     **measured.OPTIONS,
 }
 NEEDS_PATHS = False
@@ -122,7 +120,7 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
                 f"{one.place}: model.parameters.parameters_per_layer_bytes: found "
                 f"another list than in {first.place}, expected one model; remove one"
             )
-    weighed = _uses_memory(options.get("memory"), found)
+    weighed = _has_memory(found)
     rows = [_row(one, len(parameters), weighed=weighed) for one in found]
     model = {
         "name": _model_name(first),
@@ -214,19 +212,13 @@ def _element(options: Values) -> int:
     )
 
 
-def _uses_memory(told: str | None, found: Sequence[_Measured]) -> bool:
-    """Return whether to use measured memory: where files have it, unless told."""
-    if told not in (None, "measured", "formula"):
-        raise InstanceError(
-            f"option memory: found {told!r}, expected measured or formula; correct it"
-        )
-    if told is None:
-        memories = (one.profile.execution_memory for one in found)
-        return any(
-            isinstance(memory, dict) and memory.get("layer_memory_total_mb") is not None
-            for memory in memories
-        )
-    return told == "measured"
+def _has_memory(found: Sequence[_Measured]) -> bool:
+    """Return whether any file has measured memory, which then all have to have."""
+    memories = (one.profile.execution_memory for one in found)
+    return any(
+        isinstance(memory, dict) and memory.get("layer_memory_total_mb") is not None
+        for memory in memories
+    )
 
 
 def _row(one: _Measured, layers: int, *, weighed: bool) -> Document:
@@ -245,12 +237,7 @@ def _row(one: _Measured, layers: int, *, weighed: bool) -> Document:
         "layer_us": [ceil(1000 * value) for value in _all(ms, layers, place)],
     }
     if weighed:
-        try:
-            row["layer_mib"] = _weights(one, layers)
-        except InstanceError as error:
-            raise InstanceError(
-                f"{error}, or leave the memory of all profiles aside: --memory formula"
-            ) from None
+        row["layer_mib"] = _weights(one, layers)
     return row
 
 

@@ -1,107 +1,76 @@
-"""The one reader of logs, by a table a trainer: readings, GPUs, running out of memory.
+"""Logs of trainers: what iterations took, and the arguments that a log prints.
 
-A `Trainer` says by which texts its logs are known, which lines tell the most memory,
-and what else its lines tell of a run; `form` makes the form of a file of it.
+    Megatron-LM, Megatron-DeepSpeed (core_v0.8.0 to 0.20.0)
+        [2025-01-01 00:00:00.000000] iteration      100/     500 | ... |
+            elapsed time per iteration (ms): 1234.5 | ... | global batch size:   256 |
+    torchtitan (0.1.0 to 0.2.2)
+        step: 10  loss:  7.0000  ...  tps: 5,762  tflops: 333.70  mfu: 33.74%
+    DeepSpeed (0.9.5 to 0.16.5)
+        epoch=0/micro_step=100/global_step=100, ..., CurrSamplesPerSec=15.2, ...
+        steps: 100 loss: 2.0000 iter time (s): 1.234 samples/sec: 207.455
+        [...] [Rank 0] time (ms) | fwd: 100.00 | bwd: 200.00 | ... | step: 10.00
+    NeMo (1.20 to 2.4)
+        Training epoch 0, iteration 5/99 | ... | train_step_timing in s: 14.2
 
-A run's speed is the median of its readings without the first ones, which are warm-up:
-three, or a tenth where that is more. GPUs are named by nvidia-smi, in its table or by
-`-L`, and by torch's `collect_env`.
+A run's time is the median of its readings without the first ones, which are warm-up:
+three, or a tenth where that is more. Where Megatron ramps its batch up, iterations of
+the last size count. Megatron prints its arguments between two titles, torchtitan and
+DeepSpeed print their configuration as JSON.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from statistics import median
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ...costs.runs.rows import Run
 from ...errors import InstanceError
 from ...text.parsing import parse_tree
-from ..documents import Document
-from .facts import Facts, Fields, Given
-from .source import Form, Line, Measured, Size, Source
+from ..documents import Document, Values
+from .source import Measured, Size, Source
 
 NUMBER = r"([0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,3})?)"
 _WARM_UP = 3
 _MOST_LINES = 20_000  # of a configuration that is printed
-_MAKER = r"(?:NVIDIA|Tesla|GeForce|Quadro|AMD)"
-_NAME = rf"({_MAKER} [A-Za-z0-9 /._-]{{1,60}}?)"
-_GPUS = (
-    re.compile(rf"\bGPU [0-9]{{1,3}}: {_NAME}(?: \(UUID|$)"),
-    re.compile(
-        rf"\|\s{{1,8}}[0-9]{{1,3}}\s{{1,4}}{_NAME}\s{{1,40}}(?:On|Off)\s{{1,8}}\|"
-    ),
-)
-_NO_MEMORY = ("OutOfMemoryError", "CUDA out of memory", "HIP out of memory")
 
-
-class Peak(NamedTuple):
-    """A line that tells memory, and what of it is a field of a run, in its unit."""
-
-    field: str
-    pattern: re.Pattern[str]
-    value: Callable[[re.Match[str]], float] = lambda match: float(match[1])
+_TITLE = re.compile(r"-{8,40} ?(end of )?[A-Za-z0-9_ \-]{0,60}arguments ?-{8,40}")
+_WIDEST_TITLE = 200
+_ARGUMENT = re.compile(r" {1,4}([A-Za-z_][A-Za-z0-9_]{0,90}) \.{0,60} ?(.{0,4000})")
+_ITERATION = re.compile(r"\biteration {1,12}[0-9]{1,12}/ {0,12}[0-9]{1,12} \|")
+_ELAPSED = re.compile(rf"elapsed time per iteration \((ms|s)\): {{1,12}}{NUMBER}")
+_BATCH = re.compile(r"global batch size: {1,12}([0-9]{1,12})")
+_STEP = re.compile(r"(?<!validate )\bstep: {1,12}([0-9]{1,12}) {1,4}loss:")
+_TOKENS = re.compile(r"\btps: ([0-9][0-9,]{0,20})")
+_SAMPLES = re.compile(rf"CurrSamplesPerSec={NUMBER}")
+_PIPELINE = re.compile(rf"\biter time \(s\): {NUMBER} samples/sec: ")
+_TIMER = re.compile(rf"\| (fwd|bwd|step|forward|backward): {NUMBER}")
+_TIMERS = 3
+_NEMO = re.compile(rf"train_step_timing in s[:=] {{0,4}}{NUMBER}")
+_CONFIGS = ("Running with configs: {", "json = {")  # torchtitan's, DeepSpeed's
 
 
 class Trainer(NamedTuple):
-    """A table of what a trainer prints.
+    """A trainer's marks, and the seconds of iterations of a size by its log.
 
-    A text with all of one of `marks` is a log of it. `read` takes what lines tell,
-    `readings` returns those of `speed`, given the sequences of an iteration. `settings`
-    are the fields of a run in the trainer's own configuration, which may lie beside,
-    where `read` does not take them itself.
+    A text with all of one of `marks` is a log of it.
     """
 
-    name: str
-    title: str
     marks: tuple[tuple[str, ...], ...]
-    read: Callable[[Source, Facts, Given], None]
-    readings: Callable[[Source, int | None], list[float]]
-    peaks: tuple[Peak, ...] = ()
-    speed: str = "iteration_s"
-    told: Fields = MappingProxyType({})
-    settings: Callable[[Fields], Fields] | None = None
-    config: str | None = None
+    seconds: Callable[[Source, Size], list[float]]
 
     def is_one(self, source: Source) -> bool:
         """Tell whether a file is a log of the trainer."""
         text = source.text if source.kind == "log" else ""
         return any(all(mark in text for mark in marks) for marks in self.marks)
 
-    def runs(self, source: Source, given: Given) -> list[Run]:
-        """Return the one run of a log."""
-        facts = given.facts(source.path)
-        facts.add(self.title, self.told)
-        if self.settings is not None:
-            for one in given.of(self.name):
-                facts.add(one.source, self.settings(one.tree))
-        self.read(source, facts, given)
-        most: dict[str, float] = {}
-        for line in source.lines:
-            for field, pattern, value in self.peaks:
-                if match := pattern.search(line.text):
-                    most[field] = max(most.get(field, 0.0), value(match))
-        facts.add("memory of the ranks", {k: v for k, v in most.items() if v > 0})
-        name_gpus(source.lines, facts)
-        readings = self.readings(source, facts["gbs"])
-        _measure(source, facts, self.speed, readings)
-        return [facts.run()]
-
     def measured(self, source: Source, size: Size) -> Measured | None:
-        """Return what iterations of a size take by a log; None where it has too few."""
-        found = steady(self.readings(source, size.sequences))
-        if found is None or self.speed == "iteration_s":
-            return found
-        tokens = size.sequences * size.length / size.gpus
-        return found._replace(seconds=tokens / found.seconds)
-
-    @property
-    def form(self) -> Form:
-        """Return the form of its logs."""
-        reads = f"logs of {self.title}"
-        held = self.is_one, self.runs, self.config, self.measured
-        return Form(self.name, reads, "log", *held)
+        """Return the median after warm-up; None where no reading is left."""
+        readings = self.seconds(source, size)
+        first = warm_up(len(readings))
+        kept = readings[first:]
+        if not kept or not median(kept):
+            return None
+        return Measured(median(kept), len(kept), first)
 
 
 def warm_up(count: int) -> int:
@@ -109,64 +78,125 @@ def warm_up(count: int) -> int:
     return max(_WARM_UP, -(-count // 10))
 
 
-def steady(readings: Sequence[float]) -> Measured | None:
-    """Return the median of readings after warm-up; None where none is left."""
-    first = warm_up(len(readings))
-    kept = readings[first:]
-    return Measured(median(kept), len(kept), first) if kept and median(kept) else None
-
-
-def _measure(source: Source, facts: Facts, field: str, readings: list[float]) -> None:
-    """Take the steady reading as `field`; else, that memory ran out before one.
-
-    `InstanceError` where there is neither.
-    """
-    found = steady(readings)
-    if found is not None:
-        facts.add(f"median of {len(readings)} readings", {field: found.seconds})
-    elif any(words in source.text for words in _NO_MEMORY):
-        facts.add("out of memory", {"oom": True})
-    else:
+def _megatron(source: Source, size: Size) -> list[float]:
+    """Return the times of the iterations of the last batch size."""
+    readings: list[tuple[float, int]] = []
+    for line in source.lines:
+        elapsed = _ELAPSED.search(line)
+        if elapsed and _ITERATION.search(line):
+            unit, batch = (1000 if elapsed[1] == "ms" else 1), _BATCH.search(line)
+            own = int(batch[1]) if batch else size.sequences
+            readings.append((float(elapsed[2]) / unit, own))
+    last = readings[-1][1] if readings else size.sequences
+    if last != size.sequences:
         raise InstanceError.at(
             source.path,
-            None,
-            f"found {len(readings)} iterations with a time, expected more than "
-            f"{_WARM_UP}, which are warm-up; log every iteration, and give the output "
-            "of the rank that prints them",
+            "global batch size",
+            f"found iterations of {last} sequences, expected {size.sequences}; "
+            "assemble an instance of the run's batch",
         )
+    return [seconds for seconds, own in readings if own == last]
 
 
-def name_gpus(lines: Iterable[Line], facts: Facts) -> None:
-    """Take the GPU that a log names; two types are an error that names both."""
+def _torchtitan(source: Source, size: Size) -> list[float]:
+    """Return the time of each step by the first rank that prints it."""
+    rates: dict[str, float] = {}
+    for line in source.lines:
+        if (step := _STEP.search(line)) and (rate := _TOKENS.search(line)):
+            rates.setdefault(step[1], float(rate[1].replace(",", "")))
+    tokens = size.sequences * size.length / size.gpus
+    return [tokens / rate for rate in rates.values() if rate]
+
+
+def _deepspeed(source: Source, size: Size) -> list[float]:
+    """Return the pipeline's times, else those by samples a second, else by timers."""
+    if times := _numbers(source, _PIPELINE):
+        return times
+    if rates := _numbers(source, _SAMPLES):
+        return [size.sequences / rate for rate in rates if rate > 0]
+    breakdown = [_TIMER.findall(line) for line in source.lines]
+    return [
+        sum(float(ms) for _, ms in timers) / 1000
+        for timers in breakdown
+        if len(timers) == _TIMERS
+    ]
+
+
+def _numbers(source: Source, pattern: re.Pattern[str]) -> list[float]:
+    found = (pattern.search(line) for line in source.lines)
+    return [float(match[1]) for match in found if match is not None]
+
+
+TRAINERS = (
+    Trainer((("[titan]",), ("step: ", "tps: ")), _torchtitan),
+    Trainer(
+        (
+            ("elapsed time per iteration (",),
+            ("end of arguments", "num_attention_heads"),
+        ),
+        _megatron,
+    ),
+    Trainer(
+        (
+            ("CurrSamplesPerSec=",),
+            ("iter time (s): ",),
+            ("[config.py:", "train_batch_size"),
+        ),
+        _deepspeed,
+    ),
+    Trainer((("train_step_timing in s",),), lambda source, _: _numbers(source, _NEMO)),
+)
+
+
+def printed_arguments(source: Source) -> Values:
+    """Return the arguments that Megatron's log shows, or a part of one; the last."""
+    if found := [*_dumps(source.lines)]:
+        return found[-1]
+    matches = [_ARGUMENT.fullmatch(line) for line in source.lines if line]
+    # Without its title a dump is known by its dots.
+    if all(one is not None and " .." in one[0] for one in matches):
+        return {one[1]: literal(one[2]) for one in matches if one is not None}
+    return {}
+
+
+def _dumps(lines: Sequence[str]) -> Iterator[Values]:
+    """Yield each printed list of arguments; a restart prints another."""
+    held: Document | None = None
     for line in lines:
-        if "GPU" not in line.text and "|" not in line.text:
-            continue
-        for pattern in _GPUS:
-            match = pattern.search(line.text)
-            if match and not match[1].endswith(".."):  # cut off by a narrow table
-                facts.add(line.place, {"gpu": match[1].strip()})
+        is_title = "arguments" in line[:_WIDEST_TITLE]
+        match = _TITLE.search(line[:_WIDEST_TITLE]) if is_title else None
+        if match is not None:
+            if match[1] and held is not None:
+                yield held
+            held = None if match[1] else {}
+        elif held is not None and (said := _ARGUMENT.fullmatch(line)):
+            held[said[1]] = literal(said[2])
 
 
-def printed_object(source: Source, index: int, start: int) -> Document:
-    """A JSON object that begins in a line, at column `start`, and ends with a `}`."""
-    first = source.lines[index]
-    parts = [first.text[start:]]
+def printed_config(source: Source) -> Document:
+    """Return the configuration that a log prints as JSON; the last of several."""
+    found: Document = {}
+    for index, line in enumerate(source.lines):
+        for mark in _CONFIGS:
+            if (start := line.find(mark)) >= 0:
+                found = _printed_object(source, index, start + len(mark) - 1)
+    return found
+
+
+def _printed_object(source: Source, index: int, start: int) -> Document:
+    """Return a JSON object from column `start` of a line on; it ends with a `}`."""
+    parts = [source.lines[index][start:]]
     if parts[0] != "{}":
         for line in islice(source.lines, index + 1, index + _MOST_LINES):
-            parts.append(line.text)
-            if line.text == "}":
+            parts.append(line)
+            if line == "}":
                 break
-    where = f"{source.path}: {first.place}, a configuration"
+    where = f"{source.path}: line {index + 1}, a configuration"
     return parse_tree("\n".join(parts), where, is_json=True)
 
 
-def number(text: str) -> float:
-    """Return the number of digits that may have commas between the thousands."""
-    return float(text.replace(",", ""))
-
-
 def literal(text: str) -> Any:
-    """None, True, False, a whole number, a number, or the text itself."""
+    """Return None, True, False, a whole number, a number, or the text itself."""
     match text:
         case "None" | "null":
             return None
@@ -177,16 +207,3 @@ def literal(text: str) -> Any:
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     return float(text) if re.fullmatch(NUMBER, text) else text.strip("'\"")
-
-
-def whole(value: object) -> Any:
-    """Return a number without fraction as a whole one (`1.024000e+03`); else itself."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e18:
-        return int(value)
-    return value
-
-
-def positive(value: object) -> int | None:
-    """Return a whole number from 1; None for anything else, such as -1, `auto`."""
-    value = whole(value)
-    return value if type(value) is int and value > 0 else None

@@ -1,82 +1,116 @@
-"""Rows of runs: JSON or YAML as `hetopt.costs.runs.rows` says, and CSV.
+"""Rows of measured runs, in JSON, YAML and CSV.
 
-The columns of a CSV file are the fields of a run; its first line names them. An empty
-cell is null. Other columns are left alone, as other fields of JSON are. The layers of
-stages are `12 14` or `[12, 14]`.
+JSON and YAML hold a list of rows, or an object with `runs`. The columns of a CSV file
+are the fields of a run (`hetopt.costs.runs.rows.Run`), named in its first line; a blank
+cell is null, a list is JSON. Columns and fields beyond these are left alone.
 """
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from ...costs.runs.rows import MOST_ROWS, Run, runs_of
-from ...errors import InstanceError
-from ...text.complaints import listed
-from . import cells
-from .facts import Given, check_run
-from .source import Form, Source
+from pydantic import ValidationError
 
+from ...costs.runs.rows import Run
+from ...errors import InstanceError, Place
+from ...text.complaints import expectation, listed, shown
+from ...text.parsing import read_table
+from .source import Source
+from .trainer import is_log
+
+MOST_ROWS = 100_000
+_LISTS = ("stage_layers", "nodes", "lora_targets")
 _SOME = "model, layers, hidden, gpu, gpus, tp, pp, mbs, gbs, seq, iteration_s"
 
 
-def _is_tree(source: Source) -> bool:
-    return source.kind == "tree"
+def read(path: Place) -> list[Run]:
+    """Return the runs of a file, in its order.
+
+    Raises `InstanceError` that names the file, the row or line, and the field.
+    """
+    place = Path(path)
+    source = Source(place)
+    rows = _of_tree(source) if source.kind == "tree" else _of_table(source)
+    found: list[Run] = []
+    for at, row in rows:
+        if len(found) == MOST_ROWS:
+            raise InstanceError.at(
+                place,
+                at,
+                f"found more rows, expected at most {MOST_ROWS}; split the file",
+            )
+        found.append(_run(row, place, at))
+    if not found:
+        raise InstanceError.at(
+            place,
+            None,
+            "found no rows, expected a list, an object with runs, or lines; add them",
+        )
+    return found
 
 
-def _tree_runs(source: Source, given: Given) -> list[Run]:
-    return given.filled(runs_of(source.tree, source.path), source.path)
+def _of_tree(source: Source) -> Iterator[tuple[str, object]]:
+    tree = source.tree
+    rows = tree.get("runs") if isinstance(tree, dict) else tree
+    for index, row in enumerate(rows if isinstance(rows, list) else ()):
+        yield f"[{index}]", row
 
 
-def _is_table(source: Source) -> bool:
-    return source.kind == "table"
-
-
-def _table_runs(source: Source, given: Given) -> list[Run]:
-    columns = source.table.columns
-    if not any(name in Run.model_fields for name in columns):
+def _of_table(source: Source) -> Iterator[tuple[str, object]]:
+    if is_log(source):
+        raise InstanceError.at(
+            source.path,
+            None,
+            "found the log of a trainer, expected rows of runs; compare a log with its "
+            "prediction by `hetopt check --from LOG --instance X`",
+        )
+    table = read_table(source.path)
+    if not any(name in Run.model_fields for name in table.columns):
         raise InstanceError.at(
             source.path,
             "line 1",
-            f"found the columns {listed(columns)}, expected some of {_SOME}; name the "
-            "columns in the first line",
+            f"found the columns {listed(table.columns)}, expected some of {_SOME}; "
+            "name the columns in the first line",
         )
-    rows = list(_rows(source))
-    if not rows:
-        raise InstanceError.at(
-            source.path, None, "found no rows, expected some below the header; add them"
-        )
-    return given.filled(rows, source.path)
-
-
-def _rows(source: Source) -> Iterator[Run]:
-    for index, (number, row) in enumerate(source.table.rows):
-        if index == MOST_ROWS:
+    for number, cells in table.rows:
+        if None in cells.values():
+            count, whole = sum(c is not None for c in cells.values()), len(cells)
             raise InstanceError.at(
                 source.path,
                 f"line {number}",
-                f"found more rows, expected at most {MOST_ROWS}; split the file",
+                f"found {count} cells, expected {whole} as in the header; correct it",
             )
-        yield _row(source, number, row)
+        fields = ((name, _value(name, text or "")) for name, text in cells.items())
+        yield f"line {number}", {name: x for name, x in fields if x is not None}
 
 
-def _row(source: Source, number: int, row: dict[Any, Any]) -> Run:
-    if None in row or None in row.values():
-        whole = len(source.table.columns)
-        extra = len(row.get(None, ()))
-        count = whole + extra if extra else sum(v is not None for v in row.values())
+def _value(name: str, text: str) -> Any:
+    """Return the value of a cell, yet to be checked; None for a blank one."""
+    bare = text.strip()
+    if name == "fsdp" and bare.isdecimal():
+        return int(bare)
+    if name in _LISTS and bare[:1] == "[":
+        try:
+            return json.loads(bare)
+        except (ValueError, RecursionError):
+            return text
+    return text if bare else None
+
+
+def _run(row: object, path: Path, at: str) -> Run:
+    try:
+        return Run.model_validate(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0]) if first["loc"] else ""
+        wanted = "an object with the fields of a run"
+        if field:
+            schema = Run.model_json_schema()
+            wanted = expectation(schema, schema["properties"][field])
         raise InstanceError.at(
-            source.path,
-            f"line {number}",
-            f"found {count} cells, expected {whole} as in the header; correct the line",
-        )
-    fields = {
-        name: cells.value(name, text)
-        for name, text in row.items()
-        if name in Run.model_fields
-    }
-    return check_run(
-        fields, source.path, lambda field: f"line {number}, column {field}"
-    )
-
-
-TREE = Form("json", "JSON or YAML rows", "tree", _is_tree, _tree_runs)
-TABLE = Form("csv", "CSV rows with a header", "table", _is_table, _table_runs)
+            path,
+            f"{at}.{field}".removesuffix("."),
+            f"found {shown(first['input'])}, expected {wanted}; correct it, or leave "
+            "it out where it is not known",
+        ) from None

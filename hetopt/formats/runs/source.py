@@ -1,4 +1,4 @@
-"""A file of runs as it was found: a tree, a table or the lines of a log.
+"""A file of runs as it was found: a tree, or lines of text.
 
 Of a log, colours are left out, and what launchers and collectors put before a line to
 say whose it is and when it came: torchrun's `[rank0]:` and `[default0]:`, srun's `0: `,
@@ -6,27 +6,14 @@ MPI's `[1,0]<stdout>:`, Ray's `(Name pid=1)`, `[pod/NAME/CONTAINER]` of kubectl,
 | ` of docker compose, time stamps, and a host's name where most lines begin with one.
 """
 
-import gzip
 import re
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ...costs.runs.rows import Run
-from ...errors import InstanceError
-from ...text.parsing import (
-    MAX_BYTES,
-    Table,
-    as_text,
-    parse_value,
-    read_table,
-    read_text,
-    readable,
-)
-from .facts import Given
+from ...text.parsing import parse_value, read_text
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _LAUNCHER = re.compile(
@@ -43,21 +30,8 @@ _LAUNCHER = re.compile(
 )
 _HOST = re.compile(r"[A-Za-z][\w.-]{0,100}: ?")
 _HOSTS = 0.9  # of the lines begin with the name of a host, where they are gathered
-_FEW_COLUMNS = 2
 
-Kind = Literal["tree", "table", "log"]
-
-
-class Line(NamedTuple):
-    """A line of a log, and its number from 1."""
-
-    number: int
-    text: str
-
-    @property
-    def place(self) -> str:
-        """Return the line's number, as messages name it."""
-        return f"line {self.number}"
+Kind = Literal["tree", "log"]
 
 
 @dataclass(frozen=True)
@@ -77,26 +51,17 @@ class Source:
         """All of it; `InstanceError` where it cannot be read."""
         if self.held is not None:
             return self.held
-        if self.path.suffix.lower() == ".gz":
-            return _unpacked(self.path)
         return read_text(self.path)
 
     @cached_property
     def kind(self) -> Kind:
         """Return the kind of a file, by its suffix or else by how it begins."""
-        suffixes = [one.lower() for one in self.path.suffixes if one.lower() != ".gz"]
-        match suffixes[-1] if suffixes else "":
-            case ".json" | ".yaml" | ".yml":
-                return "tree"
-            case ".csv":
-                return "table"
-            case ".jsonl":  # a document a line, as trainers log them
-                return "log"
-        if re.match(r"\s{0,1000}(?:\[\s{0,1000})?\{\s{0,1000}[\"}]", self.text):
-            return "tree"
-        header = self.text[:10_000].partition("\n")[0].split(",")
-        known = {name.strip().strip('"') for name in header} & set(Run.model_fields)
-        return "table" if len(known) >= _FEW_COLUMNS else "log"
+        suffix = self.path.suffix.lower()
+        if suffix in (".csv", ".jsonl"):  # trainers log a document a line
+            return "log"
+        begins = re.compile(r"\s{0,1000}(?:\[\s{0,1000})?\{\s{0,1000}[\"}]")
+        is_named = suffix in (".json", ".yaml", ".yml")
+        return "tree" if is_named or begins.match(self.text) else "log"
 
     @cached_property
     def tree(self) -> Any:
@@ -106,45 +71,21 @@ class Source:
         return parse_value(self.text, str(self.path), is_json=is_json)
 
     @cached_property
-    def table(self) -> Table:
-        """Return the columns of a CSV file, and its rows, to be gone through once."""
-        return read_table(self.path)
-
-    @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[str, ...]:
         """Return the lines of a log, with neither colours nor the names of ranks."""
         return tuple(self._lines())
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[str]:
         text = _COLOUR.sub("", self.text) if "\x1b" in self.text else self.text
         rows = text.split("\n")
         hosts = [match.end() for line in rows if (match := _HOST.match(line))]
         gathered = len(hosts) > _HOSTS * sum(bool(line.strip()) for line in rows)
-        for number, line in enumerate(rows, 1):
+        for line in rows:
             start = 0
             for pattern in (_HOST, _LAUNCHER) if gathered else (_LAUNCHER,):
                 match = pattern.match(line, start)
                 start = match.end() if match else start
-            yield Line(number, line[start:].rstrip())
-
-
-def _unpacked(path: Path) -> str:
-    """Return the text of a file that gzip packed, which is no longer than others."""
-    with readable(path), gzip.open(path, "rb") as file:
-        try:
-            content = file.read(MAX_BYTES + 1)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise InstanceError.at(
-                path, None, "found a damaged file, expected one of gzip; pack it anew"
-            ) from None
-    if len(content) > MAX_BYTES:
-        raise InstanceError.at(
-            path,
-            None,
-            f"found more than {MAX_BYTES >> 20} MiB unpacked, expected at most that; "
-            "give a part of it",
-        )
-    return as_text(content, path, " unpacked")
+            yield line[start:].rstrip()
 
 
 class Size(NamedTuple):
@@ -162,19 +103,3 @@ class Measured(NamedTuple):
     counted: int
     left_out: int
     kind: str = "median"
-
-
-class Form(NamedTuple):
-    """A form that runs are kept in: what it is, which files are of it, how it is read.
-
-    `config` is the kind of configuration that may be given beside it. `measured`
-    returns what iterations take, if the form tells that of one run.
-    """
-
-    name: str
-    reads: str
-    kind: Kind
-    is_one: Callable[[Source], bool]
-    runs: Callable[[Source, Given], list[Run]]
-    config: str | None = None
-    measured: Callable[[Source, Size], Measured | None] = lambda *_: None

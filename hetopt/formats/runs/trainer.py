@@ -1,7 +1,7 @@
 """transformers' Trainer (TRL, LLaMA-Factory ...): what it saves and prints of a run.
 
     trainer_state.json     {"log_history": [..., {"train_runtime": 900.0, ...}],
-                            "global_step": 100, "train_batch_size": 2}
+                            "global_step": 100}
     train_results.json     {"train_runtime": 900.0, "train_steps_per_second": 0.111}
     wandb-summary.json     {"train_runtime": 900.0, "train/global_step": 100}
     its output             {'train_runtime': 900.0, 'train_steps_per_second': 0.111}
@@ -13,20 +13,16 @@
 ms-swift 3, also of Megatron.) The time of an iteration is the mean of the whole run:
 its time over its steps, where these are told, else by the steps of a second, which
 have three digits; of a run that did not end, of its steps after warm-up. What a run
-evaluates or saves on the way is in it. The Trainer tells nothing else: shape, batch and
-GPUs are given beside.
+evaluates or saves on the way is in it.
 """
 
 import re
 from typing import Any
 
-from ...costs.runs.rows import Run
-from ...errors import InstanceError
 from ..documents import Document, Values
 from . import logs
-from .facts import Given
 from .logs import NUMBER
-from .source import Form, Measured, Size, Source
+from .source import Measured, Source
 
 _OF_WANDB = "train/"  # before names in Weights & Biases' summaries
 _RUNTIME, _RATE = "train_runtime", "train_steps_per_second"
@@ -35,7 +31,6 @@ _PRINTED = tuple(
     for name in (_RUNTIME, _RATE)
 )
 _LEAST_DIGITS = 0.02  # steps of a second, of which three digits say enough
-_TITLE = "transformers' Trainer"
 _STEP = re.compile(
     r"['\"](?:current_steps|iteration|global_step/max_steps)['\"]: ['\"]?"
     r"([0-9]{1,9})\b"
@@ -57,12 +52,11 @@ def _told(source: Source) -> Document:
         told: Document = {}
         for row in rows:
             told |= {k: v for k, v in row.items() if k in (_RUNTIME, _RATE)}
-        state = {k: tree.get(k) for k in ("global_step", "train_batch_size")}
-        return told | {k: v for k, v in state.items() if v is not None}
+        return told | {"global_step": tree.get("global_step")}
     found: Document = {}
     for line in source.lines:
         for name, pattern in _PRINTED:
-            if match := pattern.search(line.text):
+            if match := pattern.search(line):
                 found[name] = float(match[1])
     return found
 
@@ -76,18 +70,25 @@ def _is_tree(source: Source) -> bool:
     return is_state or _RUNTIME in tree
 
 
-def _is_log(source: Source) -> bool:
+def is_one(source: Source) -> bool:
+    """Tell whether the Trainer, or a program made of it, wrote a file."""
     if source.kind != "log":
-        return False
+        return _is_tree(source)
     return all(p.search(source.text) for _, p in _PRINTED) or bool(_steps(source))
+
+
+def is_log(source: Source) -> bool:
+    """Return whether a file is the log of any trainer."""
+    known = is_one(source) or any(one.is_one(source) for one in logs.TRAINERS)
+    return known and source.kind == "log"
 
 
 def _steps(source: Source) -> dict[int, float]:
     """Return the seconds that had passed at each step; of a run resumed, the last."""
     found: dict[int, float] = {}
     for line in source.lines:
-        pairs = [(one[1], one[2]) for one in _BAR.finditer(line.text)]
-        step, elapsed = _STEP.search(line.text), _ELAPSED.search(line.text)
+        pairs = [(one[1], one[2]) for one in _BAR.finditer(line)]
+        step, elapsed = _STEP.search(line), _ELAPSED.search(line)
         if step and elapsed:
             pairs = [(step[1], elapsed[1])]
         for number, text in pairs:
@@ -110,7 +111,7 @@ def _duration(text: str) -> float:
     return total
 
 
-def _measured(source: Source, _: Size | None = None) -> Measured | None:
+def measured(source: Source) -> Measured | None:
     """Return the mean time of the steps after warm-up, else of all of a run."""
     steps = _steps(source) if source.kind == "log" else {}
     last = max(steps, default=0)
@@ -121,48 +122,20 @@ def _measured(source: Source, _: Size | None = None) -> Measured | None:
         return Measured(mean, last - first, first, "mean") if mean else None
     told = _told(source)
     seconds = _seconds(told)
-    counted = logs.positive(told.get("global_step")) or 0
-    return None if seconds is None else Measured(seconds, counted, 0, "mean")
+    return None if seconds is None else Measured(seconds, _steps_of(told), 0, "mean")
+
+
+def _steps_of(told: Values) -> int:
+    steps = told.get("global_step")
+    return int(steps) if isinstance(steps, int | float) and steps > 0 else 0
 
 
 def _seconds(told: Values) -> float | None:
     """Return the mean time of a step; None where the file does not tell it."""
     runtime, rate = (told.get(name) for name in (_RUNTIME, _RATE))
-    steps = logs.positive(told.get("global_step"))
+    steps = _steps_of(told)
     if steps and isinstance(runtime, int | float) and runtime > 0:
         return runtime / steps
     if isinstance(rate, int | float) and rate >= _LEAST_DIGITS:
         return 1 / rate
     return None
-
-
-def _runs(source: Source, given: Given) -> list[Run]:
-    told = _told(source)
-    seconds = _seconds(told)
-    if seconds is None and (found := _measured(source)):
-        seconds = found.seconds
-    if seconds is None:
-        raise InstanceError.at(
-            source.path,
-            _RUNTIME,
-            f"found no {_RUNTIME} beside the steps, expected them, as the Trainer "
-            "writes them at the end of a run; give train_results.json or the whole "
-            "output",
-        )
-    facts = given.facts(source.path)
-    facts.add(_TITLE, {"framework": "HF Trainer", "iteration_s": seconds})
-    facts.add(_TITLE, {"mbs": logs.positive(told.get("train_batch_size"))})
-    logs.name_gpus(source.lines if source.kind == "log" else (), facts)
-    return [facts.run()]
-
-
-STATE = Form(
-    "trainer",
-    "trainer_state.json and train_results.json of transformers",
-    "tree",
-    _is_tree,
-    _runs,
-    measured=_measured,
-)
-_OUTPUT = f"the output of {_TITLE}, trainer_log.jsonl and logging.jsonl"
-LOG = Form("trainer", _OUTPUT, "log", _is_log, _runs, measured=_measured)

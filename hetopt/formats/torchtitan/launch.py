@@ -7,9 +7,9 @@ later; `plan.toml` is for releases up to 0.2.2 (`--job.config_file`). Newer rele
 capture CUDA graphs unless told not to, and refuse that of pipelines.
 
 A model of Llama 3's kind (RMSNorm, rope, gated MLP, no biases, no experts) is told
-whole: the configuration's own is given its shape, and `hetopt_flavour.py` registers it
-with older releases. Any other is the user's, by BASE_CONFIG, whose model must have as
-many layers; families that torchtitan has not are refused before.
+whole to these: the configuration's own is given its shape. Any other is the user's, by
+BASE_CONFIG, whose model must have as many layers, as is that of older releases;
+families that torchtitan has not are refused before.
 
 Replicas are FSDP's: torchtitan refuses to replicate a model that it also cuts. So the
 states are divided among them as in ZeRO 2, or 3 where the instance says so, and need
@@ -40,13 +40,13 @@ HELD = Held("torchtitan", "0.2.2", ("0.2.2", "0.3.0"), "torchtitan")
 __all__ = ["OPTIONS", "export", "refusals"]
 
 MODULE, TOML, LAUNCH = "hetopt_plan.py", "plan.toml", "launch.sh"
-FLAVOUR = "hetopt_flavour.py"
 OPTIONS: Options = {"init_from": str}
 _BASE = "torchtitan.models.llama3.config_registry:llama3_8b"
 _FIRST, _LAST = ["tok_embeddings"], ["norm", "output"]
 _ABOUT = """\
 # BASE_CONFIG names the rest of the configuration (see hetopt_plan.py). With CONFIG=toml
-# plan.toml is used instead. Further arguments are passed on.
+# plan.toml is used instead, and --model.flavor names the model. Further arguments are
+# passed on.
 """
 _SETUP = """\
 if [ "${CONFIG:-}" = toml ]; then
@@ -63,7 +63,7 @@ fi
 def export(
     data: Instance, plan: TrainingPlan, *, init_from: str | None = None
 ) -> dict[str, str]:
-    """`hetopt_plan.py`, `plan.toml`, `launch.sh`; a flavour of the model if it is told.
+    """`hetopt_plan.py`, `plan.toml`, `launch.sh`.
 
     `init_from` is a folder of Hugging Face weights, which torchtitan reads itself.
     """
@@ -74,23 +74,11 @@ def export(
     literal = json.dumps(told, indent=4)
     base = "-" + _BASE if "model" in told else "?"
     setup = _SETUP.replace("@BASE@", base)
-    files = {
+    return {
         MODULE: module.MODULE.replace("@PLAN@", literal),
         TOML: _toml(told),
         LAUNCH: torchruns(_ABOUT, setup, ranks(pipeline)),
     }
-    if _has_flavour(told):
-        shape = json.dumps(told["model"], indent=4)
-        files[FLAVOUR] = module.FLAVOUR.replace("@MODEL@", shape)
-    return files
-
-
-def _has_flavour(told: Document) -> bool:
-    """Return whether releases up to 0.2.2 can build the model by a flavour."""
-    model = told.get("model")
-    if model is None or "tied" in model:
-        return False
-    return bool(model["head_dim"] * model["n_heads"] == model["dim"])
 
 
 def _model(model: ModelSpec, length: int) -> Document:
@@ -178,11 +166,8 @@ def _toml(told: Document) -> str:
             "pipeline_parallel_microbatch_size": told["micro_batch_size"],
             "module_fqns_per_model_part": around,
         }
-    if _has_flavour(told):
-        sections["job"] = {"custom_config_module": FLAVOUR.removesuffix(".py")}
-        sections["model"] = {"name": "llama3", "flavor": "planned"}
     if "weights" in told:
-        sections.setdefault("model", {})["hf_assets_path"] = told["weights"]
+        sections["model"] = {"hf_assets_path": told["weights"]}
         sections["checkpoint"] = {
             "enable": True,
             "initial_load_path": told["weights"],

@@ -137,9 +137,6 @@ def _shape(config, told):
 
 def _recomputation(config):
     mode = PLAN["activation_checkpoint"]
-    if hasattr(config.activation_checkpoint, "mode"):
-        config.activation_checkpoint.mode = mode
-        return
     from torchtitan.distributed import activation_checkpoint as policies
 
     kinds = {"full": "FullAC", "selective": "SelectiveAC"}
@@ -161,9 +158,7 @@ def _parallelism(section):
     from torchtitan.distributed import pipeline_parallel
 
     # A model of one layer in one part: the release's names of what is around it.
-    name = "generate_llm_fqn_per_model_part"
-    generate = getattr(pipeline_parallel, name, None)
-    generate = generate or getattr(pipeline_parallel, f"_{name}")
+    generate = pipeline_parallel._generate_llm_fqn_per_model_part
     first, _, *last = generate(1, 1)[0]
     parts = [[first, *parts[0]], *parts[1:-1], [*parts[-1], *last]]
     put(section, {"pipeline_parallel_schedule": PLAN["schedule"]})
@@ -183,32 +178,4 @@ def put(section, *generations):
                 setattr(section, name, value)
             return
     raise AttributeError(f"this torchtitan has none of {generations}")
-'''
-
-#: For releases up to 0.2.2: `job.custom_config_module` imports it.
-FLAVOUR = '''\
-"""The planned model as a flavour of Llama 3, for torchtitan up to 0.2.2."""
-
-from torchtitan.config import JobConfig
-from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
-from torchtitan.models.llama3.model.args import RoPEScalingArgs
-
-__all__ = ["JobConfig"]
-MODEL = @MODEL@
-SCALING = MODEL.get("rope_scaling", {"scaling_factor": 1.0})
-llama3_args["planned"] = TransformerModelArgs(
-    dim=MODEL["dim"],
-    n_layers=MODEL["n_layers"],
-    n_heads=MODEL["n_heads"],
-    n_kv_heads=MODEL["n_kv_heads"],
-    vocab_size=MODEL["vocab_size"],
-    # The width is half of what is told, rounded up to a multiple of all of it.
-    multiple_of=MODEL["hidden_dim"],
-    ffn_dim_multiplier=MODEL["hidden_dim"] / (16 * MODEL["dim"] / 3),
-    norm_eps=MODEL["norm_eps"],
-    rope_theta=MODEL["rope_theta"],
-    rope_scaling_args=RoPEScalingArgs(
-        **{key: value for key, value in SCALING.items() if key != "scaling"}
-    ),
-)
 '''

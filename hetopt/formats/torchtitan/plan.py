@@ -2,10 +2,9 @@
 
 TOML of releases up to 0.2.2, the JSON that newer ones save
 (`--debug.save_config_file`), their configurations in Python, or options of a command,
-which go before those of the file that it names (`--job.config_file`). Names of 2024
-(`training.batch_size`, `experimental.pipeline_parallel_degree`) are read as today's.
-Ranks are the GPUs of the hosts in the order of `hosts`,
-else of the instance, on the mesh [pp, dp, tp]. Layers lie as
+which go before those of the file that it names (`--job.config_file`). Ranks are the
+GPUs of the hosts in the order of `hosts`, else of the instance, on the mesh
+[pp, dp, tp]. Layers lie as
 `module_fqns_per_model_part` tells, else as torchtitan divides them: embedding and head
 count as so many layers as the configuration says, by default one each. Looped schedules
 are read by their parts.
@@ -13,7 +12,6 @@ are read by their parts.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -37,7 +35,7 @@ from ..runs.logs import literal
 
 OPTIONS: Options = {"hosts": str}
 TRAINER = "torchtitan"
-_RULES: Mapping[str, Recompute] = {rule: rule for rule in get_args(Recompute)}
+_RULES = get_args(Recompute)
 _ENDS = ("first", "last")
 _SCHEDULE = "parallelism.pipeline_parallel_schedule"
 _TOKENS = "training.num_tokens_per_microbatch_per_dp_rank"
@@ -86,27 +84,13 @@ _READ = (
     *("training.local_batch_size", "training.global_batch_size", "training.seq_len"),
     *(_TOKENS, _STEP, _LENGTH),
 )
-#: Names of 2024 by today's sections; those of `experimental` keep their names.
-_OLDER = {
-    "training.batch_size": "training.local_batch_size",
-    "training.tensor_parallel_degree": "parallelism.tensor_parallel_degree",
-    "training.data_parallel_degree": "parallelism.data_parallel_shard_degree",
-    "training.data_parallel_shard_degree": "parallelism.data_parallel_shard_degree",
-    "training.data_parallel_replicate_degree": (
-        "parallelism.data_parallel_replicate_degree"
-    ),
-    "training.fsdp_reshard_after_forward": "parallelism.fsdp_reshard_after_forward",
-}
-_OF_2024 = re.compile(r"experimental\.((?:pipeline|context)_parallel_\w+)")
-_COUNT = "parallelism.pipeline_parallel_microbatches"
-_SPLITS = "parallelism.pipeline_parallel_split_points"
 _CONFIG = "job.config_file"
 _MOST_FOLDERS = 4  # above a command, in which its configuration is looked for
 _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
-    """Yield the one plan of the file, which claims no time."""
+    """Yield the one plan of the file."""
     (file,) = opened([path])
     yield _claim(
         _known_values(file.form.values), file.place, data, hosts, file.form.notes
@@ -250,19 +234,15 @@ def _reshard(settings: Settings) -> str:
 
 def _known_values(values: Values) -> Document:
     """Values by the names of torchtitan's fields; a command has dashes and texts."""
-    found = {
+    return {
         _name_of(name): literal(value) if isinstance(value, str) else value
         for name, value in values.items()
     }
-    if any(_OF_2024.fullmatch(name.replace("-", "_")) for name in values):
-        found.setdefault(_COUNT, found.get("parallelism.pipeline_parallel_degree", 1))
-    return found
 
 
 def _name_of(name: str) -> str:
-    """Return today's name of a field; a command has dashes."""
-    name = name.replace("-", "_")
-    return _OLDER.get(name, _OF_2024.sub(r"parallelism.\1", name))
+    """Return the name of a field; a command has dashes."""
+    return name.replace("-", "_")
 
 
 def _claim(
@@ -274,7 +254,7 @@ def _claim(
 ) -> Claim:
     _same_products(given, data, place)
     _same_training(given, data, place)
-    given = _of_2024(_older(given, place), place, data.model.layers)
+    given = _in_sequences(given, place)
     parallel, training = _section(given, "parallelism"), _section(given, "training")
     ranks = gpus(data, hosts)
     same_world(given, ranks, place)
@@ -327,7 +307,7 @@ def _claim(
     return claim_of(*how, trainer=TRAINER, framework="torchtitan", notes=notes)
 
 
-def _older(given: Values, place: str) -> Values:
+def _in_sequences(given: Values, place: str) -> Values:
     """Convert a batch in tokens (releases of 2026) to one in sequences."""
     if _LENGTH not in given and _TOKENS not in given:
         return given
@@ -345,38 +325,6 @@ def _older(given: Values, place: str) -> Values:
         "parallelism.pipeline_parallel_microbatch_size": tokens // length,
         "training.global_batch_size": whole // length if whole > 0 else -1,
     }
-    return {**given, **made}
-
-
-def _of_2024(given: Values, place: str, layers: int) -> Values:
-    """Convert the number of micro-batches and the first layers of stages (2024)."""
-    stages = given.get("parallelism.pipeline_parallel_degree", 1)
-    is_old = any(name in given for name in (_COUNT, _SPLITS))
-    if not is_old or not isinstance(stages, int) or stages <= 1:
-        return given
-    count = _number(dict(given), _COUNT, place, stages)
-    size = _number(dict(given), "training.local_batch_size", place)
-    if count < 1 or size % count:
-        raise InstanceError(
-            f"{place}: {_COUNT.rpartition('.')[2]}: found {count}, expected a divisor "
-            f"of the batch of a replica, {size}; correct it"
-        )
-    made: Document = {"parallelism.pipeline_parallel_microbatch_size": size // count}
-    if points := given.get(_SPLITS):
-        words = points.split(",") if isinstance(points, str) else map(str, points)
-        first = [
-            0,
-            *(int(one) for one in re.findall(r"layers\.(\d{1,6})", ",".join(words))),
-        ]
-        made["parallelism.module_fqns_per_model_part"] = [
-            [f"layers.{layer}" for layer in range(a, b)]
-            for a, b in pairwise((*first, layers))
-        ]
-    else:
-        ends = {
-            f"parallelism.pipeline_parallel_{end}_stage_less_layers": 0 for end in _ENDS
-        }
-        made |= ends
     return {**given, **made}
 
 
@@ -468,12 +416,13 @@ def _rule(given: Values, place: str) -> Recompute:
         kind = given.get(name, "selective")
         return "none" if kind is None else _rule_of_class(str(kind))
     if "mode" in section:
-        if section["mode"] not in _RULES:
+        mode: Recompute = section["mode"]
+        if mode not in _RULES:
             raise InstanceError(
-                f"{place}: {name}.mode: found {section['mode']!r}, expected one of "
+                f"{place}: {name}.mode: found {mode!r}, expected one of "
                 f"{', '.join(_RULES)}"
             )
-        return _RULES[section["mode"]]
+        return mode
     if "class" in section:
         return _rule_of_class(str(section["class"]))
     fields = "force_recompute_mm_shapes_by_fqns"

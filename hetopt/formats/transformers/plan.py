@@ -62,7 +62,7 @@ _OTHER_STATES = re.compile("4bit|anyprecision|mini|fp8|schedule|galore|apollo|ba
 
 
 def claims(path: Path, data: Instance, hosts: str = "") -> Iterator[Claim]:
-    """Yield the one plan of the file, which claims no time."""
+    """Yield the one plan of the file."""
     found = asked(opened([path]))
     if found is None:
         raise InstanceError(

@@ -131,7 +131,7 @@ class Trainings:
             try:
                 tree = read_tree(place)
                 with naming(place):
-                    self._specs[label] = from_config(tree, label, file=place)
+                    self._specs[label] = from_config(tree, label)
             except InstanceError as error:
                 raise InstanceError.at(self.path, where, str(error)) from None
         return label

@@ -21,7 +21,7 @@ QUICK = {"hop": 1e-9, "dp": 1e-9, "update": 1e-9, "iteration": 1e-9}
 
 def seconds(pace: float, run: Layout) -> dict[str, float]:
     c = Table(QUICK | {"pace": pace})
-    return dict(iteration.terms(c, MODEL, iteration.alike(H100, MODEL, run)))
+    return dict(iteration.terms(c, H100, MODEL, run))
 
 
 @pytest.mark.parametrize("micro_batches", [1, 4, 64])
@@ -38,17 +38,3 @@ def test_the_pace_of_all_is_not_that_of_one(micro_batches: int, vp: int) -> None
     each = sum(plain[x] for x in names) / micro_batches
     assert plain["bubble"] == pytest.approx(7 * each / vp)
     assert slow["bubble"] == pytest.approx(plain["bubble"])
-
-
-def test_unequal_pipelines_fill_as_equal_ones_do() -> None:
-    machine = H100._replace(gpus=1, domain=1)
-    stages = tuple(
-        iteration.Stage(
-            4 * j, 4 * j + 4, (iteration.Group(machine, f"n{j}", replace(RUN, dp=1)),)
-        )
-        for j in range(8)
-    )
-    c = Table(QUICK | {"pace": 1.5})
-    found = iteration.terms(c, MODEL, (iteration.Pipeline(8, stages),))
-    alike = iteration.terms(c, MODEL, iteration.alike(machine, MODEL, RUN))
-    assert found["bubble"] == pytest.approx(alike["bubble"])

@@ -7,7 +7,8 @@ import pytest
 from places import ROOT
 
 from hetopt.costs.runs.prediction import Prediction, predictions
-from hetopt.costs.runs.rows import Run, read_runs
+from hetopt.costs.runs.rows import Run
+from hetopt.formats.runs import read
 
 OWN = ROOT / "benchmarks" / "data" / "runs" / "torch-h100.json"
 
@@ -40,7 +41,7 @@ def said(runs: list[Run]) -> list[tuple[Run, Prediction]]:
 @cache
 def ours() -> list[tuple[Run, Prediction]]:
     """Return our own runs, and what is predicted of them."""
-    return said(read_runs(OWN))
+    return said(read(OWN))
 
 
 def test_no_run_that_died_is_called_valid() -> None:

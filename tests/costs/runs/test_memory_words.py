@@ -6,9 +6,8 @@ import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas.layout import Layout
-from hetopt.costs.runs import predictions
-from hetopt.costs.runs.peaks import predicted_bytes, unsaid
-from hetopt.costs.runs.reading import described
+from hetopt.costs.runs import described, predictions
+from hetopt.costs.runs.prediction import predicted_bytes, unsaid
 from hetopt.costs.runs.rows import Run
 
 C = Table(plain(shipped.constants()))

@@ -118,3 +118,22 @@ def test_runs_do_not_wait_seconds_for_a_term_that_constants_lack() -> None:
         if now.iteration_s is not None:
             assert before.iteration_s is not None
             assert before.iteration_s <= now.iteration_s
+
+
+def test_equal_nodes_are_counted_and_unlike_ones_are_a_plan() -> None:
+    one = {"gpus": 16, "tp": 8, "dp": 2, "pp": 1, "mbs": 1, "gbs": 16, "ep": None}
+    one = {**row(Random(2)), **one, "experts": None, "kind": "dense"}
+    nodes = [{"gpu": "a100_80gb", "gpus": 8}, {"gpu": "a100_80gb", "gpus": 8}]
+    counted = {**one, "gpu": "a100_80gb", "nodes": 2}
+    alike, same, mixed = predictions(
+        [
+            Run.model_validate(fields)
+            for fields in (
+                {**one, "nodes": nodes, "gpu": None},
+                counted,
+                {**one, "nodes": [nodes[0], {"gpu": "h100_80gb", "gpus": 8}]},
+            )
+        ]
+    )
+    assert alike.iteration_s == same.iteration_s is not None
+    assert "hetopt check PLAN" in (mixed.not_modelled or "")

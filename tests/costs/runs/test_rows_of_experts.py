@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
-from hetopt.costs.formulas import memory, step
+from hetopt.costs.formulas import memory
 from hetopt.costs.formulas.layout import Layout
-from hetopt.costs.runs.described import NotModelled
-from hetopt.costs.runs.description import symmetric
+from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import predictions
 from hetopt.costs.runs.rows import Run
 
@@ -25,11 +24,11 @@ OF_EXPERTS = 8 * 8 * 3 * 4096 * 14336
 
 
 def layout(**words: Any) -> Layout:
-    return symmetric(Run.model_validate({**ROW, **words})).layout
+    return described(Run.model_validate({**ROW, **words})).layout
 
 
 def held(**words: Any) -> memory.Parameters:
-    found = symmetric(Run.model_validate({**ROW, **words}))
+    found = described(Run.model_validate({**ROW, **words}))
     a = found.architecture
     return memory.parameters(a, found.layout, a.layers, first=True, last=True)
 
@@ -65,7 +64,7 @@ def test_products_of_experts_are_the_same_however_they_are_cut(
     ep: int, etp: int
 ) -> None:
     """All members of a group together multiply each token with its experts once."""
-    found = symmetric(Run.model_validate({**ROW, "ep": ep, "etp": etp}))
+    found = described(Run.model_validate({**ROW, "ep": ep, "etp": etp}))
     a, run = found.architecture, found.layout
     routed = [m for m in a.matrices("experts", run.tp, run.experts) if m.routed]
     each = sum(m.n * m.k * m.rows * m.times for m in routed)
@@ -79,29 +78,6 @@ def test_optimiser_states_of_experts_are_divided_among_those_that_hold_them(
 ) -> None:
     alike = 16 // (ep * etp)
     assert layout(ep=ep, etp=etp).expert_replicas(4) == pytest.approx(alike)
-
-
-def test_a_batch_of_a_group_is_computed_by_all_its_members() -> None:
-    """Of transformers: 2 groups of 8 GPUs, each with one batch, all else whole."""
-    words = {"framework": "HF TRL", "tp": 1, "ep": 8, "fsdp": 2, "recompute": "full"}
-    one = layout(**words, dp=2, gbs=2)
-    assert one.together
-    assert one.gpus == 16
-    own = layout(**{**words, "fsdp": 16}, dp=16, gbs=16)
-    assert not own.together
-    whole = held(**words, dp=2, gbs=2)
-    assert whole.experts == pytest.approx(OF_EXPERTS / 8)
-    assert one.expert_replicas(2) == pytest.approx(2)
-    with pytest.raises(NotModelled, match="gpus 16"):
-        layout(**{**words, "framework": "torchtitan"}, dp=2, gbs=2)
-
-
-def test_divided_experts_of_transformers_have_no_adapters() -> None:
-    words = {"framework": "HF TRL", "tp": 1, "ep": 8, "dp": 2, "gbs": 2, "lora_rank": 8}
-    found = symmetric(Run.model_validate({**ROW, **words}))
-    a = found.architecture
-    beside = a.adapters("attention", 8).parameters
-    assert memory.adapters(a, found.layout, a.layers) == pytest.approx(8 * beside)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +116,7 @@ def test_weights_of_8_bits_are_kept_beside_those_of_16(
     """As they are, and transposed; a run in bf16 may fit where this does not."""
     told = {"precision": precision, "gradient_bits": 32, **words}
     run = Run.model_validate({**DENSE, **told})
-    beside = symmetric(run).layout.quantised_beside
+    beside = described(run).layout.quantised_beside
     assert beside is (precision == "fp8" and words == {"framework": "Megatron-LM"})
     if beside:
         layers = 8 * (4 * 4096**2 + 3 * 4096 * 14336) / 4
@@ -199,17 +175,10 @@ def test_what_is_not_told_of_sending_tokens_lies_between(words: str | None) -> N
     assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is False
 
 
-def test_a_tower_is_whole_on_each_gpu() -> None:
-    """Weights and gradients of 540 million, and states that 4 replicas divide."""
-    plain, more = (predicted(tower_parameters=x, ep=4)[1] for x in (None, 540_000_000))
-    each = 2 + 4 + 12 / 4
-    assert (more - plain) * 2**30 == pytest.approx(5.4e8 * each, rel=0.05)
-
-
 @pytest.mark.parametrize("program", ["Unsloth 2025", "a program of my own", "HF PEFT"])
 def test_programs_on_pytorch_keep_no_scores_on_cards_without_bf16(program: str) -> None:
     run = {**DENSE, "gpu": "t4", "precision": "fp16", "framework": program}
-    assert symmetric(Run.model_validate(run)).layout.kernel is not None
+    assert described(Run.model_validate(run)).layout.kernel is not None
 
 
 @pytest.mark.parametrize(
@@ -229,35 +198,3 @@ def test_logits_of_a_long_sequence_decide_what_a_card_holds(
     }  # fmt: skip
     (found,) = predictions([Run.model_validate({**DENSE, **words})])
     assert found.fits is fits
-
-
-@pytest.mark.parametrize(
-    ("framework", "looped"),
-    [
-        ("HF Trainer, transformers 4.51", True),
-        ("transformers v4", True),
-        ("ms-swift (transformers 4.57.1, DeepSpeed)", True),
-        ("TRL 2025", True),
-        ("TRL 2026", False),
-        ("transformers 5.0", False),
-        ("HF Trainer", False),
-        ("Megatron-LM 2024", False),
-        ("Megatron-LM (transformers 4.57 tokenizer)", False),
-    ],
-)
-def test_transformers_before_5_computes_experts_one_after_another(
-    framework: str, looped: bool
-) -> None:
-    words = {"framework": framework, "tp": 1, "dp": 16, "gbs": 16, "ep": 1}
-    assert layout(**words).looped is looped
-
-
-@pytest.mark.parametrize("ep", [1, 4])
-def test_experts_one_after_another_are_each_launched_as_an_mlp(ep: int) -> None:
-    words = {"tp": 1, "dp": 16, "gbs": 16, "ep": ep}
-    launched = []
-    for version in ("4.57", "5.0"):
-        name = f"HF Trainer, transformers {version}"
-        run = Run.model_validate({**ROW, **words, "framework": name})
-        launched.append(step.part_times(C, *symmetric(run), "experts").launches)
-    assert launched[0] == pytest.approx((1 + 8 / ep) * launched[1])

@@ -138,7 +138,7 @@ def test_a_refusal_says_what_to_give(words: dict[str, Any], remedy: str) -> None
 
 def test_a_network_that_is_told_is_one_that_is_known() -> None:
     run = Run.model_validate({**ROW, "gpu": "gh200_144gb", "network": "400 Gbps"})
-    ((machine, *_),) = described(run).parts
+    machine, *_ = described(run)
     assert machine.adapters * machine.adapter_bytes_per_s == pytest.approx(50e9)
 
 

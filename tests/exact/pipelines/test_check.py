@@ -15,7 +15,6 @@ from brute_force_training import best_training_plan, random_tiny_instance
 from claims import tightened
 from flat import flat
 from inputs import trials
-from sites_of_nodes import in_sites
 from soaking import pipelines
 
 from hetopt import load
@@ -28,7 +27,6 @@ from hetopt.exact.checking.paths import Paths
 from hetopt.exact.checking.prices import Part, Prices
 from hetopt.exact.checking.segments import Segments
 from hetopt.exact.checking.sharing import Box
-from hetopt.exact.checking.sites import Sites
 from hetopt.exact.checking.stages import Stages
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.problems.training_plan.settings import variants
@@ -88,23 +86,6 @@ def test_what_numbers_of_hosts_refute_is_checked(number: int) -> None:
     tiny = (random_tiny_instance(Random(seed), most_gpus=4) for seed in seeds)
     every = [*map(some_instance, range(60, 60 + number)), *tiny]
     assert sum(checked(x, whole=i % 2 > 0, hosts=True) for i, x in enumerate(every))
-
-
-@pytest.mark.parametrize("number", trials(4, 12))
-def test_what_shares_of_sites_refute_is_checked(number: int) -> None:
-    assert sum(checked(in_two_sites(seed)) for seed in range(number)) > 5 * number // 3
-
-
-def in_two_sites(seed: int) -> Instance:
-    """Return an instance of equal layers, whose nodes are in two sites."""
-    rng = Random(f"sites {seed}")
-    counts = tuple(rng.choice([1, 2]) for _ in range(rng.choice([3, 4])))
-    tree = drawing.instance(rng, counts, layers=5, batch=8, sizes=(1, 2))
-    drawing.leave_choices_out(tree)
-    for field in ("layer_kinds", "layer_parameters", "active_layer_parameters"):
-        tree["model"].pop(field, None)
-    tree["workload"]["costs"] |= {"sync_overlap": "none", "zero_groups": 1}
-    return drawing.read(in_sites(rng, tree))
 
 
 def checked(instance: Instance, *, whole: bool = False, hosts: bool = False) -> int:
@@ -454,7 +435,7 @@ def test_potentials_are_the_least_of_all_paths(seed: int) -> None:
         least = listed(stages, part, prices, at)
         assert found == least or min(found, least) >= 1 << 58
         if stages.equal:  # each node once: no path costs less
-            once = Segments(stages, Sites(stages, ()), box, prices, part)
+            once = Segments(stages, box, prices, part)
             assert int(once.least(at[0], *span)[0]) >= 0
 
 

@@ -6,7 +6,6 @@ node's part of the replicas, and what replicas hold.
 
 from collections import Counter
 from fractions import Fraction
-from math import ceil, floor
 from random import Random
 
 import drawing
@@ -21,7 +20,6 @@ from hetopt.exact.checking.paths import Paths
 from hetopt.exact.checking.prices import Part, Prices
 from hetopt.exact.checking.segments import Segments
 from hetopt.exact.checking.sharing import Box
-from hetopt.exact.checking.sites import Sites
 from hetopt.exact.checking.stages import UNIT, Stages
 from hetopt.plans import Pipeline, TrainingPlan
 from hetopt.problems import Evaluation
@@ -45,16 +43,6 @@ def drawn(rng: Random) -> Instance:
         for field in ("layer_kinds", "layer_parameters", "active_layer_parameters"):
             tree["model"].pop(field, None)
     return drawing.read(in_sites(rng, tree) if rng.random() < 0.3 else tree)
-
-
-def divided(rng: Random, instance: Instance) -> tuple[tuple[str, ...], ...]:
-    """Return any sites of the nodes, or none where there can be none."""
-    parts: dict[int, list[str]] = {}
-    for node in instance.planned_cluster.nodes:
-        parts.setdefault(rng.randrange(3), []).append(node.name)
-    names = tuple(map(tuple, parts.values()))
-    usable = rng.random() < 0.7 and not Sites.fault(Stages(instance, names), names)
-    return names if usable else ()
 
 
 class Uses:
@@ -114,25 +102,7 @@ class Uses:
         return found
 
 
-def shares(
-    rng: Random, uses: Uses, names: tuple[tuple[str, ...], ...]
-) -> tuple[tuple[int, int], ...]:
-    """Return ranges that the shares of sites are in."""
-    stages, found = uses.stages, list[tuple[int, int]]()
-    each = Fraction(UNIT * stages.layers * stages.own[0], stages.behind[-1] or 1)
-    for site in names:
-        part = Fraction(0)
-        for (node, layer), number in uses.held.items():
-            if node in site:
-                part += each * Fraction(number, uses.replicas[layer])
-        low, high = rng.choice([floor(part), 0]), ceil(part)
-        found.append((low, high + rng.choice([0, 0, UNIT])))
-    return tuple(found)
-
-
-def boxed(
-    rng: Random, uses: Uses, judged: Evaluation, names: tuple[tuple[str, ...], ...]
-) -> Box:
+def boxed(rng: Random, uses: Uses, judged: Evaluation) -> Box:
     """Return a box that the plan is in."""
     sync = int(judged.parts["sync_us"])
     least, count = min(uses.replicas.values()), len(uses.plan.pipelines)
@@ -141,28 +111,25 @@ def boxed(
     replicas = low[0], least + rng.randint(0, 3)
     several = count + rng.randint(0, 3) if count > 1 or rng.random() < 0.3 else 1
     sizes = 0, len(uses.stages.sizes) - 1
-    at = shares(rng, uses, names)
     hosts = tuple(
         (rng.choice([0, n]), rng.choice([n, n, len(kind.nodes)]))
         for n, kind in zip(uses.hosts(), uses.stages.kinds, strict=True)
     )
     ranges = span, replicas, (low[1], several), sizes
-    return Box(*ranges, sites=at, hosts=rng.choice([(), hosts, hosts]))
+    return Box(*ranges, hosts=rng.choice([(), hosts, hosts]))
 
 
 def charged(rng: Random, instance: Instance, plans: Random) -> int:
     """Return how many pipelines of random plans were looked at."""
     (only,) = variants(instance)
-    names, number = divided(rng, only), 0
-    stages = Stages(only, names)
-    sites = Sites(stages, names)
+    stages, number = Stages(only), 0
     for plan in random_plans(instance, plans, 12):
         judged = judge.evaluate(only, plan)
         apart = plan.gpu_count == 1 and stages.table.is_paced  # judged by themselves
         if apart or not judged.valid:
             continue
         uses = Uses(stages, plan)
-        box = boxed(rng, uses, judged, names)
+        box = boxed(rng, uses, judged)
         row = [
             rng.choice([0, rng.randint(0, 10**4)])
             for _ in range(2 * len(stages.kinds) + 3)
@@ -183,7 +150,7 @@ def charged(rng: Random, instance: Instance, plans: Random) -> int:
             part = Part(options, 10**9, 10**9, sync, together=told == 1)
             way: Paths | Segments = Paths(stages, box, prices, part)
             if stages.equal and told == 1:
-                way = Segments(stages, sites, box, prices, part)
+                way = Segments(stages, box, prices, part)
             low, us_cost = rng.randint(1, max(each) + 1), rng.choice([0, 1, 1000])
             found = way.least(us_cost, np.array([low]), np.array([max(each)]))[0]
             used = uses.price(pipeline, prices, box.replicas[0])

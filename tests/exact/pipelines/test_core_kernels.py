@@ -10,40 +10,41 @@ from hetopt.exact.pipelines.count_kernels import States
 
 
 def _asked():
-    table = np.zeros((2, 2, 4), np.int64)
-    return [table, table.copy(), 2, table.copy()]
+    """What `repeated` takes: two ways, three layers, one front of each."""
+    one, front = np.ones(2, np.int64), np.zeros((2, 4, 1), np.int64)
+    return [1, one, one.copy(), front, front.copy(), np.zeros((2, 2, 4), np.int64)]
 
 
 @pytest.mark.parametrize(
     ("which", "wrong", "error"),
     [
-        (0, np.zeros((2, 2, 4)), TypeError),  # floats
-        (0, np.zeros((2, 2, 4), np.int32), TypeError),
-        (0, np.zeros((2, 2, 5), np.int64), ValueError),
-        (0, np.zeros((2, 8), np.int64), ValueError),
-        (0, np.zeros((2, 3, 4), np.int64), ValueError),
-        (1, "text", TypeError),
-        (2, 1.5, TypeError),
-        (2, 1 << 70, OverflowError),
-        (3, np.zeros((2, 4, 2), np.int64).swapaxes(1, 2), (ValueError, BufferError)),
-        (3, b"16 x 8 bytes" * 8, BufferError),
+        (3, np.zeros((2, 4, 1)), TypeError),  # floats
+        (3, np.zeros((2, 4, 1), np.int32), TypeError),
+        (3, np.zeros((2, 5, 1), np.int64), ValueError),
+        (3, np.zeros((2, 4), np.int64), ValueError),
+        (4, np.zeros((3, 4, 1), np.int64), ValueError),
+        (4, "text", TypeError),
+        (0, 1.5, TypeError),
+        (0, 1 << 70, OverflowError),
+        (5, np.zeros((2, 4, 2), np.int64).swapaxes(1, 2), (ValueError, BufferError)),
+        (5, b"16 x 8 bytes" * 8, BufferError),
     ],
 )
 def test_tables_of_another_kind_or_shape_are_refused(which, wrong, error):
     asked = _asked()
     with pytest.raises(TypeError, match="another number"):
-        _kernels.core.joined(*asked[:-1])
-    _kernels.core.joined(*asked)
+        _kernels.core.repeated(*asked[:-1])
+    _kernels.core.repeated(*asked)
     asked[which] = wrong
     with pytest.raises(error):
-        _kernels.core.joined(*asked)
+        _kernels.core.repeated(*asked)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         *(("begin", 99), ("begin", -1), ("gpus", 0), ("gpus", 99), ("fits", 99)),
-        *(("light", -1), ("site", 5), ("node_gpus", 99), ("state", 1 << 40)),
+        *(("light", -1), ("node_gpus", 99), ("state", 1 << 40)),
         *(("run", 10**6), ("run", -1)),
     ],
 )

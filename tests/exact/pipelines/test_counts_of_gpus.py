@@ -6,21 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from brute_force_training import random_tiny_instance
 from random_graphs import Several, paths, potentials, random_graph
 
-from hetopt import api
 from hetopt.exact.checking.packing import Packing
-from hetopt.exact.pipelines import count_kernels, counts, kernels, side_by_side
-from hetopt.exact.pipelines.arcs import arcs, exits_us
-from hetopt.exact.pipelines.bound import PipelineBound
+from hetopt.exact.pipelines import count_kernels, counts, kernels
 from hetopt.exact.pipelines.count_kernels import Least, States
-from hetopt.exact.pipelines.counts import Vectors
 from hetopt.exact.pipelines.kernels import BIG, HALF
-from hetopt.exact.pipelines.schedule import Counting, Schedule
 from hetopt.exact.pipelines.tracing import Labels, Trace
-from hetopt.problems.training_plan.settings import variants
-from hetopt.stages import NEVER, StageTable
+from hetopt.stages import NEVER
 
 _SEEDS = range(80)
 
@@ -122,9 +115,6 @@ def _cost(graph, costs, states, parts, joined, high, scale):
 def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
     rng = np.random.default_rng(seed)
     graph, costs = random_graph(rng)
-    if graph.sites > 1:
-        nearest = np.minimum(graph.outer, graph.far)
-        graph = graph._replace(outer=nearest, far=nearest)
     graph = graph._replace(inner=np.minimum(graph.inner, graph.outer))
     costs, states = _random_states(rng, graph, costs)
     high, scale = int(rng.integers(5, 70)), int(rng.integers(1, 40))
@@ -133,8 +123,7 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
         kept = potentials(graph, costs.front_us.shape[0], 1)
         lows, highs = np.array([times]), np.array([high])
         kernels.least(graph, priced, lows, highs, 1, kept)
-        sites = graph.sites
-        sides += [kept[0, :sites].min(0), kept[0, sites], kept[0, sites + 1 :]]
+        sides += [kept[0, 0], kept[0, 1], kept[0, 2:]]
     every = [*_all_paths(graph, costs, states, high, scale)]
     most_cost = int(rng.choice([x for _, x, _ in every] or [0])) + int(
         rng.choice([0, 1 << 40])
@@ -197,30 +186,6 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
                     continue
                 within = (states.use <= use).all(1)
                 assert found[least, 0, 0, within].min() <= us[0, 0, [*chosen]].max()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_times_asked_for_bit_by_bit_are_those_asked_for_at_once(seed):
-    rng = np.random.default_rng(seed)
-    table = StageTable(api.load("metis/p100-t4-4-gpt3-1.3b"))
-    some = arcs(table, max(table.sizes), 2)
-    assert len(some.shared)
-    vectors = Vectors(table, Schedule())
-    shape = int(some.shared[:, 1].max()) + 1, len(table.runs)
-    asked = np.zeros(shape, bool)
-    whole = np.full(
-        (1 + len(table.classes), shape[0], 2, shape[1], vectors.count), NEVER
-    )
-    given = some.shared, table.nodes, vectors.states, some.size, np.ones(shape, bool)
-    for us, found in zip(exits_us(table, some), whole, strict=True):
-        count_kernels.vector_us(us, *given, found)
-    for _ in range(4):
-        wanted = rng.random(shape) < 0.3
-        asked |= wanted
-        got = vectors.several(some, wanted)
-        assert got.shape == whole.shape
-        for degree, run in np.argwhere(asked):
-            assert (got[:, degree, :, run] == whole[:, degree, :, run]).all()
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -290,14 +255,3 @@ def test_interleaved_pipelines_take_whole_rounds_and_no_more_than_is_counted():
             assert b * Packing._rounds(checker, *given)[0] == taken[state]
         if at is not None:
             assert taken[at] >= b * (max(0, min(n, most // b)) // count * count)
-
-
-def test_processes_look_at_whole_pipelines_as_the_bound_does():
-    instance = random_tiny_instance(Random("counts of GPUs/1"), 4)
-    (way, *_) = variants(instance)
-    asked = {"schedule": Schedule(counting=Counting(near=3.0)), "whole": True}
-    bound = PipelineBound(way, 10**9, 1, **asked)
-    nowhere = side_by_side.Processes([], ())
-    task = side_by_side.SideBySide(bound, 10**8, nowhere)._task
-    other = side_by_side._prepared(task, 0)
-    assert (other.schedule, other.whole) == (bound.schedule, bound.whole)

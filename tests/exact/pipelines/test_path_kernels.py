@@ -200,8 +200,7 @@ def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
     us = np.sort(rng.integers(1, 40, (ways, layers + 1, int(rng.integers(0, 3)))))
     cost = rng.integers(LOWEST, HIGHEST, us.shape)
     lows, highs = _intervals(rng, count)
-    numbers = int(rng.integers(1, 4))
-    found = kernels.repeated(2, lows, highs, us, cost, numbers)
+    found = kernels.repeated(2, lows, highs, us, cost)
     for g, x in product(range(count), range(1, layers + 1)):
 
         def least(way, y, g=g):
@@ -209,7 +208,7 @@ def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
             each = (2 * t + int(lows[g]) * y for t, y in both if t <= highs[g])
             return min(each, default=None)
 
-        best = np.full((numbers, ways), BIG)
+        best = np.full(ways, BIG)
         for cuts in product(range(2), repeat=x - 1):
             edges = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), x]
             sizes = [b - a for a, b in pairwise(edges)]
@@ -217,32 +216,5 @@ def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
             for last, way in product(range(len(sizes)), range(ways)):
                 each = [least(way if i == last else 0, y) for i, y in enumerate(sizes)]
                 if None not in each:
-                    n = min(len(each), numbers) - 1
-                    best[n, way] = min(best[n, way], sum(each))
+                    best[way] = min(best[way], sum(each))
         assert (np.minimum(found[g, ..., x], HALF) == np.minimum(best, HALF)).all()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_paths_through_sites_are_joined_at_the_least_cost(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    count, layers = int(rng.integers(1, 5)), int(rng.integers(1, 7))
-    tables = []
-    for _ in range(2):
-        table = rng.integers(-(10**6), 10**9, (count, 2, layers + 1))
-        table[rng.random(table.shape) < 0.4] = BIG
-        tables.append(table)
-    most = int(rng.integers(0, layers + 2))
-    found = kernels.joined(*tables, most)
-    least = [
-        min(
-            [int(tables[0][g, 1, layers])]
-            + [
-                int(tables[0][g, end, layers - y]) + int(tables[1][g, 1 - end, y])
-                for y in range(1, min(most, layers) + 1)
-                for end in range(2)
-                if max(tables[0][g, end, layers - y], tables[1][g, 1 - end, y]) < HALF
-            ]
-        )
-        for g in range(count)
-    ]
-    assert found[:, 1, layers].tolist() == least

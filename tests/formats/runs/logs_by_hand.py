@@ -16,8 +16,6 @@ def megatron(
     times_ms: Iterable[float],
     *,
     batches: Iterable[int] = (),
-    vocabulary: tuple[int, int] | None = None,
-    peaks: Iterable[tuple[float, float]] = (),
 ) -> str:
     lines = [
         f"using world size: {arguments['world_size']}, data-parallel size: "
@@ -26,12 +24,6 @@ def megatron(
         *sorted(f"  {k} {'.' * (48 - len(k))} {v}" for k, v in arguments.items()),
         "-------------------- end of arguments ---------------------",
     ]
-    if vocabulary:
-        size, padded = vocabulary
-        lines.append(
-            f" > padded vocab (size: {size}) with {padded - size} dummy tokens "
-            f"(new size: {padded})"
-        )
     times = list(times_ms)
     sizes = [*batches] or [arguments["global_batch_size"]] * len(times)
     for i, (ms, size) in enumerate(zip(times, sizes, strict=True), 1):
@@ -42,12 +34,6 @@ def megatron(
             f" throughput per GPU (TFLOP/s/GPU): 400.0 | learning rate: 1.000000E-04 |"
             f" global batch size: {size:5d} | lm loss: 1.000000E+01 | loss scale: 1.0 |"
             " number of skipped iterations:   0 | number of nan iterations:   0 |"
-        )
-    for rank, (allocated, reserved) in enumerate(peaks):
-        lines.append(
-            f"[Rank {rank}] (after 2 iterations) memory (MB) | allocated: 1.25"
-            f" | max allocated: {allocated:.2f} | reserved: 2.25"
-            f" | max reserved: {reserved:.2f}"
         )
     return "\n".join(lines) + "\n"
 
@@ -60,11 +46,8 @@ def torchtitan(
     mesh: Fields,
     rates: Iterable[int],
     *,
-    model: Fields | None = None,
     batch: tuple[int, int, int] = (1, 8, 8192),
     config: Fields | None = None,
-    gpu: str = "NVIDIA H100 80GB HBM3",
-    mode: str | None = None,
 ) -> str:
     local, whole, length = batch
     lines = [f"{_TITAN}Starting job: a test"]
@@ -73,13 +56,8 @@ def torchtitan(
     degrees = ", ".join(f"{axis}={n}" for axis, n in mesh.items())
     lines += [
         f"{_TITAN}Building device mesh with parallelism: {degrees}",
-        f"{_TITAN}CUDA capacity: {gpu} with 79.11GiB memory",
+        f"{_TITAN}CUDA capacity: NVIDIA H100 80GB HBM3 with 79.11GiB memory",
     ]
-    if model is not None:
-        told = json.dumps(model, indent=2, ensure_ascii=False)
-        lines.append(f"{_TITAN}Building llama3 8Bwith {told}")
-    if mode is not None:
-        lines.append(f"{_TITAN}Applied {mode} activation checkpointing to the model")
     lines.append(
         f"{_TITAN}Trainer is initialized with local batch size {local}, global batch "
         f"size {whole}, gradient accumulation steps 1, sequence length {length}, "
@@ -118,9 +96,7 @@ def deepspeed(
     config: Fields,
     times_s: Iterable[float],
     *,
-    stages: int = 0,
     words: str = "rates",
-    peak: float = 30.5,
 ) -> str:
     start = "[2025-01-01 00:00:00,000] [INFO] "
     said = "[config.py:1003:print]   "
@@ -128,11 +104,6 @@ def deepspeed(
     lines.append(
         f"{start}[config.py:989:print_user_config]   json = {_deepspeed_json(config)}"
     )
-    for stage in range(stages):
-        lines.append(
-            f"{start}[engine.py:158:__init__] RANK={stage} STAGE={stage} LAYERS=9 "
-            f"[{9 * stage}, {9 * stage + 9}) STAGE_PARAMS=1 (0.000M) TOTAL_PARAMS=2"
-        )
     batch = resolved["train_batch_size"]
     for i, seconds in enumerate(times_s, 1):
         rank = "[logging.py:96:log_dist] [Rank 0] "
@@ -141,7 +112,7 @@ def deepspeed(
                 lines.append(
                     f"{start}[timer.py:260:stop] epoch=0/micro_step={i}/global_step={i}"
                     f", RunningAvgSamplesPerSec={batch / seconds}, CurrSamplesPerSec="
-                    f"{batch / seconds}, MemAllocated=20.0GB, MaxMemAllocated={peak}GB"
+                    f"{batch / seconds}, MemAllocated=20.0GB, MaxMemAllocated=30.5GB"
                 )
             case "pipeline":
                 lines.append(

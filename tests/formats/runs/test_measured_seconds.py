@@ -142,39 +142,6 @@ def test_a_measured_time_is_set_beside_a_plan(
     assert "the model is pessimistic here" in fast
 
 
-def test_a_log_is_predicted_alike_by_check_and_predict(tmp_path: Path) -> None:
-    """An instance of the cards' usual machine, as `predict` takes it to be."""
-    log, hosts = DEFECTS / "log-with-times.log", tmp_path / "hosts"
-    hosts.write_text("".join(f"h{i} slots=8 type=A100-80GB-SXM4\n" for i in range(8)))
-    config = {
-        "model_type": "llama",
-        "hidden_size": 8192,
-        "num_hidden_layers": 80,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "intermediate_size": 28672,
-        "vocab_size": 128256,
-        "tie_word_embeddings": False,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    work = {"sequence_length": 4096, "global_batch": 128}
-    listed = Listed("hostfile", [hosts])
-    link = ["inter_gbytes_per_s=200"]
-    made = assembly(tmp_path / "config.json", listed, link, work)
-    file = tmp_path / "instance.json"
-    file.write_text(json.dumps(made.document))
-    found = checked("--from", log, "--instance", file)
-    (row,) = api.predict(log, gpu="a100_80gb").rows
-    assert row.iteration_s == pytest.approx(found["predicted_s"], rel=0.01)
-    assert found["measured_s"] == pytest.approx(32.5, rel=0.001)
-    hidden = log.read_text().replace(
-        "  swiglu ", "  tp_comm_overlap ........ True\n  swiglu "
-    )
-    (tmp_path / "hidden.log").write_text(hidden)
-    (other,) = api.predict(tmp_path / "hidden.log", gpu="a100_80gb").rows
-    assert other.iteration_s < row.iteration_s
-
-
 def test_a_measured_time_without_a_prediction_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text(MEGATRON)

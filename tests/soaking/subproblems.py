@@ -1,9 +1,12 @@
-"""What the kinds of the subproblems share: results beside the best of all plans."""
+"""Small subproblems: exact methods and statements beside the best of all plans."""
 
 import json
 from collections.abc import Iterable
 from random import Random
 from typing import Any
+
+import brute_force
+import random_data
 
 from hetopt import problems, registry
 from hetopt.errors import SolverFailed, Unsupported
@@ -13,7 +16,49 @@ from hetopt.result import Result, Status
 from hetopt.solving import statements
 from soaking import Contradiction
 
+WEIGHT = 400
 LIMIT_S = 3.0  # for a statement; what is not decided then is no contradiction
+LARGEST = 10**9 - 1
+#: Fields that may have any number: half of the draws have some of 0, 1 or `LARGEST`.
+_NUMBERS = {
+    *("gflops", "memory_mib", "minimum_memory_mib", "layer_mib", "in_flight_mib"),
+    *("layer_us", "hop_us", "forward_us", "backward_us", "sync_us", "micro_batches"),
+    *("cost", "unserved", "parameters"),
+}
+
+
+def draw(rng: Random) -> dict[str, Any]:
+    """A problem that brute force can list; seldom a statement and a back end of it."""
+    problem = rng.choice(sorted(random_data.MAKERS))
+    data = random_data.MAKERS[problem](rng).model_dump(mode="json")
+    if rng.random() < 0.5:
+        data = _with_extremes(rng, data)
+    statement = rng.choice(stated(problem)) if rng.random() < 0.05 else None
+    return {"problem": problem, "data": data, "statement": statement}
+
+
+def _with_extremes(rng: Random, tree: Any, *, free: bool = False) -> Any:
+    if isinstance(tree, dict):
+        return {
+            key: _with_extremes(rng, value, free=key in _NUMBERS)
+            for key, value in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_with_extremes(rng, value, free=free) for value in tree]
+    if free and type(tree) is int and tree and rng.random() < 0.2:
+        return rng.choice([1, LARGEST, LARGEST - 1])
+    return tree
+
+
+def check(data: dict[str, Any]) -> str:
+    """The method's optimum, or a statement's, is the best of all."""
+    problem, asked = data["problem"], data.get("statement")
+    given = posed(problem, data["data"])
+    best = brute_force.best(problem, given)
+    if asked:
+        return f"{problem}: {agrees(problem, given, asked, best)}"
+    method: Any = registry.entry("exact", problem)
+    return f"{problem}: {agree(method.solve(given, limits=Limits()), best, given)}"
 
 
 def posed(problem: str, tree: Any) -> Any:
@@ -21,19 +66,13 @@ def posed(problem: str, tree: Any) -> Any:
     return problems.get(problem).Data.model_validate_json(json.dumps(tree))
 
 
-def some_statement(rng: Random, problem: str, share: float) -> Any:
-    """Now and then [a statement of the problem, a back end that carries it], or None.
-
-    Back ends that compute in floats are asked about numbers of every size as well.
-    """
-    if rng.random() > share:
-        return None
-    pairs = [
+def stated(problem: str) -> list[list[str]]:
+    """Every statement of a problem, on every back end that carries it."""
+    return [
         [name, backend]
         for name in registry.entries_for("formulations", problem)
         for backend in sorted(_backends(name))
     ]
-    return rng.choice(pairs) if pairs else None
 
 
 def _backends(statement: str) -> Iterable[str]:
@@ -74,7 +113,7 @@ def no_lie(result: Result, best: Objective | None, data: Any) -> str:
     return result.status.value
 
 
-def stated(
+def agrees(
     problem: str, data: Any, statement: list[str], best: Objective | None
 ) -> str:
     """What a statement on a back end says, beside the best of all plans."""
