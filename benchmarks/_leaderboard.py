@@ -64,29 +64,7 @@ def rows() -> Iterator[Row]:
             "gap": known_gap(objective, bound),
             "proved": proved,
             "status": "open" if not proved else "easy" if _is_easy(found) else "hard",
-            "improvements": len(found.history),
         }
-
-
-def steps() -> Iterator[Row]:
-    """Yield what was best known of each instance as time passed, the oldest first.
-
-    The last plan and the last bound of an instance are what is known now.
-    """
-    for name in best.names():
-        found = best.known(name)
-        if found is None:
-            continue
-        now = [best.Step(**_told(found.found_by), objective=found.objective)]
-        if found.bound_by is not None:
-            now.append(best.Step(**_told(found.bound_by), bound=found.bound))
-        # A method's plan and bound of one day are told as they were found.
-        for step in sorted((*found.history, *now), key=lambda step: step.date):
-            yield {"instance": name, **step.model_dump(), "unit": found.unit}
-
-
-def _told(finder: best.Finder) -> Row:
-    return {"date": finder.date, "method": finder.method}
 
 
 def _is_easy(found: best.Best) -> bool:

@@ -135,10 +135,6 @@ def _no_held_sizes(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Master, "_most_prices", free))
 
 
-def _no_places(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(StageTable, "places", False))
-
-
 def _no_unordered_layers(stack: ExitStack) -> None:
     stack.enter_context(patch.object(StageTable, "_equal", False))
 
@@ -165,7 +161,6 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "synchronisation": _no_synchronisation,
     "shares of nodes": _no_shares,
     "held sizes": _no_held_sizes,
-    "places": _no_places,
     "layers in any order": _no_unordered_layers,
     "pipelines on nodes": _no_pipelines_on_nodes,
     "whole pipelines": _no_whole_pipelines,
@@ -291,11 +286,10 @@ def write() -> None:
 
 WHY = """The gap of the best known plan to the bound that equal CPU seconds prove. Hops
 between stages; gradients, and the shares of nodes for which replicas compete; memory
-that limits what all replicas can hold; stages that need more memory the further they
-are from the end; equal layers in any order, so that each node is visited once; single
-pipelines of micro-batches of one sequence, searched for on named nodes; whole pipelines
-by the GPUs that they use; how many nodes hold all replicas of a layer; and boxes whose
-pipelines are all listed.
+that limits what all replicas can hold; equal layers in any order, so that each node is
+visited once; single pipelines of micro-batches of one sequence, searched for on named
+nodes; whole pipelines by the GPUs that they use; how many nodes hold all replicas of a
+layer; and boxes whose pipelines are all listed.
 """
 
 

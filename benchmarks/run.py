@@ -2,17 +2,16 @@
 
     python benchmarks/run.py SUITE [options of `hetopt bench`]    into results/SUITE
     python benchmarks/run.py --gaps               the table of planners beside the bound
-    python benchmarks/run.py --leaderboard           what is best known, page and CSVs
+    python benchmarks/run.py --leaderboard           what is best known, page and CSV
     python benchmarks/run.py --proved        what statements prove, on their page
 
 The same as `hetopt bench SUITE --out benchmarks/results/SUITE`. `--gaps` writes the
 table between `<!-- gaps: begin -->` and `<!-- gaps: end -->` of README.md in this
 folder from the rows of results/gaps, which the suite of that name makes, and leaves of
 their plans what a plan file has;
-`--leaderboard` writes its other table, results/leaderboard.csv and
-results/history.csv, from what is kept beside the instances (`hetopt bench best
---update-best`). `--proved` writes the table of results/statements.md into
-formulations/README.md.
+`--leaderboard` writes its other table and results/leaderboard.csv from what is kept
+beside the instances (`hetopt bench best --update-best`). `--proved` writes the table of
+results/statements.md into formulations/README.md.
 """
 
 import re
@@ -78,9 +77,7 @@ def _write_leaderboard() -> None:
     table = _leaderboard.table(found)
     writing.write_text(page, _gap_table.replaced(text, table, marks))
     writing.write_text(sheet, _leaderboard.sheet(found))
-    history = FOLDER / "results" / "history.csv"
-    writing.write_text(history, _leaderboard.sheet(list(_leaderboard.steps())))
-    print(f"written to {page}, {sheet} and {history}")
+    print(f"written to {page} and {sheet}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ if (_root / "pyproject.toml").is_file():
 if TYPE_CHECKING:
     from .api import (
         Progress,
-        alternatives,
         assemble,
         calibrate,
         capabilities,
@@ -85,7 +84,6 @@ __all__ = [
     "Status",
     "Stop",
     "TrainingPlan",
-    "alternatives",
     "assemble",
     "calibrate",
     "capabilities",

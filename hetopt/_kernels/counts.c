@@ -15,8 +15,8 @@ typedef struct {
     int64_t count, classes, many, exits;
 } states_t;
 
-#define STATES_WORDS "c sc c vc xyzv wv"
-#define LEAST_WORDS "Pl Pl tPl Pl Pl tPl"
+#define STATES_WORDS "c sc c vc xzv wv"
+#define LEAST_WORDS "l l tl l l tl"
 
 typedef struct {
     const int64_t *node_us, *across_us, *chain_us, *node_cost, *across_cost, *chain_cost;
@@ -69,7 +69,7 @@ typedef struct {
     int64_t c, k, least, top;
 } node_t;
 
-/* Tables of a segment: [GPUs, p, layer], and for each hop where it ends. */
+/* Tables of a segment: [GPUs, layer], and for each hop where it ends. */
 typedef struct {
     int64_t *inside_us, *inside_cost, *us, *cost;
     int64_t hops, side; /* numbers of GPUs of a table */
@@ -82,88 +82,75 @@ INLINE void lower(int64_t *at, int64_t value)
 }
 
 static void segments(const graph_t *graph, const least_t *suffix, const steps_t *steps,
-                     int64_t high, int64_t scale, pair_t room, node_t at, int64_t p0,
-                     int64_t first)
+                     int64_t high, int64_t scale, pair_t room, node_t at, int64_t first)
 {
-    int64_t layers = graph->layers, places = graph->places, end_of = layers + 1;
-    int64_t width = places * end_of, state = state_of(graph, at.c, at.k);
+    int64_t layers = graph->layers, width = layers + 1;
+    int64_t state = state_of(graph, at.c, at.k);
     int64_t paid = scale * graph->gpu[at.c], time = graph->time;
     int64_t *inside_us = steps->inside_us, *inside_cost = steps->inside_cost;
     fill(inside_us, (at.k + 1) * width, BIG);
     fill(inside_cost, (at.k + 1) * width, BIG);
-    inside_us[p0 * end_of + first] = inside_cost[p0 * end_of + first] = 0;
+    inside_us[first] = inside_cost[first] = 0;
     for (int64_t x = first; x < layers; x++)
-        for (int64_t used = 0; used < at.top; used++)
-            for (int64_t n = 0; n < places; n++) {
-                int64_t here = (used * places + n) * end_of + x;
-                if (inside_us[here] >= HALF)
-                    continue;
-                int64_t began_us = inside_us[here], began_cost = inside_cost[here];
-                int64_t rest_us = BIG, rest_cost = BIG;
-                for (int64_t left = greater(1, at.least - used); left <= at.k - used;
-                     left++) {
-                    int64_t on = ((state + left) * places + n) * end_of + x;
-                    rest_us = lesser(rest_us, suffix->chain_us[on]);
-                    rest_cost = lesser(rest_cost,
-                                       suffix->chain_cost[on] + paid * (used + left));
+        for (int64_t used = 0; used < at.top; used++) {
+            int64_t began_us = inside_us[used * width + x];
+            int64_t began_cost = inside_cost[used * width + x];
+            int64_t rest_us = BIG, rest_cost = BIG;
+            if (began_us >= HALF)
+                continue;
+            for (int64_t left = greater(1, at.least - used); left <= at.k - used;
+                 left++) {
+                int64_t on = (state + left) * width + x;
+                rest_us = lesser(rest_us, suffix->chain_us[on]);
+                rest_cost =
+                    lesser(rest_cost, suffix->chain_cost[on] + paid * (used + left));
+            }
+            if (began_us + rest_us > room.us || began_cost + rest_cost > room.cost)
+                continue;
+            for (int64_t arc = graph->begin[at.c]; arc < graph->begin[at.c + 1]; arc++) {
+                int64_t now = used + graph->gpus[arc];
+                if (now > at.top)
+                    break;
+                int64_t end =
+                    lesser(fits_of(graph, arc, x), light_of(graph, arc, at.k, x));
+                int64_t row = row_of(graph, arc, x);
+                const int64_t *inner = graph->inner + row, *outer = graph->outer + row;
+                const int64_t *price = price_of(graph, arc, at.k, x);
+                int64_t into = now * width, over = into + steps->side * width;
+                int ends = now >= at.least;
+                if (end == layers) {
+                    if (ends && inner[layers] <= high) {
+                        lower(steps->us + into + layers, began_us + inner[layers]);
+                        lower(steps->cost + into + layers, began_cost +
+                                                               time * inner[layers] +
+                                                               scale * price[layers]);
+                    }
+                    end--;
                 }
-                if (began_us + rest_us > room.us || began_cost + rest_cost > room.cost)
-                    continue;
-                for (int64_t p = greater(0, n - 1); p < places; p++) {
-                    if (lesser(p + 1, places - 1) != n)
-                        continue;
-                    for (int64_t arc = graph->begin[at.c]; arc < graph->begin[at.c + 1];
-                         arc++) {
-                        int64_t now = used + graph->gpus[arc];
-                        if (now > at.top)
-                            break;
-                        int64_t end = lesser(fits_of(graph, arc, p, x),
-                                             light_of(graph, arc, at.k, x));
-                        int64_t row = row_of(graph, arc, p, x);
-                        const int64_t *inner = graph->inner + row;
-                        const int64_t *outer = graph->outer + row;
-                        const int64_t *price = price_of(graph, arc, at.k, x);
-                        int64_t into = (now * places + p) * end_of;
-                        int64_t over = into + steps->side * width;
-                        int ends = now >= at.least;
-                        if (end == layers) {
-                            if (ends && inner[layers] <= high) {
-                                lower(steps->us + into + layers,
-                                      began_us + inner[layers]);
-                                lower(steps->cost + into + layers,
-                                      began_cost + time * inner[layers] +
-                                          scale * price[layers]);
-                            }
-                            end--;
+                int shared = steps->hops > 1 && ends && now < graph->node_gpus[at.c];
+                for (int64_t last = x + 1; last <= end; last++) {
+                    if (inner[last] > high && outer[last] > high)
+                        break;
+                    if (inner[last] <= high) {
+                        int64_t t = began_us + inner[last];
+                        int64_t r = began_cost + time * inner[last] + scale * price[last];
+                        if (now < at.top) {
+                            lower(inside_us + into + last, t);
+                            lower(inside_cost + into + last, r);
                         }
-                        int shared =
-                            steps->hops > 1 && ends && now < graph->node_gpus[at.c];
-                        for (int64_t last = x + 1; last <= end; last++) {
-                            if (inner[last] > high && outer[last] > high)
-                                break;
-                            if (inner[last] <= high) {
-                                int64_t t = began_us + inner[last];
-                                int64_t r = began_cost + time * inner[last] +
-                                            scale * price[last];
-                                if (now < at.top) {
-                                    lower(inside_us + into + last, t);
-                                    lower(inside_cost + into + last, r);
-                                }
-                                if (shared) {
-                                    lower(steps->us + over + last, t);
-                                    lower(steps->cost + over + last, r);
-                                }
-                            }
-                            if (outer[last] <= high && ends) {
-                                lower(steps->us + into + last, began_us + outer[last]);
-                                lower(steps->cost + into + last,
-                                      began_cost + time * outer[last] +
-                                          scale * price[last]);
-                            }
+                        if (shared) {
+                            lower(steps->us + over + last, t);
+                            lower(steps->cost + over + last, r);
                         }
+                    }
+                    if (outer[last] <= high && ends) {
+                        lower(steps->us + into + last, began_us + outer[last]);
+                        lower(steps->cost + into + last,
+                              began_cost + time * outer[last] + scale * price[last]);
                     }
                 }
             }
+        }
 }
 
 PyObject *core_segments(PyObject *self, PyObject *args)
@@ -174,7 +161,7 @@ PyObject *core_segments(PyObject *self, PyObject *args)
     PyObject *done = NULL;
     if (open_given(args,
                    GRAPH_WORDS " # # " LEAST_WORDS
-                               " # # # # # # # # =nPl =nPl =hmPl =hmPl",
+                               " # # # # # # # =nl =nl =hml =hml",
                    &given) < 0)
         return NULL;
     if (read_graph(&given, &graph) == 0) {
@@ -182,11 +169,11 @@ PyObject *core_segments(PyObject *self, PyObject *args)
         least_t least = read_least(&given, 16);
         pair_t room = {number[22], number[23]};
         node_t at = {number[24], number[25], number[26], number[27]};
-        int64_t p0 = number[28], first = number[29];
-        steps_t steps = {array(&given, 30), array(&given, 31), array(&given, 32),
-                         array(&given, 33), given.size['h'], given.size['m']};
-        int right = at.c >= 0 && at.c < graph.classes && p0 >= 0 && p0 < graph.places &&
-                    first >= 0 && first < graph.layers && steps.hops > 0 &&
+        int64_t first = number[28];
+        steps_t steps = {array(&given, 29), array(&given, 30), array(&given, 31),
+                         array(&given, 32), given.size['h'], given.size['m']};
+        int right = at.c >= 0 && at.c < graph.classes && first >= 0 &&
+                    first < graph.layers && steps.hops > 0 &&
                     graph.chains <= given.size['t'];
         right = right && at.k >= 0 && at.k <= graph.node_gpus[at.c] && at.top >= 0 &&
                 at.top <= at.k && at.k < given.size['n'] && at.top < steps.side;
@@ -194,7 +181,7 @@ PyObject *core_segments(PyObject *self, PyObject *args)
             outside();
         } else {
             Py_BEGIN_ALLOW_THREADS
-            segments(&graph, &least, &steps, number[14], number[15], room, at, p0, first);
+            segments(&graph, &least, &steps, number[14], number[15], room, at, first);
             Py_END_ALLOW_THREADS
             done = Py_NewRef(Py_None);
         }
@@ -211,7 +198,7 @@ typedef struct {
     const least_t *least;
     const int64_t *most_us;
     int64_t most_cost, high, scale, several, sides;
-    int64_t *us, *cost; /* labels: [side, next layer, p, state] */
+    int64_t *us, *cost; /* labels: [side, next layer, state] */
     int64_t *best_us, *best_cost, *live, *use;
     char *reached;
     steps_t steps;
@@ -278,28 +265,27 @@ static void go_on(const search_t *of, const int64_t *use, int64_t live,
     of->reached[label] |= found;
 }
 
-static pair_t rest_of(const search_t *of, int across, int64_t p, int64_t first)
+static pair_t rest_of(const search_t *of, int across, int64_t first)
 {
-    int64_t at = p * (of->graph->layers + 1) + first;
     if (across)
-        return (pair_t){of->least->across_us[at], of->least->across_cost[at]};
-    return (pair_t){of->least->node_us[at], of->least->node_cost[at]};
+        return (pair_t){of->least->across_us[first], of->least->across_cost[first]};
+    return (pair_t){of->least->node_us[first], of->least->node_cost[first]};
 }
 
-static int64_t label_of(const search_t *of, int64_t side, int64_t layer, int64_t p)
+static int64_t label_of(const search_t *of, int64_t side, int64_t layer)
 {
-    return (side * (of->graph->layers + 1) + layer) * of->graph->places + p;
+    return side * (of->graph->layers + 1) + layer;
 }
 
 /* Go on within a node of one class. */
-static void on_in_node(const search_t *of, int64_t side, int64_t first, int64_t q,
-                       int64_t live, pair_t room, int64_t c)
+static void on_in_node(const search_t *of, int64_t side, int64_t first, int64_t live,
+                       pair_t room, int64_t c)
 {
     const graph_t *graph = of->graph;
     const steps_t *steps = &of->steps;
-    int64_t layers = graph->layers, places = graph->places, classes = graph->classes;
+    int64_t layers = graph->layers, classes = graph->classes, width = layers + 1;
     int64_t most = graph->node_gpus[c], top = side ? most - 1 : most;
-    int64_t width = places * (layers + 1), label = label_of(of, side, first, q);
+    int64_t label = label_of(of, side, first);
     const int64_t *from_us = of->us + label * of->states->count;
     const int64_t *from_cost = of->cost + label * of->states->count;
     fill(steps->us, steps->hops * steps->side * width, BIG);
@@ -309,71 +295,61 @@ static void on_in_node(const search_t *of, int64_t side, int64_t first, int64_t 
         alike &= state_of(graph, c, k) == state_of(graph, c, most);
     for (int64_t k = alike ? most : 1; k <= (alike ? most : top); k++) {
         node_t at = {c, k, alike ? 1 : k, lesser(k, top)};
-        segments(graph, of->least, steps, of->high, of->scale, room, at, q, first);
+        segments(graph, of->least, steps, of->high, of->scale, room, at, first);
     }
     for (int64_t hop = 0; hop < steps->hops; hop++)
-        for (int64_t k = 0; k <= top; k++)
-            for (int64_t p = 0; p < places; p++) {
-                fill(of->use, classes, 0);
-                of->use[c] = k;
-                int64_t away = (k * places + p) * (layers + 1);
-                int64_t row = away + hop * steps->side * width;
-                for (int64_t last = first + 1; last <= layers; last++) {
-                    int64_t t = steps->us[row + last], r = steps->cost[row + last];
-                    if (t >= HALF || (hop && t >= steps->us[away + last] &&
-                                      r >= steps->cost[away + last]))
+        for (int64_t k = 0; k <= top; k++) {
+            fill(of->use, classes, 0);
+            of->use[c] = k;
+            int64_t away = k * width, row = away + hop * steps->side * width;
+            for (int64_t last = first + 1; last <= layers; last++) {
+                int64_t t = steps->us[row + last], r = steps->cost[row + last];
+                if (t >= HALF ||
+                    (hop && t >= steps->us[away + last] && r >= steps->cost[away + last]))
+                    continue;
+                r += of->scale * graph->gpu[c] * k;
+                for (int64_t across = hop; across < steps->hops; across++) {
+                    pair_t rest = rest_of(of, across != 0, last);
+                    if (t + rest.us > room.us || r + rest.cost > room.cost)
                         continue;
-                    r += of->scale * graph->gpu[c] * k;
-                    for (int64_t across = hop; across < steps->hops; across++) {
-                        pair_t rest = rest_of(of, across != 0, p, last);
-                        if (t + rest.us > room.us || r + rest.cost > room.cost)
-                            continue;
-                        int64_t to = hop ? 2 + classes + c : across;
-                        go_on(of, of->use, live, from_us, from_cost, (pair_t){t, r},
-                              rest, label_of(of, to, last, p));
-                    }
+                    int64_t to = hop ? 2 + classes + c : across;
+                    go_on(of, of->use, live, from_us, from_cost, (pair_t){t, r}, rest,
+                          label_of(of, to, last));
                 }
             }
+        }
 }
 
 /* Go on by a stage in several nodes. */
-static void on_in_several(const search_t *of, int64_t side, int64_t first, int64_t q,
-                          int64_t live, pair_t room)
+static void on_in_several(const search_t *of, int64_t side, int64_t first, int64_t live,
+                          pair_t room)
 {
     const graph_t *graph = of->graph;
     const states_t *states = of->states;
-    int64_t layers = graph->layers, places = graph->places, classes = graph->classes;
-    int64_t label = label_of(of, side, first, q);
+    int64_t layers = graph->layers, classes = graph->classes;
+    int64_t label = label_of(of, side, first), exit = graph->runs * states->many;
     const int64_t *from_us = of->us + label * states->count;
     const int64_t *from_cost = of->cost + label * states->count;
-    for (int64_t p = greater(0, q - 1); p < places; p++) {
-        if (lesser(p + 1, places - 1) != q)
-            continue;
-        for (int64_t last = first + 1; last <= layers; last++) {
-            if (places > 1 && (last == layers) != (p == 0))
+    for (int64_t last = first + 1; last <= layers; last++) {
+        int64_t run = graph->run[first * (layers + 1) + last];
+        for (int64_t v = 0; v < states->many; v++) {
+            const int64_t *use = states->vectors + v * classes;
+            if (side > 1 && !use[side - 2 - classes])
                 continue;
-            int64_t run = graph->run[first * (layers + 1) + last];
-            for (int64_t v = 0; v < states->many; v++) {
-                const int64_t *use = states->vectors + v * classes;
-                if (side > 1 && !use[side - 2 - classes])
+            int64_t row = run * states->many + v;
+            for (int64_t hop = 0; hop < states->exits; hop++) {
+                int64_t t = states->vector_us[row + hop * exit];
+                if (t > of->high || (hop && t >= states->vector_us[row]) ||
+                    (hop && !use[hop - 1]))
                     continue;
-                int64_t row = (p * graph->runs + run) * states->many + v;
-                int64_t exit = places * graph->runs * states->many;
-                for (int64_t hop = 0; hop < states->exits; hop++) {
-                    int64_t t = states->vector_us[row + hop * exit];
-                    if (t > of->high || (hop && t >= states->vector_us[row]) ||
-                        (hop && !use[hop - 1]))
+                int64_t r = graph->time * t + of->scale * states->vector_cost[row];
+                for (int64_t across = 0; across < 2; across++) {
+                    pair_t rest = rest_of(of, across != 0, last);
+                    if (t + rest.us > room.us || r + rest.cost > room.cost)
                         continue;
-                    int64_t r = graph->time * t +
-                                of->scale * states->vector_cost[run * states->many + v];
-                    for (int64_t across = 0; across < 2; across++) {
-                        pair_t rest = rest_of(of, across != 0, p, last);
-                        if (t + rest.us > room.us || r + rest.cost > room.cost)
-                            continue;
-                        int64_t to = hop ? 1 + hop + across * classes : across;
-                        go_on(of, use, live, from_us, from_cost, (pair_t){t, r}, rest,
-                              label_of(of, to, last, p));
-                    }
+                    int64_t to = hop ? 1 + hop + across * classes : across;
+                    go_on(of, use, live, from_us, from_cost, (pair_t){t, r}, rest,
+                          label_of(of, to, last));
                 }
             }
         }
@@ -383,55 +359,53 @@ static void on_in_several(const search_t *of, int64_t side, int64_t first, int64
 static void search(const search_t *of)
 {
     const graph_t *graph = of->graph;
-    int64_t layers = graph->layers, places = graph->places, classes = graph->classes;
-    int64_t count = of->states->count, labels = of->sides * (layers + 1) * places;
+    int64_t layers = graph->layers, classes = graph->classes;
+    int64_t count = of->states->count, labels = of->sides * (layers + 1);
     fill(of->us, labels * count, BIG);
     fill(of->cost, labels * count, BIG);
     memset(of->reached, 0, (size_t)labels);
-    for (int64_t side = 0; side < lesser(2, of->sides); side++)
-        for (int64_t p = 0; p < places; p++) {
-            int64_t label = label_of(of, side, 0, p);
-            of->us[label * count] = of->cost[label * count] = 0;
-            memset(of->reached + label, 1, 1);
-        }
+    for (int64_t side = 0; side < lesser(2, of->sides); side++) {
+        int64_t label = label_of(of, side, 0);
+        of->us[label * count] = of->cost[label * count] = 0;
+        memset(of->reached + label, 1, 1);
+    }
     for (int64_t first = 0; first < layers; first++)
-        for (int64_t q = 0; q < places; q++)
-            for (int64_t side = 0; side < of->sides; side++) {
-                int64_t label = label_of(of, side, first, q);
-                if (!of->reached[label])
-                    continue;
-                int in_node = side == 0 || (side >= 2 && side < 2 + classes);
-                const int64_t *us = of->us + label * count;
-                const int64_t *cost = of->cost + label * count;
-                int64_t live = kept(of, us, cost, rest_of(of, !in_node, q, first));
-                if (!live)
-                    continue;
-                pair_t room = {-BIG, -BIG};
-                for (int64_t i = 0; i < live; i++) {
-                    int64_t state = of->live[i];
-                    room.us = greater(room.us, of->most_us[state] - us[state]);
-                    room.cost = greater(room.cost, of->most_cost - cost[state]);
-                }
-                if (!in_node) {
-                    on_in_several(of, side, first, q, live, room);
-                    continue;
-                }
-                for (int64_t c = 0; c < classes; c++)
-                    if (!side || side == 2 + c)
-                        on_in_node(of, side, first, q, live, room, c);
+        for (int64_t side = 0; side < of->sides; side++) {
+            int64_t label = label_of(of, side, first);
+            if (!of->reached[label])
+                continue;
+            int in_node = side == 0 || (side >= 2 && side < 2 + classes);
+            const int64_t *us = of->us + label * count;
+            const int64_t *cost = of->cost + label * count;
+            int64_t live = kept(of, us, cost, rest_of(of, !in_node, first));
+            if (!live)
+                continue;
+            pair_t room = {-BIG, -BIG};
+            for (int64_t i = 0; i < live; i++) {
+                int64_t state = of->live[i];
+                room.us = greater(room.us, of->most_us[state] - us[state]);
+                room.cost = greater(room.cost, of->most_cost - cost[state]);
             }
+            if (!in_node) {
+                on_in_several(of, side, first, live, room);
+                continue;
+            }
+            for (int64_t c = 0; c < classes; c++)
+                if (!side || side == 2 + c)
+                    on_in_node(of, side, first, live, room, c);
+        }
 }
 
 static int searched(search_t *of)
 {
     const graph_t *graph = of->graph;
     int64_t count = of->states->count, classes = graph->classes, widest = 0;
-    int64_t labels = of->sides * (graph->layers + 1) * graph->places;
+    int64_t labels = of->sides * (graph->layers + 1);
     for (int64_t c = 0; c < classes; c++)
         widest = greater(widest, graph->node_gpus[c]);
     of->steps.hops = of->several ? 2 : 1;
     of->steps.side = widest + 1;
-    int64_t table = (widest + 1) * graph->places * (graph->layers + 1);
+    int64_t table = (widest + 1) * (graph->layers + 1);
     int64_t sizes[] = {labels * count, count, count, count, classes, table, table,
                        of->steps.hops * table, of->steps.hops * table, labels / 8 + 1};
     int64_t *reached, **parts[] = {&of->cost, &of->best_us, &of->best_cost, &of->live,
@@ -460,7 +434,7 @@ PyObject *core_labels(PyObject *self, PyObject *args)
     states_t states;
     PyObject *done = NULL;
     if (open_given(args,
-                   GRAPH_WORDS " " STATES_WORDS " " LEAST_WORDS " # # s # =SlPs",
+                   GRAPH_WORDS " " STATES_WORDS " " LEAST_WORDS " # # s # =Sls",
                    &given) < 0)
         return NULL;
     if (read_graph(&given, &graph) == 0 && read_states(&given, 14, &states) == 0) {
@@ -475,8 +449,8 @@ PyObject *core_labels(PyObject *self, PyObject *args)
         of.sides = of.several ? 2 + 2 * graph.classes : 1;
         int right = size['S'] == of.sides && graph.chains <= size['t'];
         if (of.several)
-            right = right && size['y'] == graph.places && size['z'] == graph.runs &&
-                    size['w'] == graph.runs && size['x'] <= 1 + graph.classes &&
+            right = right && size['z'] == graph.runs && size['w'] == graph.runs &&
+                    size['x'] <= 1 + graph.classes &&
                     within(&given, 17, 0, INT32_MAX);
         if (!right) {
             outside();
@@ -509,14 +483,14 @@ static int by_time(const void *one, const void *other)
 typedef struct {
     const int64_t *us, *items, *nodes;
     const states_t *states;
-    int64_t size, places, runs, count, degrees, widest;
+    int64_t size, runs, count, degrees, widest;
     const char *wanted;
     int64_t *found;
     int64_t *able, *own, *taken, *left, *best;
     timed_t *order;
 } vectors_t;
 
-/* The least times of one place and run, for replicas of a degree or more. */
+/* The least times of one run, for replicas of a degree or more. */
 static void share(const vectors_t *of, int64_t degree, int64_t number, int64_t *found)
 {
     const states_t *states = of->states;
@@ -576,24 +550,21 @@ static void share_all(const vectors_t *of)
         if (some > 1)
             of->able[number++] = state;
     }
-    for (int64_t p = 0; p < of->places; p++)
-        for (int64_t run = 0; run < of->runs; run++) {
-            int any = 0;
-            for (int64_t degree = 0; degree < of->degrees; degree++)
-                any |= of->wanted[degree * of->runs + run];
-            if (!any)
-                continue;
-            for (int64_t i = 0; i < of->count; i++) {
-                int64_t row = (p * of->runs + run) * of->count;
-                of->order[i] = (timed_t){of->us[row + i], i};
-            }
-            qsort(of->order, (size_t)of->count, sizeof(timed_t), by_time);
-            for (int64_t degree = 1; degree < of->degrees; degree++) {
-                int64_t row = (degree * of->places + p) * of->runs + run;
-                if (of->wanted[degree * of->runs + run])
-                    share(of, degree, number, of->found + row * states->count);
-            }
+    for (int64_t run = 0; run < of->runs; run++) {
+        int any = 0;
+        for (int64_t degree = 0; degree < of->degrees; degree++)
+            any |= of->wanted[degree * of->runs + run];
+        if (!any)
+            continue;
+        for (int64_t i = 0; i < of->count; i++)
+            of->order[i] = (timed_t){of->us[run * of->count + i], i};
+        qsort(of->order, (size_t)of->count, sizeof(timed_t), by_time);
+        for (int64_t degree = 1; degree < of->degrees; degree++) {
+            int64_t row = degree * of->runs + run;
+            if (of->wanted[row])
+                share(of, degree, number, of->found + row * states->count);
         }
+    }
 }
 
 PyObject *core_vector_us(PyObject *self, PyObject *args)
@@ -602,13 +573,13 @@ PyObject *core_vector_us(PyObject *self, PyObject *args)
     given_t given;
     states_t states;
     PyObject *done = NULL;
-    if (open_given(args, "pri i3 c " STATES_WORDS " # ?dr =dprs", &given) < 0)
+    if (open_given(args, "ri i3 c " STATES_WORDS " # ?dr =drs", &given) < 0)
         return NULL;
     if (read_states(&given, 3, &states) == 0) {
         vectors_t of = {
             array(&given, 0), array(&given, 1), array(&given, 2), &states,
-            given.numbers[9], given.size['p'], given.size['r'], given.size['i'],
-            given.size['d'], 0, given.views[10].buf, array(&given, 11), 0, 0, 0, 0, 0, 0,
+            given.numbers[9], given.size['r'], given.size['i'], given.size['d'], 0,
+            given.views[10].buf, array(&given, 11), 0, 0, 0, 0, 0, 0,
         };
         int right = given.size['3'] == 3 && of.degrees > 0;
         for (int64_t i = 0; right && i < of.count; i++) {

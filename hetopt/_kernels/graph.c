@@ -7,12 +7,10 @@ int read_graph(given_t *given, graph_t *graph)
         array(given, 0), array(given, 1), array(given, 2), array(given, 3),
         array(given, 4), array(given, 5), array(given, 6), array(given, 7),
         array(given, 8), array(given, 10), array(given, 11), array(given, 12),
-        array(given, 13), given->numbers[9], size['a'], size['P'], size['L'], size['c'],
-        size['K'], size['r'], size['F'], 0,
+        array(given, 13), given->numbers[9], size['a'], size['L'], size['c'], size['K'], size['r'], size['F'], 0,
     };
     int64_t layers = graph->layers, arcs = graph->arcs, classes = graph->classes;
-    int right = size['l'] == layers + 1 && size['d'] == classes + 1 && layers > 0 &&
-                graph->places > 0;
+    int right = size['l'] == layers + 1 && size['d'] == classes + 1 && layers > 0;
     right = right && within(given, 4, 0, layers) && within(given, 5, 0, layers) &&
             within(given, 7, 0, HALF) && within(given, 6, 0, graph->side - 1) &&
             within(given, 0, 0, arcs);

@@ -60,22 +60,22 @@ INLINE void lower_by(const lanes_t *lanes, int64_t *restrict now,
     }
 }
 
-INLINE void in_nodes(const graph_t *graph, const lanes_t *lanes, int64_t p,
-                     int64_t first, int64_t count)
+INLINE void in_nodes(const graph_t *graph, const lanes_t *lanes, int64_t first,
+                     int64_t count)
 {
     int64_t layers = graph->layers, time = graph->time, top = lanes->top;
     int64_t width = lanes->states * count;
-    const int64_t *rest = lanes->potential + p * (layers + 1) * width;
+    const int64_t *rest = lanes->potential;
     int64_t *now = lanes->now;
     for (int64_t c = 0; c < graph->classes; c++) {
         int64_t most = graph->node_gpus[c];
         for (int64_t arc = graph->begin[c]; arc < graph->begin[c + 1]; arc++) {
-            int64_t row = row_of(graph, arc, p, first);
+            int64_t row = row_of(graph, arc, first);
             const int64_t *inner = graph->inner + row, *outer = graph->outer + row;
-            int64_t used = graph->gpus[arc], fits = fits_of(graph, arc, p, first);
+            int64_t used = graph->gpus[arc], fits = fits_of(graph, arc, first);
             int final = fits == layers && inner[layers] <= top;
             int64_t end = lesser(fits, layers - 1);
-            int64_t *stops = lanes->stops + 2 * (arc * graph->places + p);
+            int64_t *stops = lanes->stops + 2 * arc;
             int64_t near = stops[0] = stop_of(inner, first, end, top, stops[0]);
             int64_t off = stops[1] = stop_of(outer, first, end, top, stops[1]);
             int64_t reach = greater(near, off);
@@ -114,17 +114,15 @@ INLINE void in_nodes(const graph_t *graph, const lanes_t *lanes, int64_t p,
     }
 }
 
-INLINE void in_several(const graph_t *graph, const lanes_t *lanes, int64_t p,
-                       int64_t first, int64_t count)
+INLINE void in_several(const graph_t *graph, const lanes_t *lanes, int64_t first,
+                       int64_t count)
 {
     int64_t layers = graph->layers, width = lanes->states * count;
     int64_t *here = lanes->now + count;
     for (int64_t last = first + 1; last <= layers; last++) {
-        if (graph->places > 1 && (last == layers) != (p == 0))
-            continue;
         int64_t run = graph->run[first * (layers + 1) + last];
-        const int64_t *front = lanes->front + (p * graph->runs + run) * count;
-        const int64_t *rest = lanes->potential + (p * (layers + 1) + last) * width;
+        const int64_t *front = lanes->front + run * count;
+        const int64_t *rest = lanes->potential + last * width;
         lower_lanes(here, front, rest, count);
         lower_lanes(here, front, rest + count, count);
     }
@@ -132,9 +130,8 @@ INLINE void in_several(const graph_t *graph, const lanes_t *lanes, int64_t p,
 
 INLINE void set_fronts(const graph_t *graph, const lanes_t *lanes, int64_t count)
 {
-    int64_t rows = graph->places * graph->runs;
-    fill(lanes->front, rows * count, BIG);
-    for (int64_t row = 0; row < rows; row++)
+    fill(lanes->front, graph->runs * count, BIG);
+    for (int64_t row = 0; row < graph->runs; row++)
         for (int64_t i = 0; i < graph->fronts; i++) {
             int64_t us = graph->front_us[row * graph->fronts + i];
             int64_t price = graph->front_cost[row * graph->fronts + i];
@@ -149,39 +146,28 @@ INLINE void set_fronts(const graph_t *graph, const lanes_t *lanes, int64_t count
 
 INLINE void suffixes_of(const graph_t *graph, const lanes_t *lanes, int64_t count)
 {
-    int64_t layers = graph->layers, places = graph->places;
-    int64_t width = lanes->states * count, *now = lanes->now;
-    fill(lanes->potential, places * (layers + 1) * width, BIG);
+    int64_t layers = graph->layers, width = lanes->states * count, *now = lanes->now;
+    fill(lanes->potential, (layers + 1) * width, BIG);
     fill(lanes->potential + layers * width, count, 0);
-    fill(lanes->stops, 2 * graph->arcs * places, 0);
+    fill(lanes->stops, 2 * graph->arcs, 0);
     set_fronts(graph, lanes, count);
     for (int64_t first = layers - 1; first >= 0; first--) {
         fill(now, width, BIG);
-        for (int64_t p = 0; p < places; p++) {
-            in_nodes(graph, lanes, p, first, count);
-            if (graph->fronts > 0)
-                in_several(graph, lanes, p, first, count);
-            /* The last two numbers of stages behind lead to the same one. */
-            if (p + 2 == places)
-                continue;
-            for (int64_t c = 0; c < graph->classes; c++) {
-                for (int64_t k = 1; k <= graph->node_gpus[c]; k++) {
-                    int64_t state = state_of(graph, c, k) + k + 2;
-                    const int64_t *at = now + state * count;
-                    for (int64_t j = 0; j < count; j++) {
-                        int64_t own = lanes->scales[j] * graph->gpu[c] * k;
-                        own = (at[j] < HALF ? at[j] : BIG) + lesser(own, MOST);
-                        now[j] = lesser(now[j], own);
-                    }
+        in_nodes(graph, lanes, first, count);
+        if (graph->fronts > 0)
+            in_several(graph, lanes, first, count);
+        for (int64_t c = 0; c < graph->classes; c++)
+            for (int64_t k = 1; k <= graph->node_gpus[c]; k++) {
+                const int64_t *at = now + (state_of(graph, c, k) + k + 2) * count;
+                for (int64_t j = 0; j < count; j++) {
+                    int64_t own = lanes->scales[j] * graph->gpu[c] * k;
+                    own = (at[j] < HALF ? at[j] : BIG) + lesser(own, MOST);
+                    now[j] = lesser(now[j], own);
                 }
             }
-            int64_t after = lesser(p + 1, places - 1);
-            int64_t *found = lanes->potential + (after * (layers + 1) + first) * width;
-            for (int64_t x = 0; x < width; x++) {
-                found[x] = now[x] < HALF ? now[x] : BIG;
-                now[x] = BIG;
-            }
-        }
+        int64_t *found = lanes->potential + first * width;
+        for (int64_t x = 0; x < width; x++)
+            found[x] = now[x] < HALF ? now[x] : BIG;
     }
 }
 
@@ -197,11 +183,11 @@ static int least_of(const graph_t *graph, const int64_t *lows, const int64_t *hi
                     int64_t intervals, int64_t scale, int64_t states, int64_t *kept,
                     int64_t *found)
 {
-    int64_t count = lesser(LANES, intervals), places = graph->places;
+    int64_t count = lesser(LANES, intervals);
     int64_t end = graph->layers + 1, width = states * count;
     lanes_t lanes = {.states = states};
-    int64_t sizes[] = {count, places * end * width, width, 2 * graph->arcs * places,
-                       places * graph->runs * count, count};
+    int64_t sizes[] = {count, end * width, width, 2 * graph->arcs, graph->runs * count,
+                       count};
     int64_t total = 0;
     for (int i = 0; i < 6; i++)
         total += sizes[i];
@@ -222,20 +208,13 @@ static int least_of(const graph_t *graph, const int64_t *lows, const int64_t *hi
         }
         suffixes(graph, &lanes, count);
         for (int64_t j = 0; j < count; j++) {
-            int64_t best = BIG;
-            for (int64_t p = 0; p < places; p++)
-                for (int64_t place = 0; place < 2; place++)
-                    best = lesser(best,
-                                  lanes.potential[p * end * width + place * count + j]);
-            found[begin + j] = best;
+            found[begin + j] = lesser(lanes.potential[j], lanes.potential[count + j]);
             if (!kept)
                 continue;
-            int64_t *own = kept + (begin + j) * states * places * end;
+            int64_t *own = kept + (begin + j) * states * end;
             for (int64_t state = 0; state < states; state++)
-                for (int64_t p = 0; p < places; p++)
-                    for (int64_t at = 0; at < end; at++)
-                        *own++ = lanes.potential[(p * end + at) * width +
-                                                 state * count + j];
+                for (int64_t at = 0; at < end; at++)
+                    *own++ = lanes.potential[at * width + state * count + j];
         }
     }
     free(work);
@@ -248,7 +227,7 @@ PyObject *core_least(PyObject *self, PyObject *args)
     given_t given;
     graph_t graph;
     PyObject *done = NULL;
-    if (open_given(args, GRAPH_WORDS " g g # =kSPl =g", &given) < 0)
+    if (open_given(args, GRAPH_WORDS " g g # =kSl =g", &given) < 0)
         return NULL;
     if (read_graph(&given, &graph) == 0) {
         int64_t intervals = given.size['g'], states = given.size['S'];
@@ -275,9 +254,9 @@ PyObject *core_fronts(PyObject *self, PyObject *args)
     (void)self;
     given_t given;
     PyObject *done = NULL;
-    if (open_given(args, "pri pri i ri ?ri # =pri =pri", &given) < 0)
+    if (open_given(args, "ri ri i ri ?ri # =ri =ri", &given) < 0)
         return NULL;
-    int64_t places = given.size['p'], runs = given.size['r'], count = given.size['i'];
+    int64_t runs = given.size['r'], count = given.size['i'];
     int64_t size = given.numbers[5];
     const int64_t *order = array(&given, 0), *us = array(&given, 1);
     const int64_t *samples = array(&given, 2), *cost = array(&given, 3);
@@ -290,14 +269,14 @@ PyObject *core_fronts(PyObject *self, PyObject *args)
         PyErr_NoMemory();
     if (least) {
         Py_BEGIN_ALLOW_THREADS
-        fill(front_us, places * runs * count, BIG);
-        fill(front_cost, places * runs * count, BIG);
-        for (int64_t row = 0; row < places * runs; row++) {
-            int64_t run = row % runs, number = row * count;
+        fill(front_us, runs * count, BIG);
+        fill(front_cost, runs * count, BIG);
+        for (int64_t run = 0; run < runs; run++) {
+            int64_t number = run * count;
             fill(least, size + 1, BIG);
             least[0] = 0;
             for (int64_t i = 0; i < count; i++) {
-                int64_t item = order[row * count + i], took = us[row * count + item];
+                int64_t item = order[run * count + i], took = us[run * count + item];
                 if (took >= NEVER)
                     break;
                 if (!able[run * count + item])

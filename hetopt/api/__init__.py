@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .posing import options_of_problem, pose
     from .predicting import calibrate, predict
     from .proving import bound_checked, check_bound
-    from .provisioning import alternatives, frontier, provision
+    from .provisioning import frontier, provision
     from .recovering import recover
     from .renting import rent
     from .replaying import replay
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Listener",
     "Progress",
-    "alternatives",
     "assemble",
     "bound_checked",
     "calibrate",
@@ -89,7 +88,6 @@ __all__ = [
 ]
 
 _HOME = {
-    "alternatives": "provisioning",
     "bound_checked": "proving",
     "check_bound": "proving",
     "explain": "explaining",

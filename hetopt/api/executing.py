@@ -34,7 +34,7 @@ def run(
     taken, too. `progress` hears of each step: its loss, the gradients' norm, the
     learning rate, seconds. Further settings are those of `hetopt.runtime.jobs.Settings`
     and `Optimiser`: seed, cpu, precision, checkpoint, every, restarts, elastic, init,
-    timeout_s, document_end, eval_data, eval_every, eval_batches, log; learning_rate,
+    timeout_s, eval_data, eval_every, eval_batches, log; learning_rate,
     warmup, decay, weight_decay, clip.
 
     With `elastic` a run goes on without the GPUs whose ranks are gone, by a plan for

@@ -6,7 +6,7 @@ first one that is refuted close in on each other. A plan that is found is stretc
 far as the judge lets it, which saves most of the search.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
@@ -88,12 +88,6 @@ def judged(data: Instance, plan: TrainingPlan) -> Result | None:
     return portfolio.with_bound(made)
 
 
-def spare_mib(data: Instance, plan: TrainingPlan) -> int:
-    """Return what the plan leaves on its fullest GPU."""
-    parts = training_plan.evaluate(data, plan).parts
-    return int(parts["least_headroom_mib"])
-
-
 # --- the margin ------------------------------------------------------------------
 
 
@@ -122,12 +116,7 @@ def margin(data: Instance, limits: Limits, plan: TrainingPlan | None = None) -> 
     rooms = [
         int(exact(g.memory_gib) * 1024) for g in data.planned_cluster.gpus.values()
     ]
-    search = _Search(
-        lambda mib: with_less_memory(data, mib),
-        lambda mib, plan: mib + spare_mib(with_less_memory(data, mib), plan),
-        limits,
-        _NEAR_MIB,
-    )
+    search = _Search(data, limits)
     with search.until_interrupted():
         fits = search.know(0, plan) if plan is not None else search.ask(0)
         step, low = max(rooms), 0
@@ -142,27 +131,19 @@ def margin(data: Instance, limits: Limits, plan: TrainingPlan | None = None) -> 
 
 
 class _Search:
-    """Values with a plan and values without one, closing in on each other."""
+    """Memory taken off with a plan and without one, closing in on each other."""
 
-    def __init__(
-        self,
-        make: Callable[[int], Instance],
-        stretch: Callable[[int, TrainingPlan], int],
-        limits: Limits,
-        near: int = 1,
-    ) -> None:
-        """`make` gives the instance of a value, `stretch` how far a plan reaches.
-
-        Values that differ by `near` count as equal.
-        """
-        self._make, self._stretch, self._limits = make, stretch, limits
-        self._near = near
+    def __init__(self, data: Instance, limits: Limits) -> None:
+        self._data, self._limits = data, limits
         self._began = monotonic()
         self._found: int | None = None
         self._plan: TrainingPlan | None = None
         self._refuted: int | None = None  # the least that is proved
         self._missed: int | None = None  # the least of which no plan was found
         self._complete = True
+
+    def _make(self, mib: int) -> Instance:
+        return with_less_memory(self._data, mib)
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
@@ -197,7 +178,9 @@ class _Search:
 
     def know(self, value: int, plan: TrainingPlan) -> bool:
         """Keep a plan of a value, as far as it reaches; there is one."""
-        self._found, self._plan = max(self._stretch(value, plan), value), plan
+        spare = training_plan.evaluate(self._make(value), plan).parts
+        left = value + int(spare["least_headroom_mib"])
+        self._found, self._plan = max(left, value), plan
         return True
 
     def close_in(self, most: int) -> None:
@@ -206,7 +189,7 @@ class _Search:
             return
         while self._found < most and self.time_left:
             high = most + 1 if self._missed is None else self._missed
-            if high - self._found <= max(self._near, abs(self._found) // _NEAR):
+            if high - self._found <= max(_NEAR_MIB, abs(self._found) // _NEAR):
                 break
             self.ask((self._found + high) // 2)
         if self._refuted is None or self._refuted > self._found + 1:
@@ -216,7 +199,7 @@ class _Search:
         """Close in on the least value that arithmetic refutes."""
         assert self._found is not None
         low, high = self._found, most + 1 if self._refuted is None else self._refuted
-        while high - low > max(self._near, abs(low) // _NEAR) and self.time_left:
+        while high - low > max(_NEAR_MIB, abs(low) // _NEAR) and self.time_left:
             middle = (low + high) // 2
             left = self._left().time_s
             deadline = inf if left is None else monotonic() + left

@@ -15,7 +15,7 @@ from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.recovery import changes
 from ..problems.recovery.storage import Storage
-from ..recovery.replanning import Horizon, Replanning
+from ..recovery.replanning import Replanning
 from ..schema import Instance, Record
 from ..text.documents import Document, Fields
 from ..text.options import checked, record
@@ -122,7 +122,7 @@ def _successor(
     """Return what the run goes on with, without a limit of time: always the same."""
     work = Replanning(change, plan, storage)
     work.work(SUCCESSORS, time_s=None)
-    chosen = work.chosen(Horizon())
+    chosen = work.chosen()
     if chosen is None:
         why = "; ".join(work.reasons[:2]) or "states are lost"
         raise InstanceError(

@@ -3,14 +3,13 @@
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from .. import portfolio
-from ..errors import InstanceError, Unsupported, naming
+from ..errors import InstanceError, naming
 from ..problems import provisioning as judge
 from ..problems.provisioning import Data
-from ..result import Result, Stop
+from ..result import Result
 from ..schema import Instance, Requirements
 from ..text.complaints import validated
 from .calling import (
@@ -52,41 +51,6 @@ def provision(
     else:
         found = portfolio.exactly("provisioning", data, asked, None, report)
     return replace(found, posed_by=loaded)
-
-
-def alternatives(
-    instance: AnyInstance,
-    count: int = 3,
-    *,
-    deadline_s: float | str | None = None,
-    budget_usd: float | str | None = None,
-    limits: AnyLimits = 60,
-    progress: AnyProgress = None,
-) -> list[Result]:
-    """Return the best plan, then the best with another number of machines, and so on.
-
-    There are at most `count` results. Each has its own bound: no plan is better whose
-    number of machines differs from those of the results before. A last result without a
-    plan says that there are no more. `limits` are for all together. Raises as
-    `provision` does, and `Unsupported` for a count below 1.
-    """
-    if count < 1:
-        raise Unsupported(f"found {count} alternatives, expected at least 1")
-    asked, report = limits_of(limits), progress_of(progress).report
-    loaded, data = _problem_of(instance, deadline_s, budget_usd)
-    found: list[Result] = []
-    start = monotonic()
-    while len(found) < count:
-        left = asked.after(monotonic() - start)
-        result = portfolio.exactly("provisioning", data, left, None, report)
-        found.append(replace(result, posed_by=loaded))
-        if found[-1].evaluation is None or found[-1].stop is Stop.INTERRUPTED:
-            break
-        rented = found[-1].evaluation.parts["machines"]
-        machines = sum(row["machines"] for row in rented)
-        counts = (*data.other_than_machines, machines)
-        data = data.model_copy(update={"other_than_machines": counts})
-    return found
 
 
 def frontier(

@@ -18,8 +18,8 @@ from ..problems.recovery.posing import pose
 from ..problems.recovery.storage import Storage
 from ..recovery.replanning import (
     DEFAULT_TIME_S,
+    HORIZON_S,
     Candidate,
-    Horizon,
     Replanning,
 )
 from ..result import Result, Stop
@@ -115,7 +115,7 @@ def recover(
     planners: Sequence[str] | None = None,
     exact: bool = False,
     planning_s: float | None = DEFAULT_TIME_S,
-    horizon: Horizon | None = None,
+    horizon_s: float = HORIZON_S,
     method: str = METHOD,
     storage: Storage | None = None,
     limits: AnyLimits = 60,
@@ -126,7 +126,7 @@ def recover(
     `instance` has the new cluster; `lost` names nodes and GPUs (`node1`, `node2:3`)
     that it may still list. The new plan is `new_plan`, or the best of what `planners`
     (all by default), a local search or with `exact` the exact method find in
-    `planning_s` seconds, with the move weighed by `horizon` (an hour by default).
+    `planning_s` seconds, weighed by `horizon_s`, the time until the next change.
     `method` is `recovery`, the exact one, or a planner of that problem; `storage` says
     where checkpoints lie and how fast links are. Raises `InstanceError`, `MixedData`
     and `UnknownName` for what does not fit together.
@@ -138,7 +138,6 @@ def recover(
     old, made = trained(old_plan, old_instance)
     change = changes.between(old, load(instance), lost)
     _check_unsaved(change, storage)
-    horizon = horizon or Horizon()
     work = Replanning(change, made, storage)
     if new_plan is not None:
         _, given = _valid_plan(
@@ -156,8 +155,8 @@ def recover(
             seed=asked.seed,
             started=heard.started,
         )
-    candidates = tuple(work.of_each_name(horizon))
-    chosen = work.chosen(horizon)
+    candidates = tuple(work.of_each_name(horizon_s))
+    chosen = work.chosen(horizon_s)
     if new_plan is not None:  # taken as it is, with no nodes exchanged
         chosen = work.candidates[0]
     if chosen is None:

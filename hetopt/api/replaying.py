@@ -8,9 +8,9 @@ from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
 from ..problems.recovery.storage import Storage
 from ..recovery.pooling import Pool
-from ..recovery.replanning import DEFAULT_TIME_S, Horizon
+from ..recovery.replanning import DEFAULT_TIME_S, HORIZON_S
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
-from ..recovery.replay.traces import Counts, Moment
+from ..recovery.replay.traces import Moment
 from ..schema import Instance
 from ..search.attempts import alone, tried
 from ..text.documents import Document
@@ -128,14 +128,13 @@ def replay(
     trace: str | Path,
     *,
     series: str | None = None,
-    counts: Counts = "share",
     old_instance: str | Path | Instance | None = None,
     methods: Sequence[str] = METHODS,
     planners: Sequence[str] | None = None,
     planning_s: float | None = DEFAULT_TIME_S,
     checkpoint_s: float = CHECKPOINT_S,
     restart_s: float = 0.0,
-    horizon: Horizon | None = None,
+    horizon_s: float = HORIZON_S,
     storage: Storage | None = None,
     known: bool = True,
     limits: AnyLimits = TIME_LIMIT_S,
@@ -143,11 +142,11 @@ def replay(
 ) -> Replayed:
     """Replay a trace of spot GPUs against a job that runs `old_plan` at its beginning.
 
-    `instance` has all nodes that may ever be there; `recovery.traces` says how counts
-    become nodes and what `series` and `counts` mean, `recovery.replaying` what happens
-    at a change. The old plan, those that are made along the way, and what is known of
-    the instance beforehand (`hetopt.api.starts`; `known` false leaves that out) are
-    weighed whenever their nodes are there. Every move is charged `restart_s` and
+    `instance` has all nodes that may ever be there; `recovery.replay.traces` says how
+    counts become nodes, `recovery.replay` what happens at a change. The old plan, those
+    that are made along the way, and what is known of the instance beforehand
+    (`hetopt.api.starts`; `known` false leaves that out) are weighed whenever their
+    nodes are there. Every move is charged `restart_s` and
     `planning_s`, the time that new plans are made in (nothing where that is None,
     without a limit). `limits` are of each exact recovery. `progress` hears the changes
     that are done, and all. Ctrl-C ends the replay early, with what is known. A method
@@ -167,9 +166,8 @@ def replay(
             f"global_batch is {was} in the old plan's instance, "
             f"{data.workload.global_batch} in {data.name!r}: make them equal"
         )
-    cluster = data.planned_cluster
-    follows = traces.series_of(trace, cluster, series)
-    moments = traces.moments(cluster, follows, counts=counts, seed=asked.seed)
+    follows = traces.series_of(trace, series)
+    moments = traces.moments(data.planned_cluster, follows, asked.seed)
     beside = known_beside([old_plan, instance], data) if known else NOTHING
     starts = Known((("old plan", old[1]), *beside.plans)).starts(data)
     before = [(start.source, start.plan) for start in starts]
@@ -179,7 +177,7 @@ def replay(
         interval_us=round(checkpoint_s * _US),
         overhead_us=round(overhead * _US),
         storage=storage,
-        horizon=horizon or Horizon(),
+        horizon_s=horizon_s,
     )
     names = list(dict.fromkeys(methods))
     attempt = alone if len(names) == 1 else tried

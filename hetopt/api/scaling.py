@@ -52,20 +52,14 @@ class Scaling:
     def __repr__(self) -> str:
         return f"<Scaling of {self.instance}: {len(self.points)} rates>"
 
-    def saves(self, point: Point) -> float | None:
-        """Return the share of one machine's time that all machines save."""
-        return self._share(point, point.result.objective)
-
-    def saves_at_most(self, point: Point) -> float | None:
-        """Return the share that no plan on all machines can save more than."""
-        bound = point.result.bound
-        return self._share(point, None if bound is None else bound.value)
-
-    def _share(self, point: Point, us: float | Fraction | None) -> float | None:
-        alone = self.alone.result.objective
-        if us is None or alone is None or point.machines == 1:
-            return None
-        return max(0.0, 1 - float(us / alone))
+    def saves(self, point: Point) -> tuple[float | None, float | None]:
+        """Return the shares of one machine's time that all save, and can at most."""
+        alone, bound = self.alone.result.objective, point.result.bound
+        times = point.result.objective, None if bound is None else bound.value
+        if alone is None or point.machines == 1:
+            return None, None
+        saved, most = (None if x is None else 1 - float(x / alone) for x in times)
+        return saved and max(0.0, saved), most and max(0.0, most)
 
     def to_json(self) -> Document:
         """The document of the command line; absent is None."""
@@ -79,15 +73,15 @@ class Scaling:
 
     def _row(self, point: Point) -> Document:
         result = point.result.to_json()
-        bound = point.result.bound
+        bound, (saved, most) = point.result.bound, self.saves(point)
         return {
             "machines": point.machines,
             "gbits_per_s": point.gbits_per_s,
             "iteration_us": result["objective"],
             "bound_us": None if bound is None else int(bound.value),
             "bound_source": result["bound_source"],
-            "saves": self.saves(point),
-            "saves_at_most": self.saves_at_most(point),
+            "saves": saved,
+            "saves_at_most": most,
             "plan": result["plan"],
             "infeasible": point.result.status is Status.INFEASIBLE,
         }
@@ -116,7 +110,9 @@ def scale(
     count = machines or max(2, len(data.planned_cluster.nodes))
     if not 2 <= count <= MOST_MACHINES:
         raise Unsupported(f"machines is {count}: expected 2 to {MOST_MACHINES}")
-    own = own_gbits(data.planned_cluster)
+    inter, own = data.planned_cluster.inter, None
+    if inter.gbytes_per_s and not inter.pairs and len(data.planned_cluster.nodes) > 1:
+        own = float(exact(inter.gbytes_per_s) * 8)
     rates = sorted({*(gbits_per_s or GBITS), *(() if own is None else (own,))})
     if rates[0] <= 0:
         raise Unsupported(f"found a rate of {rates[0]:g} Gbit/s, expected more than 0")
@@ -130,7 +126,7 @@ def scale(
             heard.started(f"{len(nodes)} of {count} machines at {rate:g} Gbit/s")
         except KeyboardInterrupt:
             interrupted, share = True, 0.0
-        here = with_rate(data, nodes, exact(rate))
+        here = _with_rate(data, nodes, exact(rate))
         found = planning.plan(here, start=starts, limits=replace(left, time_s=share))
         if found.plan is not None:
             starts = starts.beside([("another number or rate of machines", found.plan)])
@@ -186,15 +182,7 @@ def _best(result: Result, known: Known) -> Result:
     return result
 
 
-def own_gbits(cluster: Cluster) -> float | None:
-    """Return Gbit/s between machines, where all links are alike."""
-    inter = cluster.inter
-    if inter.gbytes_per_s is None or inter.pairs or len(cluster.nodes) == 1:
-        return None
-    return float(exact(inter.gbytes_per_s) * 8)
-
-
-def with_rate(data: Instance, nodes: Sequence[Node], gbits: Fraction) -> Instance:
+def _with_rate(data: Instance, nodes: Sequence[Node], gbits: Fraction) -> Instance:
     """Return the instance on these machines, joined at that rate."""
     cluster = data.planned_cluster
     inter = Inter(

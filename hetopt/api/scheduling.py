@@ -123,21 +123,12 @@ def load_cluster(place: Place) -> Cluster:
     return found
 
 
-def queue_of_trace(
-    trace: Place,
-    on: Place,
-    *,
-    model: Place | None = None,
-    batch: int | None = None,
-    sequence_length: int | None = None,
-    **sample: Any,
-) -> Data:
+def queue_of_trace(trace: Place, on: Place, **sample: Any) -> Data:
     """The queue that a trace poses to the cluster of `on` (`traces.queue`).
 
     Assumptions are those of `on` where it is a queue; where it is an instance, jobs
-    that name models have the costs of its workload. `model`, `batch` and
-    `sequence_length` are those of jobs that name none; `assumed` of the queue lists
-    what was filled in. A `sample` has the fields of `traces.Sample`.
+    that name models have the costs of its workload. `assumed` of the queue lists what
+    was filled in. A `sample` has the fields of `traces.Sample`.
     """
     choices: dict[str, Any] = {"sample": traces.Sample(**sample)}
     _, data = files.load_problem(on)
@@ -145,10 +136,6 @@ def queue_of_trace(
         choices["assumptions"] = data.assumptions
     elif isinstance(data, Instance):
         choices["costs"] = data.workload.costs
-    named = None
-    if model is not None:
-        named = traces.label_of(str(model)), load_model(model)
-    choices["fallback"] = traces.Fallback(named, batch, sequence_length)
     name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
     return traces.queue(trace, load_cluster(on), name, **choices)
 

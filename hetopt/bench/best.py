@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import files, problems, registry
 from ..errors import BoundContradicted, InstanceError
-from ..files.best import Best, Finder, Step, known, number, place
+from ..files.best import Best, Finder, known, number, place
 from ..text import writing
 from ..text.documents import Document
 from ..text.parsing import read_tree
@@ -94,7 +94,6 @@ def _with_plan(best: Best | None, row: Row, file: Path, finder: Finder) -> Best:
     if best is not None:
         kept = ("bound", "bound_exact", "bound_source", "bound_by", "certificate")
         before = {key: getattr(best, key) for key in kept}
-        before["history"] = _history(best, "objective", best.found_by)
     made = Best(
         problem=name,
         instance=row["instance"],
@@ -107,12 +106,6 @@ def _with_plan(best: Best | None, row: Row, file: Path, finder: Finder) -> Best:
         **before,
     )
     return _consistent(made)
-
-
-def _history(best: Best, what: str, by: Finder) -> tuple[Step, ...]:
-    """Return what was best known, and that which now gives way."""
-    former = Step(date=by.date, method=by.method, **{what: getattr(best, what)})
-    return (*best.history, former)
 
 
 def _with_bound(best: Best, row: Row, folder: Path, finder: Finder) -> Best:
@@ -135,8 +128,6 @@ def _with_bound(best: Best, row: Row, folder: Path, finder: Finder) -> Best:
         "bound_by": finder,
         "certificate": certificate,
     }
-    if old is not None and value != old and best.bound_by is not None:
-        changes["history"] = _history(best, "bound", best.bound_by)
     return _consistent(best.model_copy(update=changes))
 
 
@@ -164,8 +155,6 @@ def _number(name: str, value: Any) -> Document:
 def _write(file: Path, best: Best) -> None:
     """A field a line: a plan of hundreds of GPUs is one line, not thousands."""
     fields = best.model_dump(mode="json", exclude_none=True)
-    if not best.history:
-        del fields["history"]
     lines = [f" {json.dumps(key)}: {json.dumps(fields[key])}" for key in fields]
     writing.write_text(file, "{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -209,7 +209,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "proof pipelines": _method(
             "of training_plan: prices of pipelines",
-            in_part=_NOT_COUNTED,
+            in_part={**_NOT_COUNTED, "in_flight": _LEAST_FLIGHT},
             refused=_TABLES,
             instead="proofs leave it out",
         ),

@@ -54,14 +54,6 @@ def run(
             "(4-byte above 65,536 words); `synthetic`: generated tokens.",
         ),
     ] = "synthetic",
-    document_end: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="TOKEN",
-            help="The token that ends a document: attention stays within documents.",
-        ),
-    ] = None,
     eval_data: Annotated[
         str | None,
         typer.Option(
@@ -199,7 +191,6 @@ def run(
             clip=clip,
             seed=seed,
             timeout_s=timeout,
-            document_end=document_end,
             eval_data=eval_data,
             log=_text(log),
             **{name: told for name, told in evaluation.items() if told is not None},

@@ -104,10 +104,6 @@ def profile(
             help="Bandwidth within a tensor-parallel group: 300, or 300GB/s.",
         ),
     ] = None,
-    bytes_per_parameter: Annotated[
-        int,
-        typer.Option(min=1, max=64, help="Bytes of states per parameter, in memory."),
-    ] = 16,
     recompute: Annotated[
         bool,
         flag(help="Recompute the layer in the backward pass, or keep its activations."),
@@ -115,42 +111,27 @@ def profile(
     flash: Annotated[
         bool, flag(help="Fused attention, which never stores the scores, or plain.")
     ] = False,
-    dtype: Annotated[
-        str | None,
-        typer.Option(metavar="T", help="bfloat16, float16 or float32 (on a CPU)."),
-    ] = None,
-    repeats: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Repetitions, of which the median counts."
-        ),
-    ] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Measure time and memory of a model's layers on this machine's GPU.
 
     Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`
     """
-    from ..measuring.profiling import Asked, profiled
-    from ..measuring.profiling.timing import How
+    from ..measuring.profiling import Asked, How, profiled
     from ..text import writing
     from .progress import Steps
     from .terminal import console
 
     output.check_writable(out)
-    kind = dtype or ("bfloat16" if gpu else "float32")
-    if kind not in ("bfloat16", "float16", "float32"):
-        raise UnknownName("dtype", kind, ["bfloat16", "float16", "float32"])
     asked = Asked(
         _model(model),
         sequence_length,
         _sizes(tensor_parallel, "--tensor-parallel"),
         _sizes(micro_batches, "--micro-batches"),
         gpu_name,
-        bytes_per_parameter,
         intra_gbytes_per_s,
     )
-    how = How("cuda" if gpu else "cpu", kind, repeats, recompute, flash)
+    how = How("cuda" if gpu else "cpu", recompute, flash)
     with Steps(console(stderr=True), "measuring") as steps:
         found = profiled(asked, how, steps.report)
     if not found.rows:
@@ -201,7 +182,7 @@ def _document(found: "Profiled") -> dict[str, object]:
 
 
 def _shown(found: "Profiled") -> Iterator[object]:
-    from ..measuring.profiling.rows import shown
+    from ..measuring.profiling import shown
     from ..report import words
 
     headings = ("TP", "micro-batch", "forward ms", "backward ms", "kept MiB", "peak")

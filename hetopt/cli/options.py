@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import Unsupported
-from .quantities import count, duration, memory, share
+from .quantities import duration, memory, share
 
 # A flag takes no value: nothing stands for one in the help.
 flag = partial(typer.Option, metavar="")
@@ -91,21 +91,11 @@ ReplanningTime = Annotated[
     duration("--planning", metavar="S", help="Time for re-planning, in seconds."),
 ]
 HorizonSeconds = Annotated[
-    float | None,
+    float,
     duration(
         "--horizon",
         metavar="S",
-        help="Expected time until the next change: seconds, or 2h; default: 1 h; "
-        "`inf`: never.",
-    ),
-]
-HorizonIterations = Annotated[
-    int | None,
-    count(
-        "--iterations",
-        least=0,
-        metavar="N",
-        help="Horizon in iterations, instead of --horizon.",
+        help="Expected time until the next change: seconds, or 2h; `inf`: never.",
     ),
 ]
 StorageWords = Annotated[

@@ -430,15 +430,6 @@ def provision(
         bool,
         flag("--frontier", help="Find the whole Pareto front of cost and time."),
     ] = False,
-    alternatives: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Find the N best plans with different numbers of machines, each with "
-            "its gap.",
-        ),
-    ] = None,
     planner: Annotated[
         str | None,
         typer.Option(
@@ -476,12 +467,10 @@ def provision(
 
     (output.check_out if frontier else output.check_writable)(out)
     output.check_writable(plan_out, "--plan-out")
-    if plan_out is not None and (frontier or alternatives is not None):
-        raise Unsupported(
-            "--plan-out writes one plan: leave out --frontier and --alternatives"
-        )
+    if plan_out is not None and frontier:
+        raise Unsupported("--plan-out writes one plan: leave out --frontier")
     if frontier:
-        if (until, budget, alternatives, planner) != (None, None, None, None):
+        if (until, budget, planner) != (None, None, None):
             raise Unsupported(
                 "--frontier covers every deadline and budget: give no other option"
             )
@@ -492,21 +481,6 @@ def provision(
                 progress=watch,
             )
         _deliver_front(found, out, as_json=as_json)
-    if alternatives is not None:
-        if planner is not None:
-            raise Unsupported(
-                "--alternatives needs the exact method: leave out --planner"
-            )
-        with output.watch("us" if budget is not None else "USD", time_limit) as watch:
-            several = api.alternatives(
-                instance,
-                alternatives,
-                deadline_s=until,
-                budget_usd=budget,
-                limits=Limits(time_limit, gap, threads, seed),
-                progress=watch,
-            )
-        _deliver_alternatives(several, out, as_json=as_json)
     with output.watch("us" if budget is not None else "USD", time_limit) as watch:
         result = api.provision(
             instance,
@@ -659,21 +633,6 @@ def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoR
     raise typer.Exit(
         output.NO_PLAN if found.stop.value == "proved" else output.NOT_FOUND
     )
-
-
-def _deliver_alternatives(
-    found: list["Result"], out: Path | None, *, as_json: bool
-) -> NoReturn:
-    """Write and show the best plan and the others, and leave with its exit code."""
-    from ..report import results, writers
-    from ..text.writing import write_json
-
-    others = [result.to_json() for result in found[1:]]
-    document = {**found[0].to_json(), "alternatives": others}
-    failed = output.written(out, lambda path: write_json(path, document))
-    made = results.sheet(found[0], sections=[results.alternatives(found)])
-    output.give(document, writers.terminal(made), failed, as_json=as_json)
-    raise typer.Exit(output.exit_of(found[0].status))
 
 
 def _exit_of_comparison(results: Iterable["Result"]) -> int:

@@ -12,7 +12,6 @@ from .quantities import duration
 
 if TYPE_CHECKING:
     from ..problems.recovery.storage import Storage
-    from ..recovery.replanning import Horizon
 
 
 def register(app: typer.Typer) -> None:
@@ -50,8 +49,7 @@ def recover(
         ),
     ] = False,
     planning: options.ReplanningTime = 1.5,
-    horizon: options.HorizonSeconds = None,
-    iterations: options.HorizonIterations = None,
+    horizon: options.HorizonSeconds = 3600.0,
     method: Annotated[
         str,
         typer.Option(
@@ -116,7 +114,7 @@ def recover(
             planners=replanners(planner),
             exact=exact,
             planning_s=options.limit_s(planning),
-            horizon=until(horizon, iterations),
+            horizon_s=horizon,
             method=method,
             storage=places,
             limits=Limits(time_limit, gap, threads, seed),
@@ -136,17 +134,6 @@ def recover(
 def replanners(words: str | None) -> tuple[str, ...] | None:
     """Return the planners that re-plan: those named, or None for all."""
     return None if words is None else (*options.listed(words, "--planner"),)
-
-
-def until(seconds: float | None, iterations: int | None) -> "Horizon":
-    """Return how long the new plan is expected to run."""
-    from ..recovery.replanning import Horizon
-
-    if seconds is not None and iterations is not None:
-        raise Unsupported("--horizon and --iterations exclude each other: give one")
-    if iterations is not None:
-        return Horizon(seconds=None, iterations=iterations)
-    return Horizon() if seconds is None else Horizon(seconds=seconds)
 
 
 def storage(words: list[str] | None) -> "Storage":

@@ -1,6 +1,5 @@
 """The command `replay`, a job along a trace of spot GPUs, for `hetopt.cli`."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +8,7 @@ import typer
 from . import options, output
 from .options import AsJson, Threads
 from .quantities import duration
-from .recovering import replanners, storage, until
-
-
-class Counts(StrEnum):
-    """The choices of what the numbers of a trace count."""
-
-    SHARE = "share"
-    AS_IS = "as_is"
+from .recovering import replanners, storage
 
 
 def register(app: typer.Typer) -> None:
@@ -40,20 +32,12 @@ def replay(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A series of the trace; or GPU=NAME,..., one per GPU type.",
+            help="A series of the trace, if it has several.",
         ),
     ] = None,
-    counts: Annotated[
-        Counts,
-        typer.Option(
-            help="share: a series' largest count stands for all GPUs; as_is: "
-            "counts are numbers of GPUs."
-        ),
-    ] = Counts.SHARE,
     planner: options.Replanners = None,
     planning: options.ReplanningTime = 1.5,
-    horizon: options.HorizonSeconds = None,
-    iterations: options.HorizonIterations = None,
+    horizon: options.HorizonSeconds = 3600.0,
     method: Annotated[
         str | None,
         typer.Option(
@@ -114,14 +98,13 @@ def replay(
             instance,
             trace,
             series=series,
-            counts="as_is" if counts is Counts.AS_IS else "share",
             old_instance=old_instance,
             methods=options.listed(method, "--method") if method else replaying.METHODS,
             planners=replanners(planner),
             planning_s=options.limit_s(planning),
             checkpoint_s=checkpoint,
             restart_s=restart,
-            horizon=until(horizon, iterations),
+            horizon_s=horizon,
             storage=storage(option),
             limits=Limits(time_limit, threads=threads, seed=seed),
             progress=bar.report,

@@ -9,7 +9,7 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output
 from .options import AsJson, listed
-from .quantities import duration, length, share
+from .quantities import duration, share
 
 if TYPE_CHECKING:
     from ..api.scheduling import Outcome
@@ -32,38 +32,10 @@ def schedule(
             help="Policies to simulate; default: all, or frenzy_typed with --trace.",
         ),
     ] = None,
-    rounds: Annotated[
-        bool | None,
-        typer.Option(
-            "--rounds/--events",
-            help="Let all policies decide in equal rounds, or at every event.",
-        ),
-    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
             metavar="CSV", help="Take the jobs from a trace; see instances/README.md."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="M", help="Model of jobs that name none, as in `fit`."),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        length(metavar="B", help="Batch of jobs that name a model and no batch."),
-    ] = None,
-    sequence_length: Annotated[
-        int | None,
-        length(
-            metavar="S",
-            help="Sequence length of jobs that name a model and no length, as 4Ki.",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN=VALUE,...", help="Use only these rows of the trace."
         ),
     ] = None,
     most_gpus: Annotated[
@@ -77,12 +49,6 @@ def schedule(
     load: Annotated[
         float | None,
         share(least=0.001, metavar="L", help="Scale arrivals to this load: 80%."),
-    ] = None,
-    longest: Annotated[
-        float | None,
-        duration(
-            least=1, metavar="S", help="Shorten longer jobs to this duration: 2h."
-        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed of the sample.")
@@ -116,14 +82,9 @@ def schedule(
 
     output.check_out(out)
     choices: Document = {
-        "model": model,
-        "batch": batch,
-        "sequence_length": sequence_length,
-        "where": _cells(where) if where is not None else None,
         "most_gpus": most_gpus,
         "jobs": jobs,
         "load": load,
-        "longest_s": longest,
     }
     if trace is not None:
         data = scheduling.queue_of_trace(trace, instance, seed=seed, **choices)
@@ -138,7 +99,6 @@ def schedule(
     outcomes = scheduling.schedule(
         data,
         None if policy in (None, "all") else listed(policy, "--policy"),
-        rounds=rounds,
         limits=time_limit,
         progress=Listener(started=output.tell),
     )
@@ -169,10 +129,3 @@ def _deliver(
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     broken = output.is_plugin_broken(one.result for one in outcomes)
     raise typer.Exit(output.BAD_INPUT if broken else worst)
-
-
-def _cells(text: str) -> dict[str, str]:
-    pairs = [word.partition("=") for word in listed(text, "--where")]
-    if not all(name and equals for name, equals, _ in pairs):
-        raise Unsupported(f"--where {text!r}: expected COLUMN=VALUE,...")
-    return {name: value for name, _, value in pairs}

@@ -75,7 +75,6 @@ class Option:
     gpu: str
     data_parallel: int
     tensor_parallel: int
-    need_bytes: int
     step_us: int
 
     @property
@@ -213,9 +212,8 @@ class JobRates:
                         break
                     if self.fits(trained, gpu, d, t):
                         held = self.compact(gpu, d * t)
-                        need = self.memory(trained, d, t).total
                         step = self.step_us(trained, d, t, held)
-                        found.append(Option(gpu, d, t, need, step))
+                        found.append(Option(gpu, d, t, step))
         return found
 
     def compact(self, gpu: str, gpus: int) -> dict[str, int]:

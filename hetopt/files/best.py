@@ -32,26 +32,13 @@ class Finder(Record):
     date: Date
 
 
-class Step(Record):
-    """A plan's objective or a bound that was best known, and gave way to a better."""
-
-    date: Date
-    method: Name
-    objective: Number | None = None
-    bound: Number | None = None
-
-
 class Best(BaseModel):
-    """The best known of one instance; `bound` is absent where none is proved.
-
-    `history` has what was best known of the same data before, the oldest first.
-    """
+    """The best known of one instance; `bound` is absent where none is proved."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     problem: Name
     instance: Name
-    history: tuple[Step, ...] = ()
     digest: Name
     sense: Name
     unit: Name

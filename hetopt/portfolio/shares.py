@@ -27,8 +27,7 @@ class Portfolio:
     #: Asked alone where the target runs grids only, or experts are divided: the exact
     #: method searches grids by itself.
     of_grids: tuple[str, ...] = ("megatron", "grid")
-    #: Asked before all others on more than `large` nodes: islands (of blends of nodes)
-    #: are there sooner.
+    #: Asked before all others on more than `large` nodes: islands are there sooner.
     first_if_large: str = "islands"
     large: int = 256
     #: They take a tenth of a second for hundreds of GPUs: without a plan they have all

@@ -3,11 +3,9 @@
 Candidates: the pipelines that lost no GPU, with the batch shared anew; what planners
 make of the new cluster, nodes exchanged so that states stay where they are
 (`placing`); the same after a local search; with `exact` the exact method's plan. Each
-is judged, and its recovery timed by AutoHet's rules, before one is chosen:
-
-- with a horizon of S seconds until the next change, the plan that does the most
-  iterations in what the recovery leaves of them;
-- with a horizon of n iterations, the least recovery time + n x iteration time.
+is judged, and its recovery timed by AutoHet's rules, before one is chosen: the plan
+that does the most iterations in what the recovery leaves of the time until the next
+change (the horizon).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +16,6 @@ from time import monotonic
 
 from .. import portfolio
 from ..errors import (
-    InstanceError,
     Interrupted,
     NoPlan,
     PlanRejected,
@@ -38,36 +35,21 @@ from ..search.quick import time_of
 from .placing import exchange_nodes
 
 DEFAULT_TIME_S = 1.5
+HORIZON_S = 3600.0
 
 
-@dataclass(frozen=True)
-class Horizon:
-    """The horizon is how long the new plan will run, in seconds or iterations.
+def worth(
+    horizon_s: float, recovery_us: int, iteration_us: int
+) -> tuple[Fraction, int]:
+    """Return the key by which plans are compared for so long a run; less is better.
 
-    `seconds` may be infinite: the fastest plan is then best, whatever it takes to move.
+    With an infinite one the fastest plan is best, whatever it takes to move.
     """
-
-    seconds: float | None = 3600.0
-    iterations: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is no length of time."""
-        for name, value in (("seconds", self.seconds), ("iterations", self.iterations)):
-            if value is not None and not value >= 0:
-                raise InstanceError(
-                    f"horizon: {name}: found {value}, expected 0 or more; correct it"
-                )
-
-    def worth(self, recovery_us: int, iteration_us: int) -> tuple[Fraction, int]:
-        """Return the key by which candidates are compared; less is better."""
-        if self.iterations is not None:
-            total = recovery_us + self.iterations * iteration_us
-            return Fraction(total), iteration_us
-        if self.seconds == inf:
-            return Fraction(iteration_us), recovery_us
-        left = max(0, round((self.seconds or 0.0) * 10**6) - recovery_us)
-        # Where nothing is left for any plan, the one that starts first is best.
-        return -Fraction(left, iteration_us), recovery_us + iteration_us
+    if horizon_s == inf:
+        return Fraction(iteration_us), recovery_us
+    left = max(0, round(horizon_s * 10**6) - recovery_us)
+    # Where nothing is left for any plan, the one that starts first is best.
+    return -Fraction(left, iteration_us), recovery_us + iteration_us
 
 
 @dataclass(frozen=True)
@@ -207,23 +189,25 @@ class Replanning:
         took = recovery_us(data)
         self.candidates.append(Candidate(name, plan, iteration_us, took))
 
-    def chosen(self, horizon: Horizon) -> Candidate | None:
-        """The best candidate; None where there is none, or the states are lost."""
+    def by_worth(self, horizon_s: float = HORIZON_S) -> list[Candidate]:
+        """Return the candidates whose states can be had, the best first."""
         able = [c for c in self.candidates if c.recovery_us is not None]
-        return _best(able, horizon) if able else None
+        return sorted(able, key=lambda c: _worth_of(c, horizon_s))
 
-    def of_each_name(self, horizon: Horizon) -> Iterator[Candidate]:
+    def chosen(self, horizon_s: float = HORIZON_S) -> Candidate | None:
+        """The best candidate; None where there is none, or the states are lost."""
+        return next(iter(self.by_worth(horizon_s)), None)
+
+    def of_each_name(self, horizon_s: float = HORIZON_S) -> Iterator[Candidate]:
         """The better of the candidates of each name, in the order of their making."""
         for name in dict.fromkeys(c.name for c in self.candidates):
             mine = [c for c in self.candidates if c.name == name]
             able = [c for c in mine if c.recovery_us is not None]
-            yield _best(able or mine, horizon)
+            yield min(able or mine, key=lambda c: _worth_of(c, horizon_s))
 
 
-def _best(candidates: list[Candidate], horizon: Horizon) -> Candidate:
-    return min(
-        candidates, key=lambda c: horizon.worth(c.recovery_us or 0, c.iteration_us)
-    )
+def _worth_of(candidate: Candidate, horizon_s: float) -> tuple[Fraction, int]:
+    return worth(horizon_s, candidate.recovery_us or 0, candidate.iteration_us)
 
 
 def recovery_us(data: recovery.Data) -> int | None:

@@ -109,30 +109,6 @@ def problems(violations: Iterable[Violation]) -> list[str]:
     return lines
 
 
-def alternatives(results: Iterable[Result]) -> Section:
-    """A row for each result of `alternatives`: what to rent, its cost, time and gap."""
-    rows = []
-    for result in results:
-        if result.evaluation is None:
-            why = "; ".join(result.reasons) or result.stop.value
-            rows.append(("", "none", "", "", result.status.value, words.plain(why)))
-            continue
-        parts = result.evaluation.parts
-        rows.append(
-            (
-                str(sum(row["machines"] for row in parts["machines"])),
-                words.machines(parts["machines"]),
-                words.number(parts["usd"]),
-                words.duration(parts["total_s"]),
-                result.status.value,
-                words.share(result.gap),
-            )
-        )
-    headings = ("machines", "to rent", "USD", "time", "status", "gap")
-    found = Table.of(headings, rows, texts=("to rent", "status"))
-    return Section("Alternatives", table=found)
-
-
 def named(entries: Iterable[dict[str, str]]) -> RenderableType:
     """Names and what they stand for."""
     grid = Grid.grid(padding=(0, 2))

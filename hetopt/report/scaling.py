@@ -9,42 +9,37 @@ _COLUMNS = ("machines", "network", "iteration", "saves", "saves at most")
 
 
 def answer(found: Scaling) -> str:
-    """Return whether the other machines pay off, and from which rate on."""
-    said, shown = _pays(found), found.points[-1:]
-    own = [one for one in found.points if one.gbits_per_s == found.own_gbits_per_s]
+    """Return whether the other machines pay off, from which rate on, and times."""
+    shown = [one for one in found.points if one.gbits_per_s == found.own_gbits_per_s]
+    shown += [one for one in found.points[-1:] if one not in shown]
     times = [
-        f"at {'your ' * (one in own)}{_gbits(one)} {one.machines} take "
-        f"{_time(one.result)}"
-        for one in (*own, *(one for one in shown if one not in own))
+        f"at {_gbits(one)} {one.machines} take {_time(one.result)}"
+        for one in shown
         if one.result.plan is not None
     ]
     if times and found.alone.result.plan is not None:
         times.insert(0, f"one takes {_time(found.alone.result)} per iteration")
-    said += f": {'; '.join(times)}." if times else "."
+    said = f"{_pays(found)}{': ' * bool(times)}{'; '.join(times)}."
     return said + words.unfinished((), complete=found.complete)
 
 
 def _pays(found: Scaling) -> str:
-    count = len(found.names)
+    count, alone = len(found.names), found.alone.result
     whole = "The second machine" if count == 2 else f"Using {count} machines"
-    alone, planned = found.alone.result, [one.result for one in found.points]
+    planned = [one.result for one in found.points]
     if planned and all(one.status is Status.INFEASIBLE for one in planned):
         many = "two" if count == 2 else count
         return f"The model does not fit on {many} machines (proved)"
     if all(one.plan is None for one in planned):
-        open_ = f"Whether {whole[0].lower()}{whole[1:]} pays off is open"
-        return f"{open_}, as no plan on {count} machines was found in time"
+        return f"No plan on {count} machines was found in time"
     if alone.plan is None:
         if alone.status is Status.INFEASIBLE:
             return f"{whole} is needed, as the model does not fit on one (proved)"
         return f"{whole} has a plan, and none on one was found in time"
-    saving = [one for one in found.points if (found.saves(one) or 0) > 0]
-    if saving:
-        every = len(saving) == len(found.points)
-        since = f"from {_gbits(saving[0])} on"
-        since = "at every network rate tried" if every else since
-        return f"{whole} pays off {since}"
-    most = max(found.saves_at_most(one) or 0 for one in found.points)
+    saved = {one.gbits_per_s: found.saves(one) for one in found.points}
+    if pays := [one for one in found.points if saved[one.gbits_per_s][0]]:
+        return f"{whole} pays off from {_gbits(pays[0])} on"
+    most = max(most or 0 for _, most in saved.values())
     if most == 0:
         return f"{whole} cannot pay off at any network rate tried (proved)"
     return (
@@ -67,8 +62,7 @@ def _table(found: Scaling) -> Table:
             str(point.machines),
             _gbits(point),
             _time(point.result),
-            words.share(found.saves(point)),
-            words.share(found.saves_at_most(point)),
+            *map(words.share, found.saves(point)),
         )
         for point in (found.alone, *found.points)
     )

@@ -13,7 +13,7 @@ from ..errors import RunFailed, Unsupported
 from ..plans import TrainingPlan
 from ..problems.recovery import changes
 from ..problems.recovery.storage import Storage
-from ..recovery.replanning import DEFAULT_TIME_S, Candidate, Horizon, Replanning
+from ..recovery.replanning import DEFAULT_TIME_S, Replanning
 from ..schema import Instance
 from ..text.writing import write_json
 from .jobs import Job, Settings, job
@@ -98,7 +98,7 @@ class Elastic:
                 work.work(time_s=time_s, seed=seed)
             if work.interrupted:
                 raise KeyboardInterrupt
-        for found in _by_worth(work):
+        for found in work.by_worth():
             try:
                 self.job = job(change.new, found.plan, self._settings, self._model)
             except Unsupported:  # of what planners do not know of the executor
@@ -107,10 +107,3 @@ class Elastic:
             self._home = {new: self._home[old] for old, new in change.kept.items()}
             return found.name
         return None
-
-
-def _by_worth(work: Replanning) -> list[Candidate]:
-    """Return all candidates whose states can be had, the best first."""
-    able = [c for c in work.candidates if c.recovery_us is not None]
-    horizon = Horizon()
-    return sorted(able, key=lambda c: horizon.worth(c.recovery_us or 0, c.iteration_us))

@@ -53,10 +53,6 @@ class Settings(Record):
 
     steps: Count
     data: str = "synthetic"
-    document_end: Annotated[
-        int | None,
-        Field(ge=0, description="The token that ends a document."),
-    ] = None
     eval_data: str | None = None
     eval_every: Count = 100
     eval_batches: Annotated[
@@ -117,7 +113,7 @@ def job(
     decoder = of_spec(data.model, length) if model is None else of_config(model, length)
     if reasons := [*_different(data, decoder, model), *_uncut(data, plan, decoder)]:
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
-    _check_words(decoder, settings)
+    _check_words(settings)
     costs, split = data.workload.costs, shapes.split_of(data, plan)
     return Job(
         decoder=decoder,
@@ -195,14 +191,8 @@ def _uncut(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str
             yield f"tensor-parallel degree {most} is above the {count} {name}"
 
 
-def _check_words(decoder: Decoder, settings: Settings) -> None:
-    """Raise where settings do not fit together, or not the model."""
-    end = settings.document_end
-    if end is not None and end >= decoder.vocabulary:
-        raise InstanceError(
-            f"--document-end: found {end}, expected a number below the vocabulary of "
-            f"{decoder.vocabulary}"
-        )
+def _check_words(settings: Settings) -> None:
+    """Raise where settings do not fit together."""
     alone = {"eval_every", "eval_batches"} & settings.model_fields_set
     if settings.eval_data is None and alone:
         word = min(alone).replace("_", "-")

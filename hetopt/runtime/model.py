@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import NamedTuple
 
 from ..schema import Recompute
 from .decoder import Decoder, Stretch
@@ -19,26 +18,6 @@ _BEND: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "silu": functional.silu,
 }
-
-
-class Documents(NamedTuple):
-    """The documents of packed sequences: a token sees those before it of its own.
-
-    `seen` is (samples, 1, tokens, tokens), `places` (samples, tokens) the number of
-    tokens before each one in its document.
-    """
-
-    seen: Tensor
-    places: Tensor
-
-    @classmethod
-    def of(cls, words: Tensor, end: int) -> "Documents":
-        """Return the documents of (samples, tokens), each of which ends with a word."""
-        ends = (words == end).long()
-        number = ends.cumsum(1) - ends
-        alike = number.unsqueeze(2) == number.unsqueeze(1)
-        seen = alike.tril().unsqueeze(1)
-        return cls(seen, seen.squeeze(1).sum(2) - 1)
 
 
 class StageModel:
@@ -61,7 +40,7 @@ class StageModel:
         self.cut, self.recompute, self.first_word = cut, recompute, first_word
         self.mixture = mixture
 
-    def embedded(self, tokens: Tensor, documents: Documents | None) -> Tensor:
+    def embedded(self, tokens: Tensor) -> Tensor:
         """Words (samples, tokens) as layers hold them."""
         table = self.weights[TABLE]
         own = (tokens >= self.first_word) & (tokens < self.first_word + len(table))
@@ -73,19 +52,16 @@ class StageModel:
             first = self.cut.first_token
             mine = slice(first, first + x.shape[1])
             positions = self.weights["embedding.positions"]
-            x = x + positions[mine if documents is None else documents.places[:, mine]]
+            x = x + positions[mine]
         return x
 
-    def through_layers(
-        self, x: Tensor, layers: range, documents: Documents | None
-    ) -> Tensor:
+    def through_layers(self, x: Tensor, layers: range) -> Tensor:
         """Activations after some layers of the stage; (samples, tokens, hidden)."""
-        seen = None if documents is None else documents.seen
         for number in layers:
             if self.recompute == "full":
-                x = again(self._layer, number, x, seen, use_reentrant=False)
+                x = again(self._layer, number, x, use_reentrant=False)
             else:
-                x = self._layer(number, x, seen)
+                x = self._layer(number, x)
         return x
 
     def loss(self, x: Tensor, targets: Tensor) -> Tensor:
@@ -95,10 +71,10 @@ class StageModel:
         logits = functional.linear(x, matrix)
         return cross_entropy(logits, targets, self.first_word, self.cut)
 
-    def _layer(self, number: int, x: Tensor, seen: Tensor | None) -> Tensor:
+    def _layer(self, number: int, x: Tensor) -> Tensor:
         name = f"layers.{number}"
         y = self._norm(f"{name}.norm_1", x)
-        x = x + self._attention(f"{name}.attention", y, seen)
+        x = x + self._attention(f"{name}.attention", y)
         y = self._norm(f"{name}.norm_2", x)
         if self.mixture is None or not self.shape.has_experts(number):
             return x + self._mlp(f"{name}.mlp", y)
@@ -120,7 +96,7 @@ class StageModel:
         bias = self.weights.get(f"{name}.bias")
         return x if bias is None else x + bias
 
-    def _attention(self, name: str, x: Tensor, seen: Tensor | None) -> Tensor:
+    def _attention(self, name: str, x: Tensor) -> Tensor:
         x = self.cut.enter(x)
         heads = (*x.shape[:2], -1, self.shape.head_dim)
         q, k, v = (
@@ -133,9 +109,9 @@ class StageModel:
             turns = _turns(self.shape, x.shape[1], x.device, x.dtype)
             q, k = _turn(q, *turns), _turn(k, *turns)
         if self.recompute == "selective":
-            mixed = again(_mixed, q, k, v, seen, use_reentrant=False)
+            mixed = again(_mixed, q, k, v, use_reentrant=False)
         else:
-            mixed = _mixed(q, k, v, seen)
+            mixed = _mixed(q, k, v)
         return self._rows(f"{name}.out", mixed.transpose(1, 2).flatten(2))
 
     def _mlp(self, name: str, x: Tensor) -> Tensor:
@@ -167,14 +143,11 @@ class StageModel:
         return functional.linear(self._wide(f"{name}.{number}", rows), down)
 
 
-def _mixed(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
-    """Causal attention, of (samples, heads, tokens, width); keys may be shared.
-
-    A token sees all before it, or those that are `seen`.
-    """
+def _mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention, of (samples, heads, tokens, width); keys may be shared."""
     shared = q.shape[1] != k.shape[1]
     return functional.scaled_dot_product_attention(
-        q, k, v, seen, is_causal=seen is None, enable_gqa=shared
+        q, k, v, is_causal=True, enable_gqa=shared
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .groups import Groups
 from .layout import Hop, Layout
-from .model import Documents, StageModel
+from .model import StageModel
 from .pytorch import Device, Dtype, Foreign, Size, Tensor, dist, torch
 from .schedule import Action, Schedule, actions
 
@@ -111,9 +111,7 @@ class Pipeline:
         border: Border,
         schedule: Schedule,
         length: int,
-        document_end: int | None,
     ) -> None:
-        self._document_end = document_end
         self.moves = 0  # passes and waits, by which others see that the rank moves
         self._team, self._model, self._border = layout.team_of[rank], model, border
         team = self._team
@@ -185,16 +183,14 @@ class Pipeline:
         return self._team.is_last and run == self._runs - 1
 
     def _forward(self, rows: Tensor, run: int, scale: float) -> tuple[Tensor, Tensor]:
-        came = documents = None
+        came = None
         cut, words = self._model.cut, rows[:, :-1]
-        if self._document_end is not None:
-            documents = Documents.of(words, self._document_end)
         if self._begins(run):
-            x = self._model.embedded(words, documents)
+            x = self._model.embedded(words)
         else:
             came = self._receive(-1).requires_grad_()
             x = cut.split(came)
-        x = self._model.through_layers(x, self._team.runs[run], documents)
+        x = self._model.through_layers(x, self._team.runs[run])
         if not self._ends(run):
             x = cut.join(x)
             self._border.send(x.detach(), +1)

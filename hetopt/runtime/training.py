@@ -227,7 +227,6 @@ class Trainer:
             border,
             job.schedule,
             length,
-            job.settings.document_end,
         )
 
     @property
@@ -315,13 +314,9 @@ class Trainer:
         self._states.save(state)
 
     def _rows(self, tokens: Tokens, number: int) -> Tensor:
-        """The samples of all micro-batches of a stage; inner ones need none.
-
-        Where attention keeps within documents, all stages need to know these.
-        """
+        """The samples of all micro-batches of a stage; inner ones need none."""
         team = self.team
-        needed = team.is_first or team.is_last
-        if not needed and self.job.settings.document_end is None:
+        if not (team.is_first or team.is_last):
             count = team.samples * team.micro_batches
             return torch.empty((count, 0), dtype=torch.long, device=self.device)
         samples = [g for i in range(team.micro_batches) for g in team.samples_of(i)]

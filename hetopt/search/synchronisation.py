@@ -388,7 +388,7 @@ class _Ring:
         `volume` is what all shares of all rings take at a byte a second.
         """
         share = volume / (self.shards * self._size)
-        values = [(scale * x + share * y, a) for (x, y), a in self._sums.items()]
+        values = [(scale * x + share * y, a) for x, y, a in self._sums]
         most = max(values)[0]
         low, high = ceil(most * (1 - ROUNDING)), ceil(most * (1 + ROUNDING))
         if low == high:
@@ -398,7 +398,7 @@ class _Ring:
         return ceil(max(self._exactly(*one, scale, exact) for one in near))
 
     @cached_property
-    def _sums(self) -> dict[tuple[float, float], int]:
+    def _sums(self) -> list[tuple[float, float, int]]:
         """Return latencies and inverse rates from a member to all others, and where."""
         links, table, many = self._links, self._links.between, self._many
         latencies = table.sums(table.latency_s, many) + (many - 1) * links.latencies
@@ -408,8 +408,8 @@ class _Ring:
                 there = many * (self._level == j)
                 sums = table.sums(links.across * float(max(mine, other)), there)
                 inverses += sums * (self._level == i)
-        pairs = zip(latencies.tolist(), inverses.tolist(), strict=True)
-        return {pair: a for a, pair in enumerate(pairs) if many[a]}
+        held = self._held.tolist()
+        return [(latencies[a].item(), inverses[a].item(), a) for a in held]
 
     def _to(self, a: int) -> tuple[LinkRate, int, tuple[tuple[int, int], ...]]:
         """The link within a node, its other members, and those by kind of link."""
@@ -453,6 +453,6 @@ class _Ring:
         held, levels = self._held, self._level[self._held]
         links = np.array([self._links.between.row(a)[held] for a in held.tolist()])
         kinds = links * len(self._factors) + np.maximum.outer(levels, levels)
-        across = {kind for kind in kinds.ravel().tolist() if kind >= 0}
-        within = (self._links.within[a] for a in held[self._many[held] > 1].tolist())
-        return min(rate for _, rate in (*within, *map(self._rate, across)))
+        rates = [self._links.within[a] for a in held[self._many[held] > 1].tolist()]
+        rates += [self._rate(kind) for kind in {*kinds[kinds >= 0].tolist()}]
+        return min(rate for _, rate in rates)

@@ -44,7 +44,7 @@ class StageTable:
         self.node_gpus = _fixed([each.gpus for each in self.classes])
         self.gpus = _fixed(self.nodes * self.node_gpus)
         self.runs = Runs.of(self.layers, equal=self._equal)
-        self._kept: dict[tuple[int, int], Whole] = {}
+        self._kept: dict[int, Whole] = {}
         #: Replicas that a layer has at the most; None where nothing is known.
         self._holders: int | None = None
 
@@ -87,15 +87,15 @@ class StageTable:
                 if self.costs.usable(each.nodes[0], t, s):
                     yield t, s
 
-    def replica_us(self, number: int, flight: int = 1) -> Whole:
+    def replica_us(self, number: int) -> Whole:
         """Return the least times of replicas in nodes of a class, without transfers.
 
-        They are by [degree, samples, run]; `NEVER` where it does not fit while a stage
-        before the last one keeps `flight` micro-batches.
+        They are by [degree, samples, run]; `NEVER` where it does not fit with one
+        micro-batch.
         """
-        if (number, flight) not in self._kept:
-            self._kept[number, flight] = _fixed(self._replicas(number, flight))
-        return self._kept[number, flight]
+        if number not in self._kept:
+            self._kept[number] = _fixed(self._replicas(number))
+        return self._kept[number]
 
     @cached_property
     def most_replicas(self) -> int:
@@ -118,19 +118,17 @@ class StageTable:
             held += count * most[-1]
         return int(held // behind[-1])
 
-    def _replicas(self, number: int, flight: int) -> Whole:
+    def _replicas(self, number: int) -> Whole:
         each, runs = self.classes[number], self.runs
         node = each.nodes[0]
         first, last = runs.spans.T
         us = np.full((each.gpus + 1, self.sizes[-1] + 1, len(runs)), NEVER, np.int64)
         for t, s in self.groups(each):
-            if flight > 1 and not (self.replica_us(number)[t, s] < NEVER).any():
-                continue
             for rule in self._rules:
                 behind = np.cumsum(whole_us([0, *rule.layer_us(node, t, s)]))
                 head = np.where(runs.ends, min(rule.head_us(node, t, s), NEVER), 0)
                 took = behind[last] - behind[first] + head
-                able = fitting(rule, runs, node, (t, s), flight, self._holders)
+                able = fitting(rule, runs, node, (t, s), 1, self._holders)
                 us[t, s, able] = np.minimum(us[t, s], took)[able]
         # Kernels want times that do not fall as runs grow: one that is too short to be
         # a stage takes as long as the shortest one that is.

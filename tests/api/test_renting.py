@@ -15,7 +15,6 @@ from hetopt import catalogue, cli
 from hetopt.api import boxes, renting
 from hetopt.api.boxes import Cards
 from hetopt.api.renting import Rentals, rent
-from hetopt.bounds import covering
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
@@ -78,22 +77,6 @@ def test_an_instance_is_rented_for_as_it_is_trained() -> None:
     assert [row.seconds for row in found.rows] == [row.seconds for row in as_told.rows]
     other = rent(data, TOKENS, ["A100-80GB-SXM4"], batch=16, sequence=1024, **ENDS)
     assert (other.batch, other.sequence) == (16, 1024)
-
-
-def test_no_proof_is_looked_for_where_there_is_a_plan_or_no_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def proof(data: object) -> None:
-        raise AssertionError(f"a proof was looked for of {data}")
-
-    monkeypatch.setattr(covering, "reason", proof)
-    how = {"batch": 16, "sequence": 1024, "micro_batches": [1]}
-    card = "A100-80GB-SXM4"
-    assert rent(FEW, TOKENS, [card], **how, limits=Limits(gap=1.0)).best is not None
-    late = rent(FEW, TOKENS, [card], **how, limits=1e-9)
-    assert late.rows == ()
-    assert late.without == {card: "no plan was found in time"}
-    assert answer(late).endswith("in time; a longer --time-limit searches further.")
 
 
 def test_what_a_machine_lacks_is_no_reason_against_two(

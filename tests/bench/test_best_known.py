@@ -90,10 +90,6 @@ def test_only_what_is_better_replaces_what_is_known(
     assert second.bound_by.method == "exact"
     text = (library / "two-nodes.best.json").read_text()
     assert [*update(quick)] == []
-    known = [(step.objective, step.bound) for step in second.history]
-    assert known == [(first.objective, None), (None, first.bound)]
-    made = {(step.method, step.date) for step in second.history}
-    assert made == {("megatron", "2026-01-02")}
     assert [*update(proof)] == []
     assert (library / "two-nodes.best.json").read_text() == text
 

@@ -13,7 +13,6 @@ from places import INSTANCES, ROOT
 FOLDER = ROOT / "benchmarks"
 PAGE = (FOLDER / "README.md").read_text("utf-8")
 SHEET = FOLDER / "results" / "leaderboard.csv"
-HISTORY = SHEET.with_name("history.csv")
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +24,11 @@ def rows() -> dict[str, dict[str, str]]:
 def test_page_and_sheet_are_what_the_command_writes() -> None:
     found = list(leaderboard.rows())
     table, sheet = leaderboard.table(found), leaderboard.sheet(found)
-    steps = leaderboard.sheet(list(leaderboard.steps()))
     again = "run `python benchmarks/run.py --leaderboard`"
     kept = re.search(r"leaderboard: begin -->\n(.*?)\n<!-- leaderb", PAGE, re.S)
     assert kept is not None
     assert kept[1] == table, again
     assert SHEET.read_text("utf-8") == sheet, again
-    assert HISTORY.read_text("utf-8") == steps, again
 
 
 def test_every_row_is_what_its_file_says(rows: dict[str, dict[str, str]]) -> None:

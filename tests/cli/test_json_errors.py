@@ -64,7 +64,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("usage_error", ["profile", "gpt2"]),
     ("unknown_name", ["import", "no-format", "x.csv"]),
     ("instance_error", ["checkpoint", "nowhere"]),
-    ("unsupported", ["checkpoint", "nowhere", "--out", "folder"]),
     ("instance_error", ["explain", "nowhere.json"]),
     ("instance_error", ["run", "nowhere.json", "--steps", "1"]),
     ("usage_error", ["run", "nowhere.json"]),

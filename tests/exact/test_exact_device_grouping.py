@@ -3,16 +3,12 @@
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples, tiny_problems
 
 from hetopt.exact import device_grouping as exact
-from hetopt.exact.device_grouping.pattern import Kinds, Question, complete, patterns
-from hetopt.exact.device_grouping.pattern_search import search
-from hetopt.exact.device_grouping.programme import relax
 from hetopt.problems.device_grouping import Data, DeviceType
 from hetopt.result import Status, Stop
 
@@ -67,61 +63,6 @@ def test_a_real_cluster_is_proved(name: str) -> None:
     result = exact.solve(SIZES[name])
     assert result.status is Status.OPTIMAL
     assert result.stop is Stop.PROVED
-
-
-# -- the integer program behind a proof ------------------------------------------------
-
-
-def reachable(question: Question, rows: Any) -> bool:
-    """Whether so many patterns hold every device, by sets of totals."""
-    count = question.kinds.count
-    totals = {(0,) * len(count)}
-    for _ in range(question.groups):
-        totals = {
-            tuple(a + b for a, b in zip(total, row, strict=True))
-            for total in totals
-            for row in rows.tolist()
-        }
-        totals = {
-            t for t in totals if all(a <= b for a, b in zip(t, count, strict=True))
-        }
-    return any(
-        all(
-            free or a == b
-            for a, b, free in zip(t, count, question.harmless, strict=True)
-        )
-        for t in totals
-    )
-
-
-@examples(60)
-@given(
-    st.lists(st.integers(3, 24), min_size=2, max_size=3),
-    st.integers(1, 8),
-    st.sampled_from((2, 4, 16)),
-    st.integers(85, 100),
-    st.integers(1, 4),
-)
-def test_reachability_in_the_box_equals_reachability_everywhere(
-    counts: list[int], groups: int, k: int, percent: int, floor: int
-) -> None:
-    kinds = Kinds.of(cluster(tuple(counts), floor * 81_920))
-    ratio = kinds.closed_form(groups, k) * percent / 100
-    question = Question(kinds, groups, k, ratio)
-    if question.refuted_by_totals():
-        return
-    rows = patterns(question, 100_000)
-    if len(rows) > 60:
-        return
-    count = np.array(kinds.count)
-    found = search(question, rows, count, groups, lambda: None)
-    assert (found is not None) == reachable(question, rows)
-    if relax(question, rows).prices is not None:
-        assert found is None
-    if found is not None:
-        whole = complete(question, found)
-        assert np.array(whole).sum(axis=0).tolist() == count.tolist()
-        assert min(kinds.ratio(group, k) for group in whole) > ratio
 
 
 @examples(20)

@@ -10,10 +10,8 @@ from brute_force import best, valid
 from hypothesis import given
 from inputs import drawn, examples
 from random_data import MAKERS
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import provisioning as exact
 from hetopt.exact.provisioning import search
@@ -252,37 +250,6 @@ def test_the_statement_counts_machines_storage_and_egress_alike(data):
             warm_start=found.plan,
         )
         assert warm.objective == found.objective
-
-
-@pytest.mark.parametrize("wish", [{"deadline_s": "1min"}, {"budget_usd": "$0.07"}])
-def test_alternatives_have_different_numbers_of_machines_best_first(wish):
-    several = hetopt.alternatives("tiny/offers", 4, **wish)
-    counts = [
-        sum(row["machines"] for row in one.evaluation.parts["machines"])
-        for one in several
-        if one.plan is not None
-    ]
-    assert len(counts) >= 2
-    assert len(set(counts)) == len(counts)
-    objectives = [one.objective for one in several if one.plan is not None]
-    assert objectives == sorted(objectives)
-    assert several[0].objective == hetopt.provision("tiny/offers", **wish).objective
-    assert all(one.stop is Stop.PROVED for one in several)
-
-
-def test_the_command_lists_alternatives():
-    words = ["provision", "tiny/offers", "--alternatives", "2"]
-    told = CliRunner().invoke(cli.app, [*words, "--json"])
-    assert told.exit_code == 0, told.output
-    document = json.loads(told.stdout)
-    assert len(document["alternatives"]) == 1
-    other = document["alternatives"][0]
-    assert other["gap"] == 0
-    assert other["objective"] >= document["objective"]
-    shown = CliRunner().invoke(cli.app, words)
-    assert "machines" in shown.stdout
-    refused = CliRunner().invoke(cli.app, [*words, "--planner", "espresso"])
-    assert refused.exit_code == 2
 
 
 def test_planners_do_not_choose_numbers_of_machines():

@@ -16,12 +16,11 @@ from hetopt import cli, files
 from hetopt.costs import CostTable
 from hetopt.costs.memory import mib
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.measuring.profiling import Asked, profiled
-from hetopt.measuring.profiling.layer import shard
-from hetopt.measuring.profiling.timing import How
+from hetopt.measuring.decoder import shard
+from hetopt.measuring.profiling import Asked, How, profiled, timed
 from hetopt.schema import ModelSpec
 
-CPU = How("cpu", "float32", repeats=1, recompute=False, flash=False)
+CPU = How("cpu", recompute=False, flash=False)
 PLAIN: dict[str, Any] = {
     "name": "plain",
     "layers": 3,
@@ -42,9 +41,7 @@ def torch() -> Any:
 
 
 def elements(lib: Any, spec: ModelSpec, t: int, b: int, how: How) -> int:
-    from hetopt.measuring.profiling import timing
-
-    found = timing.timed(shard(spec, t), b, 32, how)
+    found = timed(shard(spec, t), b, 32, how)
     assert found is not None
     assert found.forward_s > 0
     assert found.backward_s > 0
@@ -101,7 +98,7 @@ def test_the_cost_model_reads_the_rows(torch: Any, tmp_path: Path) -> None:
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     words = ["profile", str(tmp_path / "config.json"), "--cpu", "--gpu-name", "X"]
-    words += ["--sequence-length", "32", "--micro-batches", "1,2", "--repeats", "1"]
+    words += ["--sequence-length", "32", "--micro-batches", "1,2"]
     words += ["--tensor-parallel", "1,2", "--intra-gbytes-per-s", "0.001"]
     out = tmp_path / "layers.json"
     told = CliRunner().invoke(cli.app, [*words, "--out", str(out), "--json"])
@@ -143,9 +140,9 @@ def test_the_cost_model_reads_the_rows(torch: Any, tmp_path: Path) -> None:
 
 def test_memory_is_states_and_what_is_kept(torch: Any) -> None:
     spec = model({**PLAIN, "hidden": 512, "heads": 8})
-    found = profiled(Asked(spec, 64, (1,), (1,), bytes_per_parameter=10), CPU)
+    found = profiled(Asked(spec, 64, (1,), (1,)), CPU)
     (row,) = found.rows
-    states = mib(10 * spec.parameters[0])
+    states = mib(16 * spec.parameters[0])
     assert row["layer_mib"] == [states + kept for kept in row["activation_mib"]]
 
 
@@ -176,7 +173,6 @@ def test_no_pytorch_is_said_with_the_remedy(
     [
         (["llama-2-7c"], "expected one of"),
         (["llama-2-7b", "--micro-batches", "1,x"], "expected numbers from 1 to 1024"),
-        (["llama-2-7b", "--dtype", "int8"], "unknown dtype 'int8'"),
     ],
 )
 def test_wrong_words_are_told(tmp_path: Path, words: list[str], message: str) -> None:

@@ -30,7 +30,7 @@ def difference(job: Job, rank: int, meeting: str, steps: int) -> Errors:
         source = drawn(job.decoder, job.settings.seed)
         whole = {p.name: source(p).double() for p in parameters(job.decoder)}
         settings = job.settings
-        single = Single(job.decoder, whole, settings.optimiser, settings.document_end)
+        single = Single(job.decoder, whole, settings.optimiser)
         tokens = Tokens(job, trainer.layout.global_batch)
         worst = dict.fromkeys(("loss", "norm", "gradient", "weight"), 0.0)
         for number in range(1, steps + 1):

@@ -177,13 +177,11 @@ def boxes(
                 share = (1 - near) * rng.random()
                 slow_low = int(one.slowest_us * (1 - share))
                 slow_high = one.slowest_us + int(one.slowest_us * share)
-        places = rng.choice([1, 2, 4, 8])
         hosts = _hosts_around(bound, plan, count_low, rng)
         yield Box(
             *(low, high, replicas_low, replicas_high, count_low, count_high),
             *(size_low, size_high, slow_low, slow_high),
             **hosts,
-            places=places,
         )
 
 
@@ -299,13 +297,8 @@ class Packing:
                 reasons.append(f"part {part}: {missing}")
                 continue
             self.columns.append(mapped)
-            arcs = pricing.arcs
             kind = "unordered" if isinstance(pricing, Unordered) else "ordered"
             self.reached.add(kind)
-            self.reached |= {"few"} if arcs.few else set()
-            self.reached |= {f"{arcs.places} places"} if arcs.places > 1 else set()
-            if arcs.places > 1 and pricing.runs > 1 and len(pipeline.stages) > 1:
-                self.reached.add("interleaved places")
             self.reached |= {"hidden"} if pricing.limits.spent_us else set()
             if pricing.coupling.sent is not None:
                 self.reached.add("limited sync")
@@ -320,11 +313,8 @@ class Packing:
 
     def _mapped(self, part: int, pricing: Pricing, pipeline: PipelineFacts) -> Mapped:
         arcs, limits, box = pricing.arcs, pricing.limits, pricing.coupling.box
-        told = self.box.places if self.bound.table.places else 1
         if arcs.size != pipeline.size:
             raise _Missing("other size")
-        if arcs.few != (pricing.runs == 1 and pipeline.micro_batches < told):
-            raise _Missing("other number of micro-batches")
         if box.sync_us is not None and pipeline.sync_us > box.sync_us:
             raise _Missing(f"synchronises {pipeline.sync_us}, not {box.sync_us} us")
         runs = self.bound.table.runs
@@ -334,15 +324,14 @@ class Packing:
         count = len(pipeline.stages)
         slowest = 0
         for j, stage in enumerate(pipeline.stages):
-            p = min(count - 1 - j, arcs.places - 1)
             run = int(runs.number[stage.first, stage.last])
             follower = pipeline.stages[j + 1] if j + 1 < count else None
             if len(stage.nodes) > 1:
-                us = self._shared(pricing, stage, (p, run), follower, column)
+                us = self._shared(pricing, stage, run, column)
                 self.reached.add("several nodes")
             else:
                 used = chains[j]
-                us = self._alone(pricing, stage, (p, run), follower, used, column)
+                us = self._alone(pricing, stage, run, follower, used, column)
             if us > stage.us:
                 raise _Missing(f"stage {j} takes {us}, in truth {stage.us} us")
             total, slowest = total + us, max(slowest, us)
@@ -372,12 +361,12 @@ class Packing:
         self,
         pricing: Pricing,
         stage: StageFacts,
-        at: tuple[int, int],
+        run: int,
         follower: StageFacts | None,
         used: int,
         column: Mapped,
     ) -> int:
-        arcs, coupling, (p, run) = pricing.arcs, pricing.coupling, at
+        arcs, coupling = pricing.arcs, pricing.coupling
         (node,) = stage.nodes
         kind = self._kind(node)
         least = min(t for _, t, _ in stage.replicas)
@@ -393,11 +382,11 @@ class Packing:
                 and int(arcs.degree[arc]) >= least
                 and int(arcs.replicas[arc]) >= len(stage.replicas)
             )
-            us = int(times[arc, p, stage.first, stage.last])
+            us = int(times[arc, stage.first, stage.last])
             if not right or us > stage.us:
                 why.append((arc, us))
                 continue
-            if arcs.fits[arc, p, stage.first] < stage.last:
+            if arcs.fits[arc, stage.first] < stage.last:
                 raise _Missing(f"{stage} is said not to fit")
             if low > int(coupling.light[arc, used]):
                 why.append((arc, "heavy"))
@@ -416,12 +405,10 @@ class Packing:
         self,
         pricing: Pricing,
         stage: StageFacts,
-        at: tuple[int, int],
-        follower: StageFacts | None,
+        run: int,
         column: Mapped,
     ) -> int:
-        arcs, coupling, (p, run) = pricing.arcs, pricing.coupling, at
-        times = arcs.shared_us
+        arcs, coupling = pricing.arcs, pricing.coupling
         number = {tuple(row): i for i, row in enumerate(arcs.shared.tolist())}
         slowest, sync = 0, self.bound.table.sync
         for node, t, s in stage.replicas:
@@ -431,7 +418,7 @@ class Packing:
                 raise _Missing(f"{stage}: no replica of class {kind}, {t} GPUs, {s}")
             if int(sync.low[run]) > int(coupling.shared_light[item]):
                 raise _Missing(f"{stage} is too heavy: {coupling.shared_light[item]}")
-            slowest = max(slowest, int(times[p, run, item]))
+            slowest = max(slowest, int(arcs.shared_us[run, item]))
             weight = Fraction(t, int(self.bound.table.node_gpus[kind]))
             demand = int(coupling.shared_demand[run, item])
             self._add(column, kind, t, weight * demand, int(sync.high[run]))

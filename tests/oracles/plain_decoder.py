@@ -4,8 +4,6 @@ Weights are a dictionary by the names of `hetopt.runtime.parameters`; nothing el
 shared with the executor.
 """
 
-from itertools import pairwise
-
 import torch
 from torch.nn import functional as F
 
@@ -99,23 +97,6 @@ def mixture(shape, weights, name, x):
     return torch.stack(rows).view_as(x), uneven
 
 
-def documents(row, end):
-    """The runs of a row of words that end with a word, and the last run."""
-    cuts = [i + 1 for i, word in enumerate(row.tolist()) if word == end]
-    edges = sorted({0, *cuts, len(row)})
-    return [slice(a, b) for a, b in pairwise(edges)]
-
-
-def packed_loss(shape, weights, rows, end):
-    """The mean loss of rows whose documents are gone through one by one."""
-    total = 0.0
-    for row in rows:
-        for place in documents(row[:-1], end):
-            part = row[place.start : place.stop + 1].unsqueeze(0)
-            total = total + loss(shape, weights, part)[0] * (len(part[0]) - 1)
-    return total / rows[:, 1:].numel()
-
-
 def loss(shape: Decoder, weights: dict[str, torch.Tensor], rows: torch.Tensor):
     """The mean loss of rows of (samples, length + 1) words, and what is added to it."""
     uneven = []
@@ -149,10 +130,8 @@ def loss(shape: Decoder, weights: dict[str, torch.Tensor], rows: torch.Tensor):
 class Single:
     """Training on one process; parameters and last gradients by name."""
 
-    def __init__(
-        self, shape: Decoder, weights: dict[str, torch.Tensor], rules, document_end=None
-    ) -> None:
-        self.shape, self.document_end = shape, document_end
+    def __init__(self, shape: Decoder, weights: dict[str, torch.Tensor], rules) -> None:
+        self.shape = shape
         self.weights = {n: w.clone().requires_grad_() for n, w in weights.items()}
         self.clip = rules.clip
         parts = [
@@ -170,9 +149,7 @@ class Single:
 
     def loss(self, rows: torch.Tensor):
         """The mean loss of rows, and what is added to it."""
-        if self.document_end is None:
-            return loss(self.shape, self.weights, rows)
-        return packed_loss(self.shape, self.weights, rows, self.document_end), 0.0
+        return loss(self.shape, self.weights, rows)
 
     def step(self, rows: torch.Tensor, rate: float) -> tuple[float, float]:
         """Loss and norm of a step; `gradients` are those before clipping."""

@@ -36,16 +36,16 @@ Path = tuple[Visit | Several, ...]
 
 
 def random_graph(rng: np.random.Generator) -> tuple[Graph, Costs]:
-    """Up to 4 layers, 3 GPUs in a node, 3 places; sometimes no arcs at all."""
-    layers, places = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    """Up to 4 layers, 3 GPUs in a node; sometimes no arcs at all."""
+    layers = int(rng.integers(1, 5))
     own = int(rng.integers(0, 4))
     gpus = rng.integers(1, 4, int(rng.integers(1, 4)))
     most = int(gpus.max())
     used = [np.sort(rng.integers(1, n + 1, own)) for n in gpus]
     count = sum(map(len, used))
-    shape = count, places, layers, layers + 1
+    shape = count, layers, layers + 1
     inner, outer = _times(rng, shape), _times(rng, shape)
-    fits = rng.integers(np.arange(layers), 2 * layers, shape[:3])
+    fits = rng.integers(np.arange(layers), 2 * layers, shape[:2])
     light = rng.integers(0, 3 * layers, (count, most + 1, layers))
     light = np.clip(light, np.arange(layers), layers)
     arc = rng.integers(LOWEST, HIGHEST, (count, most + 1, layers, layers + 1))
@@ -74,9 +74,7 @@ def random_graph(rng: np.random.Generator) -> tuple[Graph, Costs]:
         state=state,
         run=run.astype(np.int64),
     )
-    us = np.sort(
-        rng.integers(1, 60, (places, len(spans), int(rng.choice([0, 0, 1, 3]))))
-    )
+    us = np.sort(rng.integers(1, 60, (len(spans), int(rng.choice([0, 0, 1, 3])))))
     us[rng.random(us.shape) < 0.2] = BIG
     cost = rng.integers(0, 2 * HIGHEST, us.shape)
     prices = rng.integers(0, HIGHEST // 4, len(gpus))
@@ -88,19 +86,17 @@ def _times(rng: np.random.Generator, shape: tuple[int, ...]) -> Whole:
     """Times that do not fall as runs grow, but at the last layer; some are missing."""
     us = np.sort(rng.integers(1, 60, shape)).astype(np.int64)
     us[..., -1] = rng.integers(1, 60, shape[:-1])
-    _, places, layers, _ = shape
+    layers = shape[1]
     longest = rng.integers(0, 2 * layers, (*shape[:-1], 1))
     us[..., :-1] = np.where(np.arange(layers) > longest, NEVER, us[..., :-1])
-    if places > 1:  # the last stage alone has none behind
-        us[:, 0, :, :layers], us[:, 1:, :, layers] = NEVER, NEVER
     return us
 
 
-def potentials(graph: Graph, places: int, entries: int) -> Whole:
+def potentials(graph: Graph, entries: int) -> Whole:
     """A table for potentials of so many intervals."""
     chains = int(graph.state.max()) + int(graph.node_gpus.max()) + 1
     layers = len(graph.run) - 1
-    shape = entries, 2 + chains, places, layers + 1
+    shape = entries, 2 + chains, layers + 1
     return np.zeros(shape, np.int64)
 
 
@@ -113,7 +109,7 @@ def paths(graph: Graph, costs: Costs, first: int = 0) -> Iterator[Path]:
     for c, most in enumerate(graph.node_gpus.tolist()):
         for k in range(1, most + 1):
             heads += [Visit(c, k, stages) for stages in _chains(graph, c, k, first)]
-    if costs.front_us.shape[2]:
+    if costs.front_us.shape[1]:
         heads += [Several(first, last) for last in range(first + 1, layers + 1)]
     for head in heads:
         last = head.last if isinstance(head, Several) else head.stages[-1][2]
@@ -138,28 +134,24 @@ def cost_of(
     graph: Graph, costs: Costs, path: Path, high: int, scale: int
 ) -> int | None:
     """What a path costs; None where a stage does not fit or takes too long."""
-    places = costs.front_us.shape[0]
-    left = sum(1 if isinstance(x, Several) else len(x.stages) for x in path)
     found = 0
     for part, then in pairwise((*path, None)):
         if isinstance(part, Several):
-            left -= 1
-            p, run = min(left, places - 1), graph.run[part.first, part.last]
-            both = zip(costs.front_us[p, run], costs.front_cost[p, run], strict=True)
+            run = graph.run[part.first, part.last]
+            both = zip(costs.front_us[run], costs.front_cost[run], strict=True)
             each = [costs.time * us + scale * y for us, y in both if us <= high]
-            if not each or (places > 1 and (then is None) != (p == 0)):
+            if not each:
                 return None
             found += min(*each, MOST)
             continue
         found += min(scale * int(costs.gpu[part.c]) * part.k, MOST)
         for stage, following in pairwise((*part.stages, None)):
-            left -= 1
-            p, (arc, first, last) = min(left, places - 1), stage
+            arc, first, last = stage
             side = graph.inner
             if following is None and isinstance(then, Visit):
                 side = graph.outer
-            us = int(side[arc, p, first, last])
-            most = min(graph.fits[arc, p, first], graph.light[arc, part.k, first])
+            us = int(side[arc, first, last])
+            most = min(graph.fits[arc, first], graph.light[arc, part.k, first])
             if us > high or last > most:
                 return None
             price = int(costs.arc[arc, part.k, first, last])

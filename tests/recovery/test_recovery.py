@@ -272,7 +272,7 @@ def test_no_prices_prove_more_than_the_best_of_all() -> None:
             {x: n + 1 for n, x in enumerate(links)},
             dict.fromkeys(links, 1),
         ):
-            assert bound_of(data, prices) <= best
+            assert bound_of(Network(data), prices) <= best
         assert exact.bound(data).value <= best
 
 
@@ -306,9 +306,9 @@ def test_finer_slices_never_take_longer() -> None:
         data, best = case(seed)
         if best is not None:
             finer = exact.solve(data.model_copy(update={"slices": 2})).objective
-            prices = best_prices(Network(data))
+            network = Network(data)
             assert finer is not None
-            assert bound_of(data, prices) <= finer <= best
+            assert bound_of(network, best_prices(network)) <= finer <= best
 
 
 @pytest.mark.parametrize("mark", ["/", " to ", "%2F"])

@@ -103,7 +103,6 @@ def test_states_that_lie_nowhere_are_no_plan(old: Path) -> None:
         (("--lost", "node0,,"), "--lost 'node0,,': expected names"),
         (("--method", "teleport"), "unknown method 'teleport'"),
         (("--planner", "teleport"), "unknown planner 'teleport'"),
-        (("--horizon", 1, "--iterations", 1), "give one"),
         (("-o", "disk=3"), "--option: disk: unknown field; "),
         (("-o", "disk_gbytes_per_s=0"), "expected a number above 0"),
         (("-o", "media=tape"), 'found "tape"'),

@@ -2,6 +2,7 @@
 
 import json
 from itertools import permutations
+from math import inf
 
 import pytest
 from flat import flat
@@ -16,7 +17,7 @@ from hetopt.problems.recovery import changes
 from hetopt.problems.recovery.posing import needs, pose
 from hetopt.problems.recovery.storage import Storage
 from hetopt.recovery import placing
-from hetopt.recovery.replanning import Candidate, Horizon, Replanning, kept_plan
+from hetopt.recovery.replanning import Candidate, Replanning, kept_plan
 from hetopt.result import Status
 from hetopt.schema import Instance
 
@@ -299,7 +300,7 @@ def test_no_other_exchange_leaves_more_bytes_at_home(seed: int) -> None:
 # --- the horizon -----------------------------------------------------------------
 
 
-def weighed(horizon: Horizon, *times: tuple[int, int]) -> tuple[int, int]:
+def weighed(horizon_s: float, *times: tuple[int, int]) -> tuple[int, int]:
     """The chosen (recovery, iteration) in seconds."""
     old = mixed(node0=4)
     work = Replanning(changes.between(old, old), four_groups(), Storage())
@@ -307,21 +308,19 @@ def weighed(horizon: Horizon, *times: tuple[int, int]) -> tuple[int, int]:
         work.candidates.append(
             Candidate("x", four_groups(), iteration_s * 10**6, recovery_s * 10**6)
         )
-    found = work.chosen(horizon)
+    found = work.chosen(horizon_s)
     assert found is not None
     return (found.recovery_us or 0) // 10**6, found.iteration_us // 10**6
 
 
 def test_a_short_horizon_moves_little_and_a_long_one_runs_fast() -> None:
     near, fast = (10, 20), (100, 10)
-    for horizon in (Horizon(seconds=150), Horizon(None, iterations=8)):
-        assert weighed(horizon, near, fast) == near
-    for horizon in (Horizon(seconds=300), Horizon(None, iterations=10)):
-        assert weighed(horizon, near, fast) == fast
+    assert weighed(150, near, fast) == near
+    assert weighed(300, near, fast) == weighed(inf, near, fast) == fast
 
 
 def test_where_no_recovery_ends_in_time_the_first_to_start_is_chosen() -> None:
-    assert weighed(Horizon(seconds=5), (100, 10), (10, 50)) == (10, 50)
+    assert weighed(5, (100, 10), (10, 50)) == (10, 50)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ def test_a_log_that_cannot_be_written_is_refused_before_a_run(tmp_path: Path) ->
     ("settings", "error", "message"),
     [
         ({"eval_every": 2}, Unsupported, "--eval-every: found no --eval-data"),
-        ({"document_end": 31}, InstanceError, "--document-end: found 31"),
         ({"eval_data": "nowhere.bin"}, InstanceError, "nowhere.bin"),
     ],
 )

@@ -60,16 +60,15 @@ def test_random_interleaved_plans_do(four: Ranks, seed: int) -> None:
 @pytest.mark.parametrize(
     "pipelines", [MIXED, UNEVEN, DEEP], ids=["mixed", "uneven", "deep"]
 )
-def test_documents_packed_in_sequences_count_as_if_each_were_alone(
+def test_evaluations_come_to_what_one_process_says(
     four: Ranks, pipelines: Any, positions: str
 ) -> None:
-    """And what is evaluated without training comes to what one process says of it."""
     one = made(pipelines, sequence_parallel=pipelines is UNEVEN)
     decoder = one.decoder.model_copy(
         update={"positions": positions, "max_positions": 7}
     )
     one = one.model_copy(update={"decoder": decoder})
-    told = {"document_end": 3, "eval_data": "synthetic", "eval_batches": 2}
+    told = {"eval_data": "synthetic", "eval_batches": 2}
     assert_same(four, with_settings(one, **told))
 
 

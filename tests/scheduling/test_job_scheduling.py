@@ -467,12 +467,12 @@ def test_a_trace_by_models_knows_image_models_and_ours(trace: Any) -> None:
         ("submit_s,duration_s,gpus\n5,1,64\n", "gpus: found 64, expected at most 44"),
         ("submit_s,duration_s\n5,1\n", "found the columns submit_s, duration_s, exp"),
         ("submit_s,duration_s,gpus\n", "found no jobs, expected one a line; add some"),
-        ("", "found the columns none, expected submit_s,duration_s,gpus or"),
+        ("", "found the columns none, expected gpus, submit_s and one of model"),
         (
             "submit_s,model,gpus,batch\n5,gtp2,1,8\n",
             'line 2: model: found "gtp2", expected one of ncf, cifar10, bert',
         ),
-        ("submit_s,model,gpus,batch\n5,gpt2,1,8\n", "no column duration_s"),
+        ("submit_s,model,gpus,batch\n5,gpt2,1,8\n", "expected one of duration_s"),
         ("submit_s,model,gpus,batch\n5,ncf,1,x\n", 'batch: found "x", expected a who'),
     ],
 )
@@ -495,7 +495,7 @@ def test_an_unknown_model_is_answered_with_the_nearest(trace: Any) -> None:
 
 def test_a_choice_of_rows_needs_its_column_and_a_limit_some_job(trace: Any) -> None:
     path = trace("submit_s,duration_s,gpus\n5,1,8\n")
-    with pytest.raises(InstanceError, match="found no column set to choose rows by"):
+    with pytest.raises(InstanceError, match="expected gpus, set, submit_s"):
         traces.read(path, {"set": "a"})
     with pytest.raises(InstanceError, match="found no job of at most 4 GPUs"):
         traces.queue(
@@ -512,12 +512,6 @@ def test_submissions_are_scaled_to_the_load_asked_for(trace: Any) -> None:
         )
         assert len(data.jobs) == 30
         assert traces.offered_load(data) == pytest.approx(load, rel=1e-3)
-    short = traces.queue(
-        path, catalogue.simulator(), "t", sample=traces.Sample(longest_s=60)
-    )
-    assert traces.offered_load(short) < traces.offered_load(
-        traces.queue(path, catalogue.simulator(), "t")
-    )
 
 
 def test_the_same_seed_gives_the_same_queue_and_another_seed_another() -> None:

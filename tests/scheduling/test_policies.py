@@ -603,10 +603,6 @@ def test_a_queue_of_which_nothing_fits_is_proved_to_have_no_schedule(
         (["tiny/two-nodes"], "has one model and no jobs"),
         (["frenzy/simulator-30", "--out", "x.txt"], "expected one of .html, .md, .csv"),
         (["frenzy/simulator-30", "--out", "no/x.html"], "a folder that exists"),
-        (
-            ["frenzy/simulator-30", "--trace", "t.csv", "--where", "a"],
-            "expected COLUMN=VALUE",
-        ),
         (["frenzy/simulator-30", "--trace", "no.csv"], "found no such file"),
     ],
 )

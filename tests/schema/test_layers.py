@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from hetopt.errors import Unsupported
-from hetopt.measuring.profiling.layer import shard
+from hetopt.measuring.decoder import shard
 from hetopt.problems.training_plan.shapes import of_layers
 from hetopt.schema import LayerShape, ModelSpec, lora_fault
 from hetopt.schema.layers import Kind

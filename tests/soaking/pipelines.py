@@ -159,7 +159,6 @@ def _bound(only: Instance, time_us: int, rng: Random) -> PipelineBound:
         rounds=rng.choice([2, 8, 20]),
         columns=rng.choice([1, 10]),
         pool=rng.choice([10, 300]),
-        places=rng.choice([1, 2, 4, 8]),
         coarse=rng.choice([1 / 8, 1 / 2, 1.0]),
         counting=Counting(near=rng.choice([1.1, 1e9])),
     )

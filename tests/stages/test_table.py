@@ -23,7 +23,7 @@ _SEEDS = range(150)
 # What stages and settings must be among those that are drawn.
 _MET = {
     *("first", "last", "middle", "inner", "outer", "several nodes", "replicas"),
-    *("in flight", "exact", "recompute", "interleave", "links", "profile", "equal"),
+    *("exact", "recompute", "interleave", "links", "profile", "equal"),
     "limited",
 }
 
@@ -99,14 +99,13 @@ def _checked(table, pipeline, j, row):
     """One stage: it fits, and takes what the table says or longer."""
     stage, behind = pipeline.stages[j], len(pipeline.stages) - 1 - j
     run = int(table.runs.number[stage.layers])
-    flight = min(behind + 1, pipeline.micro_batches) if table.places else 1
     nodes = {replica.node for replica in stage.replicas}
     following = pipeline.stages[j + 1].replicas if behind else ()
     away = not nodes & {replica.node for replica in following}
     computed, took = 0, 0
     for replica in stage.replicas:
         number, one = _class(table, replica.node)
-        us = int(table.replica_us(number, flight)[replica.degree, replica.samples, run])
+        us = int(table.replica_us(number)[replica.degree, replica.samples, run])
         assert us < NEVER, "a stage of a valid plan fits"
         hop = 0
         if behind:
@@ -123,8 +122,6 @@ def _checked(table, pipeline, j, row):
         yield "outer" if away else "inner"
     if len(stage.replicas) > 1:
         yield "replicas"
-    if flight > 1:
-        yield "in flight"
     if len(table.instance.workload.recomputes) == 1:
         # All replicas fit, and nothing else is left to choose.
         assert computed == row["compute_us"]
@@ -143,14 +140,6 @@ def test_transfers_do_not_fall_with_samples_and_leave_a_node_at_no_less(drawn):
                 assert (np.diff(us[1:]) >= 0).all()
             assert (each.inner_us <= each.outer_us).all()
             assert (each.least_us <= each.inner_us).all()
-
-
-def test_what_fits_still_fits_with_less_in_flight_and_takes_no_longer(drawn):
-    for instance, _ in drawn:
-        table = StageTable(instance)
-        for c in range(len(table.classes)):
-            less, more = (table.replica_us(c, flight) for flight in (1, 3))
-            assert (less <= more).all()
 
 
 def test_sizes_of_runs_hold_the_exact_size_between_them(drawn):

@@ -183,13 +183,12 @@ class Segments:
         if self._fronts[0].shape[2]:
             some = self._visited(self._repeated(at), at, near=True)
             found = np.minimum(found, some)
-        ended: Whole = found[1, layers]
-        return ended
+        return found
 
     def _visited(
         self, cost: Whole, at: tuple[int, Whole, Whole], *, near: bool
     ) -> Whole:
-        """Return the least cost of some layers more, in nodes of all kinds."""
+        """Return the least cost of all layers, some of them in nodes of all kinds."""
         layers = self._stages.layers
         for c, kind in enumerate(self._stages.kinds):
             each = self._one(c, *at, near=near)

@@ -2,12 +2,8 @@
 
 A stage in one node of class c uses k GPUs in replicas of d GPUs or more, of which the
 slowest counts. A stage in several nodes is known by its replicas alone, each with fewer
-samples than the micro-batch has.
-
-Stages that follow a stage raise the micro-batches that it keeps (1F1B), and so limit
-what fits. `places` positions are distinguished: with p stages behind, or P - 1 and more
-as one. A pipeline of fewer than P micro-batches keeps no more than it has; as little as
-one is assumed there, and such pipelines are arcs of their own (`few`).
+samples than the micro-batch has. A stage keeps one micro-batch or more (1F1B), and that
+says what fits.
 """
 
 from bisect import bisect_left
@@ -25,17 +21,15 @@ class Arcs:
     """Stages of pipelines with micro-batches of `size` sequences.
 
     Of each stage in one node: its class, GPUs, least degree, the most replicas, and
-    whether it may have a single one. Times in us by [arc, p, first, last] where the
-    next stage lies in the same node, or in another one; `fits[arc, p, first]` is where
+    whether it may have a single one. Times in us by [arc, first, last] where the
+    next stage lies in the same node, or in another one; `fits[arc, first]` is where
     the longest run ends that fits, or `first`. Of each replica of other stages: its
-    class, GPUs and samples, times by [p, run, replica], and `order`, which sorts them.
+    class, GPUs and samples, times by [run, replica], and `order`, which sorts them.
     `times` are those of all stages, in ascending order, 1 us
     where they take none.
     """
 
     size: int
-    few: bool
-    places: int
     kind: Whole
     gpus: Whole
     degree: Whole
@@ -55,75 +49,57 @@ class Arcs:
         return found.astype(np.int64)
 
 
-def arcs(table: StageTable, size: int, places: int, *, few: bool = False) -> Arcs:
-    """Return the stages of micro-batches of a size, with so many places distinguished.
-
-    `few` are pipelines of fewer micro-batches than there are places.
-    """
-    positions = 1 if few else places
-    rows = [
-        row
-        for c in range(len(table.classes))
-        for row in _in_a_node(table, c, size, positions)
-    ]
+def arcs(table: StageTable, size: int) -> Arcs:
+    """Return the stages of micro-batches of a size."""
+    kinds = range(len(table.classes))
+    rows = [row for c in kinds for row in _in_a_node(table, c, size)]
     runs, layers = table.runs, table.layers
-    shape = (len(rows), positions, layers, layers + 1)
+    shape = (len(rows), layers, layers + 1)
     us = np.full((2, *shape), NEVER, np.int64)
     first, last = np.nonzero(runs.number[:layers] >= 0)
     for each, (*_, found) in enumerate(rows):
         us[:, each][..., first, last] = found[..., runs.number[first, last]]
     inner, outer = us
-    fits = np.broadcast_to(np.arange(layers), shape[:3]).copy()
+    fits = np.broadcast_to(np.arange(layers), shape[:2]).copy()
     able = inner < NEVER
     longest = layers - able[..., ::-1].argmax(-1)
     fits[able.any(-1)] = longest[able.any(-1)]
     columns = np.array([row[:4] for row in rows], np.int64).reshape(-1, 4)
     kind, gpus, degree, replicas = columns.T
-    shared, shared_us = _shared(table, size, positions)
-    order = np.argsort(shared_us, axis=2, kind="stable").astype(np.int64)
+    shared, shared_us = _shared(table, size)
+    order = np.argsort(shared_us, axis=1, kind="stable").astype(np.int64)
     every = (x[x < NEVER] for x in (us, shared_us))
     return Arcs(
-        *(size, few, positions, kind, gpus, degree, replicas, degree == gpus),
+        *(size, kind, gpus, degree, replicas, degree == gpus),
         *(inner, outer, fits, shared, shared_us, order),
         np.unique(np.maximum(np.concatenate([*every]), 1)),
     )
 
 
-_Row = tuple[int, int, int, int, Whole]  # times by [side, p, run]
-
-
-def _placed_us(table: StageTable, number: int, places: int) -> Whole:
-    """Return times of replicas without transfers: [p, degree, samples, run]."""
-    if places == 1:
-        return table.replica_us(number)[None]
-    each = [table.replica_us(number, p + 1) for p in range(places)]
-    ends, found = table.runs.ends, np.array(each)
-    found[0][..., ~ends] = NEVER
-    found[1:][..., ends] = NEVER
-    return found
+_Row = tuple[int, int, int, int, Whole]  # times by [side, run]
 
 
 def _handed_on(table: StageTable, us: Whole, transfer_us: Whole) -> Whole:
     """Add the transfer of a replica's samples, but where the pipeline ends."""
-    paid = np.where(table.runs.ends, 0, transfer_us[: us.shape[2], None])
+    paid = np.where(table.runs.ends, 0, transfer_us[: us.shape[1], None])
     found: Whole = np.minimum(us + paid, NEVER)
     return found
 
 
-def _in_a_node(table: StageTable, number: int, size: int, places: int) -> list[_Row]:
+def _in_a_node(table: StageTable, number: int, size: int) -> list[_Row]:
     """Return stages in one node: class, GPUs, degree, replicas; times by side."""
     each = table.classes[number]
-    us = _placed_us(table, number, places)[:, :, : size + 1]
+    us = table.replica_us(number)[:, : size + 1]
     sides = [_handed_on(table, us, hop) for hop in (each.inner_us, each.outer_us)]
     rows: dict[tuple[int, int], _Row] = {}
     for d in range(each.gpus, 0, -1):
         if size == 1:
-            rows[d, d] = (number, d, d, 1, np.stack([x[:, d, 1] for x in sides]))
+            rows[d, d] = (number, d, d, 1, np.stack([x[d, 1] for x in sides]))
             continue
         found = np.stack([_slowest(side, d) for side in sides])
         for k in range(d, each.gpus + 1):
             most = min(size, k // d)
-            rows[k, d] = (number, k, d, most, found[:, :, k])
+            rows[k, d] = (number, k, d, most, found[:, k])
     return [
         row
         for (k, d), row in sorted(rows.items())
@@ -136,22 +112,22 @@ def _in_a_node(table: StageTable, number: int, size: int, places: int) -> list[_
 
 
 def _slowest(us: Whole, degree: int) -> Whole:
-    """Return the least time of the slowest replica, by [p, GPUs at most, run].
+    """Return the least time of the slowest replica, by [GPUs at most, run].
 
-    `us` is by [p, degree, samples, run]; all samples are shared among replicas of
+    `us` is by [degree, samples, run]; all samples are shared among replicas of
     `degree` GPUs or more.
     """
-    places, sides, samples, runs = us.shape
+    sides, samples, runs = us.shape
     gpus, most = sides - 1, samples - 1
-    best = np.full((places, gpus + 1, most + 1, runs), NEVER, np.int64)
-    best[:, :, 0] = 0
+    best = np.full((gpus + 1, most + 1, runs), NEVER, np.int64)
+    best[:, 0] = 0
     for k in range(degree, gpus + 1):
-        best[:, k] = best[:, k - 1]
+        best[k] = best[k - 1]
         for t in range(degree, k + 1):
             for s in range(1, most + 1):
-                rest = np.maximum(best[:, k - t, : most + 1 - s], us[:, t, s, None])
-                np.minimum(best[:, k, s:], rest, out=best[:, k, s:])
-    found: Whole = best[:, :, most]
+                rest = np.maximum(best[k - t, : most + 1 - s], us[t, s, None])
+                np.minimum(best[k, s:], rest, out=best[k, s:])
+    found: Whole = best[:, most]
     return found
 
 
@@ -164,7 +140,7 @@ def _no_worse(one: _Row, other: _Row) -> bool:
 
 
 def exits_us(table: StageTable, each: Arcs) -> Whole:
-    """Return times of replicas of stages in several nodes: [exit, p, run, replica].
+    """Return times of replicas of stages in several nodes: [exit, run, replica].
 
     Exit 0 is to a stage in no node of theirs; exit 1 + c to one in one of their nodes,
     of class c. The last stage has exit 0 alone.
@@ -174,30 +150,30 @@ def exits_us(table: StageTable, each: Arcs) -> Whole:
     for number, transfer_us in enumerate([away, *(c.inner_us for c in table.classes)]):
         times = []
         for kind in range(len(table.classes)):
-            us = _placed_us(table, kind, each.places)[:, :, : each.size + 1]
+            us = table.replica_us(kind)[:, : each.size + 1]
             us = _handed_on(table, us, transfer_us)
             if number:
                 us[..., table.runs.ends] = NEVER
             mine = each.shared[each.shared[:, 0] == kind]
-            times.append(us[:, mine[:, 1], mine[:, 2]])
-        found.append(np.concatenate(times, axis=1))
-    return np.ascontiguousarray(np.moveaxis(np.array(found), 2, 3))
+            times.append(us[mine[:, 1], mine[:, 2]])
+        found.append(np.concatenate(times))
+    return np.ascontiguousarray(np.moveaxis(np.array(found), 1, 2))
 
 
-def _shared(table: StageTable, size: int, places: int) -> tuple[Whole, Whole]:
+def _shared(table: StageTable, size: int) -> tuple[Whole, Whole]:
     """Return replicas of stages in several nodes, and their times."""
     items, times = [], list[Whole]()
     for number, each in enumerate(table.classes):
-        own = _placed_us(table, number, places)[:, :, : size + 1]
+        own = table.replica_us(number)[:, : size + 1]
         us = _handed_on(table, own, each.least_us)
         for t in range(1, each.gpus + 1):
             for s in range(1, size):
-                if (us[:, t, s] < NEVER).any():
+                if (us[t, s] < NEVER).any():
                     items.append((number, t, s))
-                    times.append(us[:, t, s])
-    found = np.zeros((places, len(table.runs), 0), np.int64)
+                    times.append(us[t, s])
+    found = np.zeros((len(table.runs), 0), np.int64)
     if times:
-        found = np.ascontiguousarray(np.moveaxis(np.array(times), 0, 2))
+        found = np.ascontiguousarray(np.array(times).T)
     return np.array(items, np.int64).reshape(-1, 3), found
 
 

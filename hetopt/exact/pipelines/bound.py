@@ -1,7 +1,7 @@
 """A lower bound on the iteration time of training plans, by a tree of boxes."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import floor, inf, isqrt, prod
@@ -21,7 +21,7 @@ from .boxes import Box, Division, Whole
 from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
 from .levelling import levelled
-from .master import Master, State, Verdict
+from .master import Master, Verdict
 from .pricing import Array, Limits, Prices, Pricing, Rows, flat
 from .schedule import Schedule
 from .unordered import Segments, Unordered
@@ -32,13 +32,10 @@ _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
 _SPARE = 100_000_000  # of these, for tables of few replicas besides
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
-_CREDIT = 8  # of places that refute boxes, at the most
-_DIVE_PLACES, _DIVE_INTERVALS = 4, 12  # where plans are looked for
+_DIVE_INTERVALS = 12  # where plans are looked for
 _MOST_HOLDERS = 16  # replicas among which ZeRO divides, in tables of their own
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
-
-_Which = tuple[int, int, bool]  # size, places, few
 
 #: Tells whether all plans of a box can be listed, with an effort of 0 or 1.
 Listed = Callable[[Box, int], bool]
@@ -63,8 +60,8 @@ class _View:
         """
         self.table, self._check = table, check
         self.vectors = Vectors(table, schedule)
-        self._arcs: dict[_Which, Arcs] = {}
-        self._couplings: OrderedDict[tuple[_Which, Sharing], Coupling] = OrderedDict()
+        self._arcs: dict[int, Arcs] = {}
+        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
         first = [each.nodes for each in whole.classes]
         #: Of which class each is a part, and whether nodes of it are hosts and others.
         self._of = [
@@ -74,22 +71,18 @@ class _View:
         self._parted = [self._of.count(c) > 1 for c in self._of]
         self._apart = [each.nodes[0] in apart for each in table.classes]
 
-    def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
+    def stages(self, size: int) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
-        key = size, places, few
-        if key not in self._arcs:
+        if size not in self._arcs:
             self._check()
-            b = self.table.sizes[size]
-            self._arcs[key] = arcs(self.table, b, places, few=few)
-        return self._arcs[key]
+            self._arcs[size] = arcs(self.table, self.table.sizes[size])
+        return self._arcs[size]
 
-    def coupling(self, which: "_Which", sharing: Sharing) -> Coupling:
+    def coupling(self, size: int, sharing: Sharing) -> Coupling:
         """Return what a box says of such arcs: boxes are looked at several times."""
-        key = which, sharing
+        key = size, sharing
         if key not in self._couplings:
-            size, places, few = which
-            each = self.stages(size, places, few=few)
-            self._couplings[key] = Coupling(self.table, each, sharing)
+            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
             if len(self._couplings) > _KEPT_COUPLINGS:
                 self._couplings.popitem(last=False)
         self._couplings.move_to_end(key)
@@ -169,8 +162,6 @@ class PipelineBound:
         self.whole = whole
         least, most = schedule.counting.early_labels
         self._early_labels = isqrt(least * most)
-        #: Boxes that places may leave open, before they come last.
-        self._credit = 1
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
         #: Takes integer masters of boxes that stand.
@@ -196,14 +187,13 @@ class PipelineBound:
         #: What a sequence is in whole prices; 0 where times are too long for proofs, or
         #: tables too large.
         self.scale = self._scaled(max(1, self._left(most_us, 0)))
-        places = [n for n in (1, 2, 4, 8, 16) if self._bytes(n) <= _MOST_BYTES]
-        self.most_places = min(max(places, default=0), schedule.places)
-        if not self.most_places:
+        fits = self._bytes <= _MOST_BYTES
+        if not fits:
             self.scale = 0
         #: Whether ZeRO divides states, and tables are small enough for several.
-        self._divides = costs.updates.zero > 0 and self._bytes(8) <= _SPARE
-        sizes = range(len(self.table.sizes)) if self.most_places else ()
-        each = [self.stages(size, 1) for size in sizes]
+        self._divides = costs.updates.zero > 0 and 8 * self._bytes <= _SPARE
+        sizes = range(len(self.table.sizes)) if fits else ()
+        each = [*map(self._view.stages, sizes)]
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
         self.division = self._division(min(slowest, default=0))
@@ -230,13 +220,14 @@ class PipelineBound:
             few=few,
         )
 
-    def _bytes(self, places: int) -> int:
-        """Return about what arcs of the largest size take, with so many places."""
+    @property
+    def _bytes(self) -> int:
+        """Return about what arcs of the largest size take."""
         layers, most = self.table.layers, self.table.sizes[-1]
         gpus = self.table.node_gpus
         arcs_ = int((gpus * (gpus + 1) // 2 if most > 1 else gpus).sum())
         shared = int(gpus.sum()) * (most - 1) * len(self.table.runs)
-        return 16 * places * (arcs_ * layers * (layers + 1) + shared)
+        return 16 * (arcs_ * layers * (layers + 1) + shared)
 
     def _scaled(self, longest_us: int) -> int:
         """Return what a sequence is in whole prices where pipelines take so long.
@@ -256,10 +247,6 @@ class PipelineBound:
     def few(self) -> bool:
         """Return whether numbers of GPUs are so few that counting comes early."""
         return self.whole and self._view.vectors.are_few
-
-    def stages(self, size: int, places: int, *, few: bool = False) -> Arcs:
-        """Return the arcs of a size of micro-batches, by its number."""
-        return self._view.stages(size, places, few=few)
 
     def _hosts(self) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
         """Return nodes and their GPUs by class, where it matters which are hosts.
@@ -343,22 +330,15 @@ class PipelineBound:
         split = self.division.split(box, left)
         # A single pipeline is cheap to count: none has to be put beside it.
         early = single or (self.few and not self.division.is_coarse(box))
-        for places, counted in self._levels(box, last=split is None):
-            box.places = places
-            verdict = self.verdict(box, time_us)
-            self.taken = min(self.taken, verdict.taken)
-            if places > 1:
-                gain = -1 if verdict.prices is None else 3
-                self._credit = max(0, min(_CREDIT, self._credit + gain))
-            if verdict.prices is not None:
-                box.proof = verdict.prices
-                return True
-            near = verdict.taken <= self.schedule.counting.near * self.batch
-            if not (counted and near and (early or split is None) and self.whole):
-                continue
-            if self._whole(box, time_us, self._early_labels if split else inf):
-                return True
-        return False
+        verdict = self.verdict(box, time_us)
+        self.taken = verdict.taken
+        if verdict.prices is not None:
+            box.proof = verdict.prices
+            return True
+        near = verdict.taken <= self.schedule.counting.near * self.batch
+        if not (near and (early or split is None) and self.whole):
+            return False
+        return self._whole(box, time_us, self._early_labels if split else inf)
 
     def dives(self) -> list[Box]:
         """Return boxes in which plans may be: those that synchronise for so long.
@@ -380,8 +360,6 @@ class PipelineBound:
         left = self._left(time_us, box.sync_low_us)
         if self.packed is None or not self.scale or left <= 0:
             return
-        if self.table.places:
-            box.places = min(_DIVE_PLACES, self.most_places)
         if self.verdict(box, time_us).prices is not None:
             return
         if (asked := self._integer(box, time_us)) is not None:
@@ -430,7 +408,7 @@ class PipelineBound:
     def _integer(self, box: Box, time_us: int) -> "_Asked | None":
         """Return the integer master of a box, and what it is asked."""
         left = self._left(time_us, box.sync_low_us)
-        rows, state = self._rows(box), box.states.get(box.places, State())
+        rows, state = self._rows(box), box.state
         if state.prices is None:
             return None
         apart = self._apart_of(box)
@@ -495,19 +473,6 @@ class PipelineBound:
             self._views[key] = _View(table, *given, hosts)
         return self._views[key]
 
-    def _levels(self, box: Box, *, last: bool) -> Iterator[tuple[int, bool]]:
-        """Yield places of stages that are distinguished, and if pipelines are counted.
-
-        Where layers are equal, their order comes second: without it each node is
-        visited once. Places come where a box is not coarse, as long as they refute one
-        in four; else where a box cannot be divided, the `last` time it is looked at.
-        """
-        several = self.table.places and self.most_places > 1
-        soon = several and self._credit > 0 and not self.division.is_coarse(box)
-        yield 1, not soon
-        if soon or (several and last):
-            yield self.most_places, True
-
     def verdict(self, box: Box, time_us: int) -> Verdict:
         """Return prices that refute a box, or what a packing takes."""
         left = self._left(time_us, box.sync_low_us)
@@ -525,8 +490,7 @@ class PipelineBound:
             *(parts, rows, self.batch, self.scale, self.fair),
             *(self.schedule, self.check),
         )
-        state = box.states.setdefault(box.places, State())
-        return master.refute(state, ranges)
+        return master.refute(box.state, ranges)
 
     def _rows(self, box: Box) -> Rows:
         every = self.table.runs.number[0, self.table.layers]
@@ -552,44 +516,31 @@ class PipelineBound:
 
         Paths of a `view` are in order, others need not be where layers are equal. The
         number says
-        size, whether there are few micro-batches, and the range of what is hidden: it
-        is the same in the parts of a box.
+        size and the range of what is hidden: it is the same in the parts of a box.
         """
         found, own = [], view or self._view_of(holders=self._holders(box))
         table, bare = own.table, own.bare(box)
-        positions = box.places if table.places else 1
-        # Interleaved pipelines have no fewer micro-batches than stages.
-        fewer = (False, True) if positions > 1 and self._runs == 1 else (False,)
         for size in range(box.size_low, box.size_high + 1):
             b = self.table.sizes[size]
             if box.count_high == 1 and self.batch % b:
                 continue
-            for few in fewer:
-                which = size, positions, few
-                most = min(self.batch, b * (positions - 1)) if few else self.batch
-                if box.count_high == 1 and most < self.batch:
-                    continue
-                for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
-                    sharing = Sharing(
-                        *(box.replicas_low, box.count_low, rows.pipelines),
-                        *(sync, bare),
-                    )
-                    coupling = own.coupling(which, sharing)
-                    limits = Limits(left, most, spent)
-                    high = left
-                    if box.count_high == 1:  # it has the whole batch
-                        high = left // -(-self.batch // b)
-                    if box.slowest_high_us is not None:
-                        high = min(high, box.slowest_high_us)
-                    low = max(self.least_slowest_us[size], box.slowest_low_us)
-                    if table.runs.equal and positions == 1 and view is None:
-                        known = self._segments(table, coupling)
-                        given = table, coupling, limits, rows, known
-                        pricing: Pricing = Unordered(*given)
-                    else:
-                        pricing = Pricing(table, coupling, limits, rows)
-                    number = (2 * size + few) * (_HALVES + 2) + i
-                    found.append((number, pricing, (low, high)))
+            for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
+                pipelines = box.replicas_low, box.count_low, rows.pipelines
+                coupling = own.coupling(size, Sharing(*pipelines, sync, bare))
+                limits = Limits(left, self.batch, spent)
+                high = left
+                if box.count_high == 1:  # it has the whole batch
+                    high = left // -(-self.batch // b)
+                if box.slowest_high_us is not None:
+                    high = min(high, box.slowest_high_us)
+                low = max(self.least_slowest_us[size], box.slowest_low_us)
+                given = table, coupling, limits, rows
+                if table.runs.equal and view is None:
+                    known = self._segments(table, coupling)
+                    pricing: Pricing = Unordered(*given, known)
+                else:
+                    pricing = Pricing(*given)
+                found.append((size * (_HALVES + 2) + i, pricing, (low, high)))
         return found
 
     def _segments(self, table: StageTable, coupling: Coupling) -> Segments:
@@ -703,20 +654,19 @@ class Refutation:
             return {**of, "at": split.at, **parts}
         if (y := box.proof or box.whole) is None:
             return {"laid": True} if box.laid else {}
-        places = box.places if box.places > 1 else None
         whole = True if box.whole else None
         prices = [*flat(y)]
         if y.pipelines < 0:  # of the fewest, which comes last
             prices[-2:] = [0, y.held, -y.pipelines]
-        return {"prices": (*prices,), "places": places, "whole": whole}
+        return {"prices": (*prices,), "whole": whole}
 
 
 def _least_slowest(table: StageTable, each: Arcs) -> int:
     """Return a time that the slowest stage of every path takes; `NEVER` if none is."""
-    us = np.minimum(each.inner, each.outer).min((0, 1), initial=NEVER)
+    us = np.minimum(each.inner, each.outer).min(0, initial=NEVER)
     if each.shared.size:
         first, last = np.nonzero(table.runs.number[: table.layers] >= 0)
-        least = each.shared_us.min((0, 2))[table.runs.number[first, last]]
+        least = each.shared_us.min(1)[table.runs.number[first, last]]
         us[first, last] = np.minimum(us[first, last], least)
     found = least_cover(us, [0, *each.times.tolist()])
     return NEVER if found is None else found
@@ -728,8 +678,8 @@ def _fair(table: StageTable, each: Sequence[Arcs]) -> Array:
     length = np.arange(table.layers + 1)[None, :] - np.arange(table.layers)[:, None]
     for some in each:
         able = some.inner < NEVER
-        us = np.maximum(some.inner, 1) * some.gpus[:, None, None, None]
-        speed = np.where(able, length * some.size / us, 0.0).max((1, 2, 3), initial=0.0)
+        us = np.maximum(some.inner, 1) * some.gpus[:, None, None]
+        speed = np.where(able, length * some.size / us, 0.0).max((1, 2), initial=0.0)
         for c in range(len(table.classes)):
             mine = speed[some.kind == c]
             found[c] = max(found[c], float(mine.max(initial=0.0)))

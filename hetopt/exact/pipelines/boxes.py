@@ -33,8 +33,7 @@ class Box:
     `sizes` are numbers of sizes of micro-batches. A *host* is a node that holds all
     replicas of some layer; `hosts` are how many there are of each class, () where
     nothing is known.
-    `places` positions of stages are distinguished; `states` are what is known, by
-    places. `proof` are the prices that refuted the box, if it was not
+    `state` is what is known. `proof` are the prices that refuted the box, if it was not
     divided, or `whole` those at which whole pipelines did; or it is `laid` on named
     nodes. All plans of a box that was `listed` are known, those of its parts too.
     `known` is of the box or one that it is a part of.
@@ -52,8 +51,7 @@ class Box:
     slowest_high_us: int | None = None
     hosts_low: tuple[int, ...] = ()
     hosts_high: tuple[int, ...] = ()
-    places: int = 1
-    states: dict[int, State] = field(default_factory=dict)
+    state: State = field(default_factory=State)
     proof: Prices | None = None
     whole: Prices | None = None
     laid: bool = False
@@ -65,7 +63,7 @@ class Box:
     def part(self, **ranges: object) -> "Box":
         """Return a box with other ranges that begins with what is known of this one."""
         fields: dict[str, object] = {
-            "states": {n: x.inherited() for n, x in self.states.items()},
+            "state": self.state.inherited(),
             **{"proof": None, "whole": None, "laid": False},
             "split": None,
         }

@@ -1,9 +1,9 @@
 """Least times of pipelines by the GPUs that they use of each class.
 
-A label stands between two stages: the next layer, how many stages follow (capped, as in
-`kernels`), and the GPUs used so far of each class, as one number, the *state*. It keeps
-the least time and the least cost of what lies before it, each by itself. Labels go from
-the first layer on. What a pipeline does in one node is one step, a *segment*.
+A label stands between two stages: the next layer, and the GPUs used so far of each
+class, as one number, the *state*. It keeps the least time and the least cost of what
+lies before it, each by itself. Labels go from the first layer on. What a pipeline does
+in one node is one step, a *segment*.
 
 A stage hands on by links of a node where the next one has GPUs of that node, too, and
 by others where it has none. Both in one node are in one segment. Else one of both is a
@@ -31,7 +31,7 @@ class States(NamedTuple):
     """GPUs used of each class, by number, and stages in several nodes.
 
     `use` is by [state, class]; a GPU of class c raises the number by `strides[c]`. Such
-    stages use `vectors` of GPUs, by [vector, class], and take `vector_us` by [exit, p,
+    stages use `vectors` of GPUs, by [vector, class], and take `vector_us` by [exit,
     run, vector] (`NEVER` where others do as well) for prices of `vector_cost` or more,
     by [run, vector]. Exit 0 is to a stage in no node of theirs, exit 1 + c to one that
     shares a node of class c with them.
@@ -54,11 +54,11 @@ class States(NamedTuple):
         strides[:-1] = np.cumprod(sides[:0:-1])[::-1]
         none, empty = np.zeros((0, len(sides)), np.int64), np.zeros((1, 0), np.int64)
         states = np.ascontiguousarray(use, np.int64)
-        return cls(most, states, strides, none, empty[None, None], empty)
+        return cls(most, states, strides, none, empty[None], empty)
 
 
 class Least(NamedTuple):
-    """The least that a suffix takes, and costs, by [p, first layer].
+    """The least that a suffix takes, and costs, by first layer.
 
     It begins with a stage in one node, in several, or within a node: the potentials of
     `kernels`.
@@ -80,21 +80,20 @@ def segments(
     suffix: Least,
     room: tuple[int, int],
     at: tuple[int, int, int, int],
-    p0: int,
     first: int,
     inside_us: Whole,
     inside_cost: Whole,
     us: Whole,
     cost: Whole,
 ) -> None:
-    """Fill in segments that begin at a layer: [hop, GPUs, p, layer behind].
+    """Fill in segments that begin at a layer: [hop, GPUs, layer behind].
 
     The next stage is in no node of theirs (hop 0), or in several, one of which is this
     one (1). `at` are the class, the GPUs that the pipeline uses of the node, the least
     number of them at which segments end, and the most that they have. Of no interest is
     what takes and costs more than `room`.
     """
-    given = graph, costs, high, scale, suffix, room, at, p0, first
+    given = graph, costs, high, scale, suffix, room, at, first
     compiled("segments", *given, inside_us, inside_cost, us, cost)
 
 
@@ -108,7 +107,7 @@ def labels(
     most_us: Whole,
     most_cost: int,
 ) -> Whole:
-    """Return the least sums of stages up to a label: [side, next layer, p, state].
+    """Return the least sums of stages up to a label: [side, next layer, state].
 
     Whole paths are those of side 0 behind the last layer. No stage takes more than
     `high`. Paths are left out that cost more than `most_cost`, or take longer than
@@ -116,7 +115,7 @@ def labels(
     where one of fewer GPUs takes no more time.
     """
     sides = 2 + 2 * len(states.gpus) if len(states.vectors) else 1
-    shape = sides, graph.run.shape[0], least.node_us.shape[0], len(most_us)
+    shape = sides, graph.run.shape[0], len(most_us)
     us = np.empty(shape, np.int64)
     compiled("labels", graph, costs, states, least, high, scale, most_us, most_cost, us)
     return us
@@ -133,9 +132,9 @@ def vector_us(
 ) -> None:
     """Fill in the least times of stages in several nodes, by the GPUs of replicas.
 
-    They are `found` by [least degree, p, run, state], for the degrees and runs that are
+    They are `found` by [least degree, run, state], for the degrees and runs that are
     `wanted`, by [degree, run]; `NEVER` where fewer GPUs of the same classes do as well.
-    Times `us` of replicas are by [p, run, replica], and `items` are their class, GPUs
+    Times `us` of replicas are by [run, replica], and `items` are their class, GPUs
     and samples. From one time to the next, the samples are known that the GPUs of each
     class take within it.
     """

@@ -75,8 +75,8 @@ class Vectors:
         sides = [n + 1 for n in table.gpus.tolist()]
         #: How many states there are.
         self.count = prod(sides)
-        self._kept: dict[tuple[int, int, bool], tuple[Whole, Flags]] = {}
-        self._allowed: dict[tuple[int, int, bool], tuple[Flags, Whole, Whole]] = {}
+        self._kept: dict[int, tuple[Whole, Flags]] = {}
+        self._allowed: dict[int, tuple[Flags, Whole, Whole]] = {}
         self._states: States | None = None
 
     @property
@@ -94,27 +94,27 @@ class Vectors:
     def able(self, arcs: Arcs) -> bool:
         """Tell whether tables are small enough."""
         plan = self.schedule
-        if self.count * arcs.places > plan.counting.states:
+        if self.count > plan.counting.states:
             return False
         exits = 1 + len(self.table.classes)
-        entries = exits * self.count * arcs.places * len(self.table.runs)
+        entries = exits * self.count * len(self.table.runs)
         degrees = int(self.table.node_gpus.max()) if len(arcs.shared) else 0
         return bool(entries * degrees <= plan.counting.vectors)
 
     def several(self, arcs: Arcs, wanted: Flags) -> Whole:
         """Return times of stages in several nodes, of least degrees that are wanted.
 
-        They are by [exit, least degree, p, run, state], and `wanted` by [degree, run].
+        They are by [exit, least degree, run, state], and `wanted` by [degree, run].
         Others may be any numbers: most are never wanted, and take no memory.
         """
-        key = arcs.size, arcs.places, arcs.few
+        key = arcs.size
         every = exits_us(self.table, arcs)
         if key not in self._kept:
-            shape = (len(every), len(wanted), *every.shape[1:3], self.count)
+            shape = (len(every), len(wanted), every.shape[1], self.count)
             self._kept[key] = np.empty(shape, np.int64), np.zeros_like(wanted)
         kept, known = self._kept[key]
         if (more := wanted & ~known).any():
-            kept.swapaxes(2, 3)[:, more] = NEVER
+            kept[:, more] = NEVER
             given = arcs.shared, self.table.nodes, self.states, arcs.size
             for us, found in zip(every, kept, strict=True):
                 count_kernels.vector_us(us, *given, more, found)
@@ -128,7 +128,7 @@ class Vectors:
         `nodes` how many a state has. Boxes at other prices mostly allow the same: the
         last answer is kept, and shared.
         """
-        key = arcs.size, arcs.places, arcs.few
+        key = arcs.size
         known = self._allowed.get(key)
         if known is None or not np.array_equal(known[0], least):
             self._allowed.pop(key, None)
@@ -142,8 +142,8 @@ class Vectors:
         for number, runs in zip(np.unique(nodes).tolist(), least, strict=True):
             for degree in np.flatnonzero(runs.any(1)).tolist():
                 mine = runs[degree][:, None] & (nodes == number)
-                us[:, :, mine] = every[:, degree][:, :, mine]
-        some = np.flatnonzero((us < NEVER).any((0, 1, 2)))
+                us[:, mine] = every[:, degree][:, mine]
+        some = np.flatnonzero((us < NEVER).any((0, 1)))
         use = np.ascontiguousarray(self.states.use[some])
         return use, np.ascontiguousarray(us[..., some])
 
@@ -379,7 +379,7 @@ class _Search:
             if self._most_labels < 0:
                 master.exhausted = True
                 return False
-            sums = labels.us[0, -1, 0]
+            sums = labels.us[0, -1]
             low, high = part.range(span)
             taken = part.taken(low, high, sums)
             taken = master.hosted(np.where(taken >= least, taken, 0))
@@ -468,7 +468,7 @@ class IntegerMaster:
             most_us = self.from_above(parts[x].most_us(span, anything))
             labels = parts[x].labels(span, mean, most_us, allowed)
             _, high = parts[x].range(span)
-            taken = parts[x].taken(high, high, labels.us[0, -1, 0])
+            taken = parts[x].taken(high, high, labels.us[0, -1])
             kept[x, span, mean] = self.hosted(taken)
         if not kept:
             return

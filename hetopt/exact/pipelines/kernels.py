@@ -1,14 +1,14 @@
 """Shortest paths over stages, all intervals at once, by the compiled core.
 
 A path goes through the layers from the last to the first. A *suffix* of it begins at a
-layer `l` with `p` stages in all (capped). It is in one of these states:
+layer `l`. It is in one of these states:
 
     one node             its first stage lies in one node
     several              its first stage lies in several nodes
     state[c, k] + u      its first stages use u GPUs of a node of class c, of which the
                          pipeline uses k in all
 
-The least costs of suffixes by state are the *potentials*, by [state, p, l]: of one
+The least costs of suffixes by state are the *potentials*, by [state, l]: of one
 node first, then of `several`, then of chains of stages in a node. All costs are clamped
 to `MOST`, which may only lower them; a sum at or above `HALF` stands for "none".
 No path is worth as much, whatever goes before: `Pricing.most_prices` sees to it. Times
@@ -52,8 +52,8 @@ class Graph(NamedTuple):
     """Arcs of one size of micro-batches in one box, as kernels read them.
 
     Arcs of class c are `begin[c]` to `begin[c + 1] - 1`, in ascending order of `gpus`.
-    Times in us are by [arc, p, first, last]: `inner` where the next stage lies in the
-    same node, `outer` where it lies in another one. `fits[arc, p, first]` is where the
+    Times in us are by [arc, first, last]: `inner` where the next stage lies in the
+    same node, `outer` where it lies in another one. `fits[arc, first]` is where the
     longest run ends that fits, `light[arc, k, first]` the longest that is light enough
     where the pipeline uses k GPUs of the node. `state[c, k] + u` numbers the states
     with u of k GPUs left: where k makes no difference, those of all k are the same.
@@ -75,7 +75,7 @@ class Costs(NamedTuple):
 
     A path costs `time` for each us, and for each us of the slowest stage what its GPUs
     and arcs cost: `gpu[c]`, `arc[arc, k, first, last]`. Stages in several nodes have
-    fronts of times in us and least costs, by [p, run, i], ascending times.
+    fronts of times in us and least costs, by [run, i], ascending times.
     """
 
     time: int
@@ -91,7 +91,7 @@ def least(
     """Return the least cost of a path, by interval of the slowest stage.
 
     No stage takes more than `highs[g]`; prices count `scale * lows[g]` times.
-    Potentials are `kept`, by [interval, state, p, l], where it has so many entries.
+    Potentials are `kept`, by [interval, state, l], where it has so many entries.
     """
     found = np.empty(len(lows), np.int64)
     compiled("least", graph, costs, lows, highs, scale, kept, found)
@@ -103,8 +103,8 @@ def fronts(
 ) -> tuple[Whole, Whole]:
     """Return the least costs of replicas that share a micro-batch, by their slowest.
 
-    Both are by [p, run, i], ascending times and falling costs; `BIG` where there are no
-    more. Replicas are by [p, run, i] in `order` of their times `us`; `cost` and `able`
+    Both are by [run, i], ascending times and falling costs; `BIG` where there are no
+    more. Replicas are by [run, i] in `order` of their times `us`; `cost` and `able`
     are by [run, replica]. A knapsack over samples grows by one replica at a time.
     """
     front_us, front_cost = np.empty((2, *order.shape), np.int64)

@@ -349,11 +349,11 @@ class Pricing:
 
     _shared_kept: tuple[Prices, Whole] | None = None
 
-    def shared_items(self, prices: Prices, p: int, run: int, most_us: int) -> list[int]:
+    def shared_items(self, prices: Prices, run: int, most_us: int) -> list[int]:
         """Return the cheapest replicas of a stage, none of which takes longer."""
         arcs, size = self.arcs, self.arcs.size
         cost = self._kept_shared_cost(prices)[run]
-        able = (arcs.shared_us[p, run] <= most_us) & self._able[run]
+        able = (arcs.shared_us[run] <= most_us) & self._able[run]
         best: list[tuple[int, int]] = [(0, -1)] + [(BIG, -1)] * size
         for item in np.flatnonzero(able).tolist():
             own = int(arcs.shared[item, 2])
@@ -371,13 +371,13 @@ class Pricing:
         """Return fronts of stages in several nodes."""
         arcs = self.arcs
         if not len(arcs.shared):
-            none = np.zeros((arcs.places, len(self.table.runs), 0), np.int64)
+            none = np.zeros((len(self.table.runs), 0), np.int64)
             return none, none
         samples = np.ascontiguousarray(arcs.shared[:, 2])
         cost = self._kept_shared_cost(prices)
         times = arcs.order, arcs.shared_us
         found = kernels.fronts(*times, samples, cost, self._able, arcs.size)
-        most = int((found[0] < BIG).sum(2).max(initial=0))
+        most = int((found[0] < BIG).sum(1).max(initial=0))
         us, price = (np.ascontiguousarray(each[..., :most]) for each in found)
         return us, price
 
@@ -395,7 +395,7 @@ class Pricing:
     def _kept(self, entries: int) -> Whole:
         """Return a table for potentials of so many intervals."""
         states = 2 + self._states(len(self.table.node_gpus))
-        shape = entries, states, self.arcs.places, self.layers + 1
+        shape = entries, states, self.layers + 1
         return np.zeros(shape, np.int64)
 
     def stages(
@@ -473,100 +473,76 @@ class Trace:
         self.graph, self.costs = graph, costs
         self.high, self.scale = high, scale
         self.node, self.across, self.chain = kept[0], kept[1], kept[2:]
-        self.places = len(self.node)
 
     def stages(self, value: int) -> list[tuple[int, Placed]]:
         """Return the stages of a path of that cost, with their times."""
         found: list[tuple[int, Placed]] = []
-        p = int(np.minimum(self.node[:, 0], self.across[:, 0]).argmin())
         layers, first, at = self.pricing.layers, 0, None
-        in_node = value < int(self.across[p, 0])
+        in_node = value < int(self.across[0])
         while first < layers:
             if at is None and in_node:
-                at = self._begun(p, first)
+                at = self._begun(first)
             if at is None:
-                us, stage, p, in_node = self._several(p, first)
+                us, stage, in_node = self._several(first)
             else:
-                us, stage, p, in_node, at = self._in_a_node(at, p, first)
+                us, stage, in_node, at = self._in_a_node(at, first)
             found.append((us, stage))
             first = stage.last
         return found
 
-    def _begun(self, p: int, first: int) -> tuple[int, int, int]:
+    def _begun(self, first: int) -> tuple[int, int, int]:
         """Return class, GPUs and GPUs left of the node that a suffix begins in."""
         graph = self.graph
         for c, most in enumerate(graph.node_gpus.tolist()):
             for k in range(1, most + 1):
-                found = int(self.chain[graph.state[c, k] + k, p, first])
+                found = int(self.chain[graph.state[c, k] + k, first])
                 paid = min(self.scale * int(self.costs.gpu[c]) * k, MOST)
-                if found < HALF and found + paid == self.node[p, first]:
+                if found < HALF and found + paid == self.node[first]:
                     return c, k, k
         raise InternalError("a path has no first stage")
 
-    def _before(self, p: int) -> list[int]:
-        """Return how many stages may follow the next one, if p follow before it."""
-        return [q for q in range(self.places) if min(q + 1, self.places - 1) == p]
-
     def _in_a_node(
-        self, at: tuple[int, int, int], p: int, first: int
-    ) -> tuple[int, Placed, int, bool, tuple[int, int, int] | None]:
+        self, at: tuple[int, int, int], first: int
+    ) -> tuple[int, Placed, bool, tuple[int, int, int] | None]:
         """Return the next stage, what follows it, and where the path goes on."""
-        graph, (c, k, left) = self.graph, at
-        layers = self.pricing.layers
-        aim = int(self.chain[graph.state[c, k] + left, p, first])
-        for q in self._before(p):
-            for arc in range(graph.begin[c], graph.begin[c + 1]):
-                used = int(graph.gpus[arc])
-                if used > left:
-                    break
-                end = int(min(graph.fits[arc, q, first], graph.light[arc, k, first]))
-                last = np.arange(first + 1, end + 1)
-                price, inner = self.costs.arc[arc, k, first], graph.inner[arc, q, first]
-                sides: list[tuple[Whole, Whole, bool]] = []
-                if used < left:
-                    rest = self.chain[graph.state[c, k] + left - used, q]
-                    sides.append((inner, rest, True))
-                else:
-                    outer = graph.outer[arc, q, first].copy()
-                    outer[layers] = inner[layers]
-                    sides.append((outer, self.node[q], True))
-                    sides.append((inner, self.across[q], False))
-                for us, rest, to in sides:
-                    cost = self.costs.time * us[last] + self.scale * price[last]
-                    able = (us[last] <= self.high) & (rest[last] < HALF)
-                    same = able & (np.minimum(cost, MOST) + rest[last] == aim)
-                    if same.any():
-                        at_last = int(last[same.argmax()])
-                        stage = Placed(first, at_last, arc, k)
-                        on = (c, k, left - used) if used < left else None
-                        return int(us[at_last]), stage, q, to, on
+        graph, (c, k, left), layers = self.graph, at, self.pricing.layers
+        aim = int(self.chain[graph.state[c, k] + left, first])
+        for arc in range(graph.begin[c], graph.begin[c + 1]):
+            used = int(graph.gpus[arc])
+            if used > left:
+                break
+            end = int(min(graph.fits[arc, first], graph.light[arc, k, first]))
+            last = np.arange(first + 1, end + 1)
+            price, inner = self.costs.arc[arc, k, first], graph.inner[arc, first]
+            outer = graph.outer[arc, first].copy()
+            outer[layers] = inner[layers]
+            sides = [(outer, self.node, True), (inner, self.across, False)]
+            if used < left:
+                sides = [(inner, self.chain[graph.state[c, k] + left - used], True)]
+            for us, rest, to in sides:
+                cost = self.costs.time * us[last] + self.scale * price[last]
+                able = (us[last] <= self.high) & (rest[last] < HALF)
+                same = able & (np.minimum(cost, MOST) + rest[last] == aim)
+                if same.any():
+                    at_last = int(last[same.argmax()])
+                    on = (c, k, left - used) if used < left else None
+                    return int(us[at_last]), Placed(first, at_last, arc, k), to, on
         raise InternalError("a path has no next stage")
 
-    def _several(self, p: int, first: int) -> tuple[int, Placed, int, bool]:
-        """Return a stage in several nodes, what follows it, and if that is in one."""
-        costs, runs = self.costs, self.graph.run
-        aim = int(self.across[p, first])
-        for q in self._before(p):
-            for last in range(first + 1, self.pricing.layers + 1):
-                if self.places > 1 and (last == self.pricing.layers) != (q == 0):
-                    continue
-                rest = min(int(self.node[q, last]), int(self.across[q, last]))
-                run = int(runs[first, last])
-                us = costs.front_us[q, run]
-                able = us <= self.high
-                cost = (
-                    costs.time * us[able] + self.scale * costs.front_cost[q, run][able]
-                )
-                same = np.minimum(cost, MOST) + rest == aim
-                if rest < HALF and same.any():
-                    i = int(same.argmax())
-                    items = self.pricing.shared_items(self.prices, q, run, int(us[i]))
-                    shared = self.pricing.arcs.shared
-                    each = tuple(tuple(shared[item].tolist()) for item in items)
-                    return (
-                        int(us[i]),
-                        Placed(first, last, -1, 0, each, tuple(items)),
-                        q,
-                        rest < int(self.across[q, last]),
-                    )
+    def _several(self, first: int) -> tuple[int, Placed, bool]:
+        """Return a stage in several nodes, and if what follows is in one."""
+        costs, pricing, aim = self.costs, self.pricing, int(self.across[first])
+        for last in range(first + 1, pricing.layers + 1):
+            rest = min(int(self.node[last]), int(self.across[last]))
+            run = int(self.graph.run[first, last])
+            us = costs.front_us[run]
+            able = us <= self.high
+            cost = costs.time * us[able] + self.scale * costs.front_cost[run][able]
+            same = np.minimum(cost, MOST) + rest == aim
+            if rest < HALF and same.any():
+                took = int(us[int(same.argmax())])
+                items = pricing.shared_items(self.prices, run, took)
+                each = tuple(tuple(pricing.arcs.shared[x].tolist()) for x in items)
+                stage = Placed(first, last, -1, 0, each, tuple(items))
+                return took, stage, rest < int(self.across[last])
         raise InternalError("a path has no next stage in several nodes")

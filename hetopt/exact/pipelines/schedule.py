@@ -17,7 +17,7 @@ class Counting(Record):
 
     states: int = Field(
         default=60_000,
-        description="Numbers of GPUs by class, times places, at the most.",
+        description="Numbers of GPUs by class, at the most.",
     )
     few: int = Field(
         default=4000,
@@ -178,10 +178,6 @@ class Schedule(Record):
     )
     hosts: int = Field(
         default=3, description="Classes whose nodes may be hosts, which boxes tell."
-    )
-    places: int = Field(
-        default=8,
-        description="Stages behind a stage that are distinguished, at the most.",
     )
     listed_near: float = Field(
         default=1.15,

@@ -37,10 +37,10 @@ class Labels(NamedTuple):
     states: States
     least: Least
     high: int
-    us: Whole  # [side, next layer, p, state]
+    us: Whole  # [side, next layer, state]
 
 
-_Label = tuple[int, int, int, int]  # side, next layer, p, state
+_Label = tuple[int, int, int]  # side, next layer, state
 
 
 class Trace:
@@ -50,7 +50,7 @@ class Trace:
         """Read the labels."""
         self._labels, self._us = labels, labels.us
         self._classes = len(labels.states.gpus)
-        self._layers, self._places = labels.us.shape[1] - 1, labels.us.shape[2]
+        self._layers = labels.us.shape[1] - 1
 
     def stages(self, state: int) -> list[Staged]:
         """Return the stages of the fastest path of no more GPUs; none if there is none.
@@ -58,8 +58,8 @@ class Trace:
         `state` is the number of its GPUs.
         """
         use = self._labels.states.use
-        ends = np.where((use <= use[state]).all(1), self._us[0, self._layers, 0], BIG)
-        at: _Label = 0, self._layers, 0, int(ends.argmin())
+        ends = np.where((use <= use[state]).all(1), self._us[0, self._layers], BIG)
+        at: _Label = 0, self._layers, int(ends.argmin())
         if self._us[at] >= HALF:
             return []
         found: list[Staged] = []
@@ -80,16 +80,14 @@ class Trace:
 
     def _in_several(self, to: _Label) -> Iterator[tuple[list[Staged], _Label]]:
         graph, states, high = self._labels.graph, self._labels.states, self._labels.high
-        side, last, p, state = to
-        classes, ends = self._classes, last == self._layers
+        side, last, state = to
+        classes = self._classes
         together = None if side < 2 else (side - 2) % classes
-        if self._places > 1 and ends != (p == 0):
-            return
-        hop, q = 0 if together is None else 1 + together, min(p + 1, self._places - 1)
+        hop = 0 if together is None else 1 + together
         before = states.use[state] - states.vectors
         came = state - states.vectors @ states.strides
         for first in range(last - 1, -1, -1):
-            us = states.vector_us[hop, p, graph.run[first, last]]
+            us = states.vector_us[hop, graph.run[first, last]]
             able = (us <= high) & (before >= 0).all(1)
             for v in np.flatnonzero(able).tolist():
                 use = tuple(states.vectors[v].tolist())
@@ -97,7 +95,7 @@ class Trace:
                     continue
                 shared = [2 + classes + c for c in range(classes) if use[c]]
                 for begun in (1, *shared):
-                    at = begun, first, q, int(came[v])
+                    at = begun, first, int(came[v])
                     if self._us[at] + us[v] == self._us[to]:
                         given = first, last, use
                         stage = Staged(*given, in_node=False, together=together)
@@ -105,69 +103,65 @@ class Trace:
 
     def _in_a_node(self, to: _Label) -> Iterator[tuple[list[Staged], _Label]]:
         graph, states = self._labels.graph, self._labels.states
-        side, last, p, state = to
+        side, last, state = to
         hop = int(side >= 2)
         for first in range(last - 1, -1, -1):
-            for q in range(p, self._places):
-                for c in range(self._classes):
-                    if hop and side != 2 + self._classes + c:
-                        continue
-                    most = min(int(graph.node_gpus[c]), int(states.use[state, c]))
-                    for k in range(1, most + 1):
-                        came = state - k * int(states.strides[c])
-                        for begun in (0, 2 + c):
-                            if begun >= len(self._us):
-                                continue
-                            at = begun, first, q, came
-                            us = int(self._us[to] - self._us[at])
-                            if self._us[at] >= HALF or us <= 0:
-                                continue
-                            stages = self._segment(c, k, at, (hop, p, last), us)
-                            if stages:
-                                yield stages, at
+            for c in range(self._classes):
+                if hop and side != 2 + self._classes + c:
+                    continue
+                most = min(int(graph.node_gpus[c]), int(states.use[state, c]))
+                for k in range(1, most + 1):
+                    came = state - k * int(states.strides[c])
+                    for begun in (0, 2 + c):
+                        if begun >= len(self._us):
+                            continue
+                        at = begun, first, came
+                        us = int(self._us[to] - self._us[at])
+                        if self._us[at] >= HALF or us <= 0:
+                            continue
+                        if stages := self._segment(c, k, at, (hop, last), us):
+                            yield stages, at
 
     def _segment(
-        self, c: int, k: int, at: _Label, to: tuple[int, int, int], us: int
+        self, c: int, k: int, at: _Label, to: tuple[int, int], us: int
     ) -> list[Staged]:
         """Return stages of k GPUs of one node that take so long; none if none do."""
         graph, costs, states, least, high, _ = self._labels
-        side, first, q, _ = at
-        hop, p, last = to
+        side, first, _ = at
+        hop, last = to
         most = int(graph.node_gpus[c])
         top = min(k, most - 1 if side else most)
         if k > top:
             return []
-        shape = self._places, self._layers + 1
+        shape = most + 1, self._layers + 1
         hops = 2 if len(states.vectors) else 1
-        inside, inside_cost = np.zeros((2, most + 1, *shape), np.int64)
-        step, step_cost = np.full((2, hops, most + 1, *shape), BIG, np.int64)
+        inside, inside_cost = np.zeros((2, *shape), np.int64)
+        step, step_cost = np.full((2, hops, *shape), BIG, np.int64)
         count_kernels.segments(
-            *(graph, costs, high, 1, least, (BIG, BIG), (c, k, k, top), q, first),
+            *(graph, costs, high, 1, least, (BIG, BIG), (c, k, k, top), first),
             *(inside, inside_cost, step, step_cost),
         )
-        if step[hop, k, p, last] != us:
+        if step[hop, k, last] != us:
             return []
         found: list[Staged] = []
         used, ends = k, True
         none = (0,) * self._classes
         while last > first:
             outer = ends and not hop and last < self._layers
-            for x, now, took in self._last_stages(c, k, p, last, used, outer=outer):
-                n = min(p + 1, self._places - 1)
-                if inside[used - now, n, x] < HALF and (
-                    inside[used - now, n, x] + took == us
-                ):
+            for x, now, took in self._last_stages(c, k, last, used, outer=outer):
+                before = int(inside[used - now, x])
+                if before < HALF and before + took == us:
                     break
             else:
                 return []
             use = (*none[:c], now, *none[c + 1 :])
             behind = None if ends and not hop else c
             found.append(Staged(x, last, use, in_node=True, together=behind))
-            us, used, p, last, ends = us - took, used - now, n, x, False
+            us, used, last, ends = us - took, used - now, x, False
         return found[::-1]
 
     def _last_stages(
-        self, c: int, k: int, p: int, last: int, used: int, *, outer: bool
+        self, c: int, k: int, last: int, used: int, *, outer: bool
     ) -> Iterator[tuple[int, int, int]]:
         """Yield stages up to a layer in a node: first layer, GPUs, time.
 
@@ -180,7 +174,7 @@ class Trace:
             if now > used:
                 break
             for x in range(last - 1, -1, -1):
-                fits = min(graph.fits[arc, p, x], graph.light[arc, k, x])
-                us = int(times[arc, p, x, last])
+                fits = min(graph.fits[arc, x], graph.light[arc, k, x])
+                us = int(times[arc, x, last])
                 if last <= fits and us <= high:
                     yield x, now, us

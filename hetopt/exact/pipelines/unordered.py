@@ -43,10 +43,10 @@ class Segments:
             self.run[y] = number[first, first + y]
             low[y] = table.sync.low[self.run[y]]
             self.ended[y] = number[layers - y, layers]
-            exits[1, :, y] = arcs.inner[:, 0, layers - y, layers]
+            exits[1, :, y] = arcs.inner[:, layers - y, layers]
             if y < layers:
-                inner[:, y] = arcs.inner[:, 0, first, first + y]
-                exits[0, :, y] = arcs.outer[:, 0, first, first + y]
+                inner[:, y] = arcs.inner[:, first, first + y]
+                exits[0, :, y] = arcs.outer[:, first, first + y]
         #: The class of the node and the GPUs of each segment.
         self.kind = np.repeat(np.arange(len(table.node_gpus)), table.node_gpus)
         self.gpus = np.concatenate([np.arange(1, g + 1) for g in table.node_gpus])
@@ -174,11 +174,11 @@ class Unordered(Pricing):
         """Return fronts of stages in several nodes by [way, layers, i]."""
         if self._front is None or self._front[0] != prices:
             each = self._fronts(prices)
-            shape = 2, 2, self.layers + 1, each[0].shape[2]
+            shape = 2, 2, self.layers + 1, each[0].shape[1]
             us, cost = found = np.full(shape, BIG, np.int64)
             for table, side in zip(found, each, strict=True):
                 for way in (0, 1):
-                    table[way, 1:] = side[0, self._runs(way)[1:]]
+                    table[way, 1:] = side[self._runs(way)[1:]]
             self._front = prices, (us, cost)
         return self._front[1]
 
@@ -274,7 +274,7 @@ class Unordered(Pricing):
         kept = self._shared_uses[1]
         if (stage, slowest) not in kept:
             run = int(self._runs(stage[0])[stage[1]])
-            items = self.shared_items(prices, 0, run, slowest)
+            items = self.shared_items(prices, run, slowest)
             replicas = tuple(tuple(self.arcs.shared[x].tolist()) for x in items)
             first, last = self.table.runs.spans[run].tolist()
             found = np.zeros(2 * len(self.rows.gpus) + 3)

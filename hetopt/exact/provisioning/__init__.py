@@ -4,24 +4,26 @@ Allocations (a data-parallel degree of a variant, and a number of stages of each
 are taken best first by a lower bound of their iteration, so of their cost, those of all
 variants from one queue. Each is placed exactly (order and layers of its stages), with
 the time at which it stops being worth having as a cut-off. Expected losses depend on
-the allocation alone: they stretch its time, and shorten its cut-off (`losses`).
+the allocation alone: they stretch its time, and shorten its cut-off (`Losses`).
 Everything is counted in integers: us, or parts of one, x micro-USD an hour.
 
 The problem is Espresso's (Eq. 1-3, 8, 9); the method is not: Espresso prunes its tree
 by estimates and places the stages by a rule.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ... import plans
 from ...modelling import Limits
 from ...problems import Evaluation, provisioning
-from ...problems.provisioning import Data
+from ...problems.provisioning import MICRO, Data
 from ...result import Status, Stop
 from ...solving.run import Report, Run
 from ...text.documents import Document
 from .goals import (
+    LONGEST,
     Cheapest,
     Fastest,
     Found,
@@ -29,11 +31,11 @@ from .goals import (
     largest_cost,
     longest_iteration,
     objective,
+    us,
+    usd,
 )
-from .losses import Losses
-from .reasons import why_none
 from .search import Search
-from .tables import Degree
+from .tables import Degree, Losses
 
 problem = "provisioning"
 _SOURCE = "allocations best first, fastest filling of their stages"
@@ -118,7 +120,7 @@ def solve(
             run.tighten(run.objective, _PROOF)
         else:
             run.bound = None
-            for reason in why_none(data, degrees, run.check):
+            for reason in _why_none(data, degrees, run.check):
                 run.reasons += (reason,)
     return run.result()
 
@@ -166,3 +168,29 @@ def _priced_plan(data: Data, plan: plans.Provisioning) -> Found:
     )
     time = parts["iteration_us"] * (losses.unit + lost)
     return Found(time, price + data.storage_micro_usd_per_hour, plan)
+
+
+def _why_none(
+    data: Data, degrees: list[Degree], check: Callable[[], None]
+) -> Iterator[str]:
+    """Yield reasons, the surest first; `data` is known to have no plan."""
+    if data.other_than_machines:
+        counts = ", ".join(map(str, data.other_than_machines))
+        yield f"machines: no plan that meets the rest has others than {counts} of them"
+        return
+    if data.deadline_s is not None:
+        yield f"deadline: no plan ends within {data.deadline_s} s"
+    elif data.budget_usd is not None:
+        yield f"budget: no plan costs {data.budget_usd} USD or less"
+    fastest, cheapest = Fastest(None), Cheapest(LONGEST)
+    Search(degrees, fastest, check).run()
+    if fastest.best is None:
+        quotas = ", ".join(f"{offer.gpu} {offer.quota}" for offer in data.offers)
+        yield f"memory: no plan within the quotas ({quotas}) holds {data.layers} layers"
+        return
+    least_s = float(us(data, fastest.best.time) / MICRO)
+    yield f"deadline: the least that any plan meets is {least_s:.6f} s"
+    Search(degrees, cheapest, check).run()
+    if cheapest.best is not None:
+        least_usd = float(usd(data, cheapest.best.cost))
+        yield f"budget: the cheapest plan costs {least_usd:.6f} USD"

@@ -1,7 +1,7 @@
 """Goals of a search over allocations: cheapest, fastest, or every trade-off.
 
 Prices are micro-USD an hour of all that is rented, times the expected ones of one
-iteration in parts of a us (`losses`), costs their product; all integers. A goal says
+iteration in parts of a us (`Losses`), costs their product; all integers. A goal says
 how long an iteration of an allocation of some price may last to be worth having
 (`cut`), so that one search serves all three.
 """
@@ -17,8 +17,7 @@ import numpy as np
 
 from ...problems.provisioning import MICRO, Data
 from ...schema import exact
-from .losses import Losses
-from .tables import Floats
+from .tables import Floats, Losses
 
 LONGEST = 2**200  # above every time
 _PER_USD = 3600 * MICRO * MICRO  # us x micro-USD an hour

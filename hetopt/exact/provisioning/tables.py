@@ -15,22 +15,49 @@ and at the end iteration_us = V + (K - 1) max w x. Less V and more G is never wo
 """
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from math import lcm
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import Unsupported
 from ...problems.provisioning import Data, Offer
+from ...schema import exact
 from ...text.documents import Fields
-from .losses import Losses
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 NEVER = 2**61  # us; longer than any plan that is worth having
 # Above this many layers the synchronisation bound takes the simple form.
 _MANY_LAYERS = 256
+
+
+class Losses(NamedTuple):
+    """Expected losses of machines: parts of a us, and how many each machine adds.
+
+    An iteration of t us on m[o] machines of each offer is expected to take
+        t (1 + sum_o m[o] r[o] h),    h: hours that a loss costs, r[o]: losses an hour,
+    which is t (unit + sum_o m[o] per_machine[o]) units, `unit` of them a us: the least
+    common denominator of all r[o] h. The factor grows with every machine, so what
+    bounds t alone, or t on fewer machines, bounds it too.
+    """
+
+    unit: int
+    per_machine: dict[str, int]
+
+    @classmethod
+    def of(cls, data: Data) -> "Losses":
+        """Return the losses of a problem; unit 1 and zeros where nothing is lost."""
+        lost_s = exact(data.restart_s or 0) + exact(data.checkpoint_every_s or 0) / 2
+        shares: dict[str, Fraction] = {
+            offer.gpu: exact(offer.losses_per_hour) * lost_s / 3600
+            for offer in data.offers
+        }
+        unit = lcm(*(share.denominator for share in shares.values()))
+        return cls(unit, {gpu: int(share * unit) for gpu, share in shares.items()})
 
 
 @dataclass(frozen=True)

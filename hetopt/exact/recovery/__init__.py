@@ -63,7 +63,7 @@ def solve(
 def bound(data: Data) -> Bound:
     """Return what no recovery is faster than, by the prices of links alone."""
     network = Network(data)
-    proved = bound_of(data, best_prices(network))
+    proved = bound_of(network, best_prices(network))
     return Bound(network.possible(proved), "link prices")
 
 
@@ -81,7 +81,7 @@ class _Search:
             plan = entries.planner(name).plan
             run.offer_of(name, partial(plan, network.data))
         prices = best_prices(network)
-        proved = bound_of(network.data, prices)
+        proved = bound_of(network, prices)
         run.tighten(network.possible(proved), "link prices")
         self._close()
         self._tidy()

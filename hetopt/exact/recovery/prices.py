@@ -6,13 +6,13 @@ With link weights u, as shares of one us of a link's time:
               pi[k] <= time of a piece of k over q, weighted by u     each k, q
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from fractions import Fraction
+from math import ceil
 
 from ... import entries
 from ...modelling import Limits
-from ...problems.recovery import CLOUD, Data
-from ...problems.recovery.network import Network, link_between
+from ...problems.recovery.network import Network
 
 _BACKEND = "pulp"
 _SCALE = 2**24
@@ -49,71 +49,16 @@ def best_prices(network: Network) -> dict[str, int]:
     return kept or {links[0]: 1}
 
 
-def bound_of(data: Data, prices: dict[str, int]) -> int:
-    """The time, in us, that these prices prove; straight from the needs."""
+def bound_of(network: Network, prices: Mapping[str, int]) -> int:
+    """The time, in us, below which these weights of links leave no plan."""
     whole = sum(prices.values())
     if whole <= 0 or min(prices.values()) < 0:
         return 0
-    each = _each(data, prices)
-    places: dict[str, list[tuple[int, int, str, str]]] = {}
-    alive = {CLOUD, *(node.name for node in data.nodes)}
-    for saved in data.saved:
-        if saved.place in alive:
-            for name in saved.units:
-                row = (saved.rank, saved.degree, saved.place, saved.medium)
-                places.setdefault(name, []).append(row)
-    total, done = Fraction(0), set()
-    for need in data.needs:
-        for name in need.units:
-            width = data.grid[name] // need.degree
-            for piece in range(need.rank * width, (need.rank + 1) * width):
-                if data.loads == "once_a_node":
-                    if (need.node, name, piece) in done:
-                        continue
-                    done.add((need.node, name, piece))
-                costs = [
-                    each(place, medium, need.node)
-                    for rank, degree, place, medium in places.get(name, ())
-                    if rank * data.grid[name] <= piece * degree
-                    and piece * degree < (rank + 1) * data.grid[name]
-                ]
-                total += data.piece_bytes[name] * min(costs, default=Fraction(0))
-    exactly = total * 10**6 / whole
-    return -(-exactly.numerator // exactly.denominator)
-
-
-def _each(data: Data, prices: dict[str, int]) -> Callable[[str, str, str], Fraction]:
-    """Return what a byte costs from a place and medium to a node, by link weights."""
-    nodes = {node.name: node for node in data.nodes}
-    joined = {
-        key: pair.bytes_per_s
-        for pair in data.pairs
-        for key in ((pair.first, pair.second), (pair.second, pair.first))
-    }
-    known: dict[tuple[str, str, str], Fraction] = {}
-
-    def cost(place: str, medium: str, node: str) -> Fraction:
-        if place == CLOUD:
-            name = CLOUD if data.cloud_limit == "shared" else f"cloud/{node}"
-            return Fraction(prices.get(name, 0), data.cloud_bytes_per_s or 1)
-        store = nodes[place]
-        rate = store.disk_bytes_per_s
-        if medium == "memory":
-            rate = store.memory_bytes_per_s
-        total = Fraction(prices.get(f"{medium}/{place}", 0), rate)
-        if place != node:
-            out, into = store.network_bytes_per_s, nodes[node].network_bytes_per_s
-            total += Fraction(prices.get(f"out/{place}", 0), out)
-            total += Fraction(prices.get(f"in/{node}", 0), into)
-            if (place, node) in joined:
-                own = prices.get(link_between(place, node), 0)
-                total += Fraction(own, joined[place, node])
-        return total
-
-    def each(place: str, medium: str, node: str) -> Fraction:
-        key = (place, medium, node)
-        if key not in known:
-            known[key] = cost(*key)
-        return known[key]
-
-    return each
+    total = Fraction(0)
+    for kind in network.kinds:
+        costs = [
+            sum(prices.get(x, 0) * network.grain_us(x) for x in route)
+            for route in kind.routes
+        ]
+        total += kind.count * kind.size * min(costs, default=0)
+    return ceil(total / whole)

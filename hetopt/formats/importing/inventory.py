@@ -104,18 +104,18 @@ def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
     return hosts, _unread(table.columns, known, path)
 
 
-def _known(cells_of: Mapping[str, Sequence[str]]) -> dict[str, columns.Column]:
+def _known(cells_of: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the columns of a table by our names; a number of GPUs is no card."""
     numbers = [name for name, cells in cells_of.items() if _are_numbers(cells)]
     others = [name for name in cells_of if name not in numbers]
-    found = {}
+    found: dict[str, str] = {}
     for ours, of in (
         ("host", [*cells_of]),
         ("gpu", others),
         ("gpus", numbers),
         ("memory", [*cells_of]),
     ):
-        left = [name for name in of if columns.Column(name) not in found.values()]
+        left = [name for name in of if name not in found.values()]
         found |= columns.known(left, {ours: NAMES[ours]})
     return found
 
@@ -127,11 +127,11 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 def _refuse_ambiguous(
     cells_of: Mapping[str, Sequence[str]],
-    known: Mapping[str, columns.Column],
+    known: Mapping[str, str],
     where: str,
 ) -> None:
     """`InstanceError` for a table that does not say how many GPUs its hosts have."""
-    hosts = cells_of[known["host"].name]
+    hosts = cells_of[known["host"]]
     has_ids = any(name.lower() in _OF_ONE for name in cells_of)
     if "gpus" not in known and not has_ids and len({*hosts}) == len(hosts):
         raise InstanceError(
@@ -185,10 +185,10 @@ def _card(cells: Mapping[str, str | None], place: str) -> str | None:
 
 
 def _unread(
-    listed: Sequence[str], known: Mapping[str, columns.Column], path: Path
+    listed: Sequence[str], known: Mapping[str, str], path: Path
 ) -> list[LeftOut]:
     """Return what is told of columns that say nothing of the GPUs."""
-    used = {*known, *(column.name for column in known.values())}
+    used = {*known, *known.values()}
     names = [name for name in listed if name and name not in used]
     if not names:
         return []

@@ -44,7 +44,7 @@ from ...result import Status, Stop
 from ...schema import Instance
 from ...search.attempts import Attempt, alone
 from ..pooling import Pool
-from ..replanning import Candidate, Horizon, judged_us
+from ..replanning import HORIZON_S, Candidate, judged_us, worth
 from .traces import Moment
 
 EXACT = "recovery"
@@ -58,7 +58,7 @@ class Rules:
     interval_us: int
     overhead_us: int = 0
     storage: Storage = field(default_factory=Storage)
-    horizon: Horizon = field(default_factory=Horizon)
+    horizon_s: float = HORIZON_S
 
 
 @dataclass(frozen=True)
@@ -247,14 +247,14 @@ class Replay:
         self.tally.replans += 1
         work = self._pool.considered(change, base[1], storage)
         best: tuple[Any, Candidate, Data, int] | None = None
-        for candidate in work.of_each_name(self._rules.horizon):
+        for candidate in work.of_each_name(self._rules.horizon_s):
             data = pose(change, base[1], candidate.plan, storage)
             took = self._recovery_us(candidate, data)
             if took is None:
                 continue
-            worth = self._worth(took + self._overhead_us, candidate.iteration_us)
-            if best is None or worth < best[0]:
-                best = worth, candidate, data, took
+            value = self._worth(took + self._overhead_us, candidate.iteration_us)
+            if best is None or value < best[0]:
+                best = value, candidate, data, took
         if best is None:
             return
         if run is not None:
@@ -264,8 +264,8 @@ class Replay:
         self._base, self._gone = base, gone
         self._move(change, *best[1:])
 
-    def _worth(self, wait_us: int, iteration_us: int) -> object:
-        return self._rules.horizon.worth(wait_us, iteration_us)
+    def _worth(self, wait_us: int, iteration_us: int) -> Any:
+        return worth(self._rules.horizon_s, wait_us, iteration_us)
 
     def _recovery_us(self, candidate: Candidate, data: Data) -> int | None:
         """Return the method's recovery time, at most; None where states are lost."""

@@ -8,9 +8,8 @@ ends (nodes that cannot hold the model alone join others first), by joining sets
 moving a node, leaving it idle and swapping two, and by choosing among the options of
 sets: number of pipelines, degrees by kind of node, order; sets of equal nodes take
 equal options. Before them come layouts, whose pipelines have stages on sorts of nodes,
-stage by stage (`hetopt.search.layouts`), and where there are many nodes, plans whose
-pipelines blend nodes of two sorts, mixed by a linear program (`blends`). Layers
-and micro-batches are balanced exactly, and the judge's objective decides. Not a
+stage by stage (`hetopt.search.layouts`). Layers and micro-batches are balanced exactly,
+and the judge's objective decides. Not a
 published system: the baseline that published ones have to beat.
 """
 
@@ -28,11 +27,9 @@ from ...schema.rates import slower
 from ..balancing import Balancer, with_batch
 from ..fast_cost import FastCost, Pipe
 from ..layouts import Layouts
-from . import blends
 from .options import Nodes, Option, Options
 
 _MANY_NODES = 128
-_SOME_NODES = 24  # of more, blends are looked at
 _MOST_CHANGED = 512  # nodes; of more, changes of sets are too many to look at
 _LAYOUTS_PART = 0.6  # of the time, or of the plans, to look for layouts at the most
 _FIRST_PLANS = 100  # looked at on links that are taken as alike
@@ -75,7 +72,6 @@ def search(
             try:
                 islands.descend(_sets_of(known))
                 islands.lay_out()
-                islands.blend()
                 for start in islands.starts():
                     islands.descend(start)
             finally:
@@ -173,16 +169,6 @@ class _Search:
         finally:
             if layouts.best is not None:
                 self._offer(layouts.best[1])
-
-    def blend(self) -> None:
-        """Judge plans of blends, where there are many nodes."""
-        cost, options = self._cost, self._options
-        if len(cost.nodes) <= _SOME_NODES:
-            return
-        for pipes in blends.plans(cost, options.balancer, options.power):
-            self._offer(pipes)
-            if self.late():
-                return
 
     def _offer(self, pipes: tuple[Pipe, ...]) -> int:
         value = self._cost.iteration_us(pipes)

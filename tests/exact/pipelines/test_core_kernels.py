@@ -55,7 +55,7 @@ def test_entries_outside_of_tables_are_refused(name, value):
         if len(graph.gpus) and costs.front_us.size:
             break
         seed += 1
-    kept = potentials(graph, costs.front_us.shape[0], 1)
+    kept = potentials(graph, 1)
     one = np.ones(1, np.int64)
     kernels.least(graph, costs, one, one, 1, kept)
     changed = getattr(graph, name).copy()

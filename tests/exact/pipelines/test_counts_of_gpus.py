@@ -28,18 +28,18 @@ def _states(gpus, vectors, vector_us, vector_cost):
 
 def _random_states(rng, graph, costs):
     """GPUs of some nodes of each class, and stages in several nodes, if any."""
-    places, runs, several = costs.front_us.shape
+    runs, several = costs.front_us.shape
     gpus = graph.node_gpus * rng.integers(1, 3, len(graph.node_gpus))
     count = int(rng.integers(1, 4)) if several else 0
     vectors = np.array([rng.integers(0, gpus + 1) for _ in range(count)])
     vectors = vectors.reshape(count, len(gpus)).astype(np.int64)
-    us = rng.integers(1, 60, (1 + len(gpus), places, runs, count))
+    us = rng.integers(1, 60, (1 + len(gpus), runs, count))
     us[rng.random(us.shape) < 0.3] = NEVER
     cost = rng.integers(0, 100, (runs, count)) + vectors @ costs.gpu
     least = us.min(0)
     front_us = np.where(np.sort(least) < NEVER, np.sort(least), BIG)
-    each = np.take_along_axis(np.broadcast_to(cost, least.shape), np.argsort(least), 2)
-    front_cost = np.minimum.accumulate(each, 2) if count else each
+    each = np.take_along_axis(np.broadcast_to(cost, least.shape), np.argsort(least), 1)
+    front_cost = np.minimum.accumulate(each, 1) if count else each
     costs = costs._replace(front_us=front_us, front_cost=front_cost.copy())
     return costs, _states(gpus, vectors, us, cost)
 
@@ -78,19 +78,14 @@ def _classes_at(graph, states, part, vector):
 
 
 def _cost(graph, costs, states, parts, joined, high, scale):
-    places = costs.front_us.shape[0]
-    left = sum(1 if isinstance(x, Several) else len(x.stages) for x, _ in parts)
     us, cost, gpus = 0, 0, np.zeros(len(graph.node_gpus), np.int64)
     for i, (part, vector) in enumerate(parts):
         then = parts[i + 1][0] if i + 1 < len(parts) else None
         joint = joined[i] if then else None
         if isinstance(part, Several):
-            left -= 1
-            p, run = min(left, places - 1), graph.run[part.first, part.last]
-            took = int(
-                states.vector_us[0 if joint is None else 1 + joint, p, run, vector]
-            )
-            if took > high or (places > 1 and (then is None) != (p == 0)):
+            run = graph.run[part.first, part.last]
+            took = int(states.vector_us[0 if joint is None else 1 + joint, run, vector])
+            if took > high:
                 return None
             us += took
             cost += costs.time * took + scale * int(states.vector_cost[run, vector])
@@ -99,11 +94,10 @@ def _cost(graph, costs, states, parts, joined, high, scale):
         gpus[part.c] += part.k
         cost += scale * int(costs.gpu[part.c]) * part.k
         for stage, following in pairwise((*part.stages, None)):
-            left -= 1
-            p, (arc, first, last) = min(left, places - 1), stage
+            arc, first, last = stage
             away = following is None and then is not None and joint is None
-            took = int((graph.outer if away else graph.inner)[arc, p, first, last])
-            most = min(graph.fits[arc, p, first], graph.light[arc, part.k, first])
+            took = int((graph.outer if away else graph.inner)[arc, first, last])
+            most = min(graph.fits[arc, first], graph.light[arc, part.k, first])
             if took > high or last > most:
                 return None
             us += took
@@ -120,7 +114,7 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
     high, scale = int(rng.integers(5, 70)), int(rng.integers(1, 40))
     sides = []
     for priced, times in ((costs._replace(time=1), 0), (costs, scale)):
-        kept = potentials(graph, costs.front_us.shape[0], 1)
+        kept = potentials(graph, 1)
         lows, highs = np.array([times]), np.array([high])
         kernels.least(graph, priced, lows, highs, 1, kept)
         sides += [kept[0, 0], kept[0, 1], kept[0, 2:]]
@@ -132,7 +126,7 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
     most_us = longest + 30 - states.use.sum(1) * int(rng.integers(0, 8))
     asked = graph, costs, states, Least(*sides), high
     labels = count_kernels.labels(*asked, scale, most_us, most_cost)
-    found = labels[0, -1, 0]
+    found = labels[0, -1]
     exactly = {}
     for us, cost, gpus in every:
         exactly.setdefault(gpus, set()).add(us)
@@ -164,12 +158,12 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
     items = np.stack(
         [rng.integers(*x, count) for x in ((0, 2), (1, 4), (1, size))], axis=1
     )
-    us = rng.integers(1, 40, (1, 1, count))
+    us = rng.integers(1, 40, (1, count))
     none = np.zeros((0, 2), np.int64)
-    states = _states(gpus, none, np.zeros((1, 1, 1, 0), np.int64), none.T)
+    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
     most = int(items[:, 1].max()) + 1
     wanted = rng.random((most, 1)) < 0.7
-    found = np.full((most, 1, 1, len(states.use)), NEVER, np.int64)
+    found = np.full((most, 1, len(states.use)), NEVER, np.int64)
     count_kernels.vector_us(us, items, nodes, states, size, wanted, found)
     for least in range(1, len(found)):
         if not wanted[least, 0]:
@@ -185,7 +179,7 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
                 if nodes[np.unique(some[:, 0])].sum() < 2 or (use > gpus).any():
                     continue
                 within = (states.use <= use).all(1)
-                assert found[least, 0, 0, within].min() <= us[0, 0, [*chosen]].max()
+                assert found[least, 0, within].min() <= us[0, [*chosen]].max()
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -193,7 +187,7 @@ def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
     rng = np.random.default_rng(seed)
     gpus = rng.integers(1, 4, 2)
     none = np.zeros((0, 2), np.int64)
-    states = _states(gpus, none, np.zeros((1, 1, 1, 0), np.int64), none.T)
+    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
     one = rng.integers(0, 9, len(states.use))
     one[0], one[rng.random(len(one)) < 0.4] = 0, 0
     fewest = int(rng.integers(1, 4))

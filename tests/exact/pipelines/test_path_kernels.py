@@ -37,7 +37,7 @@ def _hold_least_to_all_paths(seed):
     every = [*paths(graph, costs)]
     lows, highs = _intervals(rng, 4)
     scale = int(rng.integers(1, 3))
-    kept = potentials(graph, costs.front_us.shape[0], 4)
+    kept = potentials(graph, 4)
     found = kernels.least(graph, costs, lows, highs, scale, kept)
     for low, high, least in zip(lows, highs, found, strict=True):
         each = (cost_of(graph, costs, path, high, scale * low) for path in every)
@@ -55,12 +55,11 @@ def test_intervals_are_looked_at_together_as_one_by_one(seed, count):
         high = MOST >> 8
         costs = costs._replace(arc=costs.arc * high, front_cost=costs.front_cost * high)
     lows, highs = _intervals(rng, count)
-    places = costs.front_us.shape[0]
-    kept, none = (potentials(graph, places, n) for n in (count, 0))
+    kept, none = (potentials(graph, n) for n in (count, 0))
     found = kernels.least(graph, costs, lows, highs, 2, kept)
     assert (kernels.least(graph, costs, lows, highs, 2, none) == found).all()
     for g in range(count):
-        own, one = potentials(graph, places, 1), slice(g, g + 1)
+        own, one = potentials(graph, 1), slice(g, g + 1)
         assert kernels.least(graph, costs, lows[one], highs[one], 2, own) == found[one]
         assert (_known(own[0]) == _known(kept[g])).all()
 
@@ -68,20 +67,20 @@ def test_intervals_are_looked_at_together_as_one_by_one(seed, count):
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_fronts_are_the_cheapest_sets_of_replicas(seed):
     rng = np.random.default_rng(seed)
-    places, runs, count = rng.integers(1, 4, 3).tolist()
+    runs, count = rng.integers(1, 4, 2).tolist()
     size = int(rng.integers(1, 5))
-    us = rng.integers(1, 30, (places, runs, count))
+    us = rng.integers(1, 30, (runs, count))
     us[rng.random(us.shape) < 0.2] = NEVER
     samples = rng.integers(1, size + 1, count)
     cost = rng.integers(LOWEST, HIGHEST, (runs, count))
     able = rng.random(cost.shape) < 0.8
-    order = np.argsort(us, axis=2, kind="stable")
+    order = np.argsort(us, axis=1, kind="stable")
     front_us, front_cost = kernels.fronts(order, us, samples, cost, able, size)
-    for p, run in product(range(places), range(runs)):
+    for run in range(runs):
         for high in range(30):
-            usable = np.flatnonzero(able[run] & (us[p, run] <= high))
+            usable = np.flatnonzero(able[run] & (us[run] <= high))
             best = _cheapest(usable, samples, cost[run], size)
-            shown = front_cost[p, run][front_us[p, run] <= high]
+            shown = front_cost[run][front_us[run] <= high]
             assert min(int(shown.min(initial=BIG)), HALF) == min(best, HALF)
 
 

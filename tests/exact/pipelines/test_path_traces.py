@@ -17,16 +17,15 @@ from hetopt.problems.training_plan.settings import variants
 from hetopt.stages import StageTable
 
 _LEAST, _MOST = 60, 200  # seeds, on until every way was among them
-_WAYS = {"chain", "several nodes", "none", "places", "dear shares"}
+_WAYS = {"chain", "several nodes", "none", "dear shares"}
 
 
 def _pricing(table, rng):
     """Stages of some size of micro-batches, in a box drawn at random."""
-    size, places = rng.choice(table.sizes), rng.choice([1, 2, 4])
-    few = places > 1 and table.places and rng.random() < 0.2
+    size = rng.choice(table.sizes)
     replicas = rng.choice([1, 2, 4])
     pipelines = rng.choice([1, replicas])
-    each = arcs(table, size, places if table.places else 1, few=few)
+    each = arcs(table, size)
     sync_us = rng.choice([None, 1000, 100_000])
     sharing = Sharing(replicas, pipelines, max(pipelines, 3), sync_us)
     whole = int(table.runs.number[0, table.layers])
@@ -90,8 +89,6 @@ def _examined(table, rng):
         if stage.arc >= 0
     ):
         yield "chain"
-    if pricing.arcs.places > 1:
-        yield "places"
     if any(prices.share) and (pricing.coupling.demand > 0).any():
         yield "dear shares"
 
@@ -99,7 +96,7 @@ def _examined(table, rng):
 def _grows(each, layers):
     """Longer runs take no less, but where the pipeline ends: kernels stop there."""
     for side, first in product((each.inner, each.outer), range(layers)):
-        assert (np.diff(side[:, :, first, first + 1 : layers]) >= 0).all()
+        assert (np.diff(side[:, first, first + 1 : layers]) >= 0).all()
 
 
 def _possible(pricing, stages, high):
@@ -108,19 +105,18 @@ def _possible(pricing, stages, high):
     edges = [0, *(stage.last for _, stage in stages)]
     assert edges[:-1] == [stage.first for _, stage in stages]
     assert edges[-1] == pricing.layers
-    for number, (us, stage) in enumerate(stages):
-        p = min(len(stages) - 1 - number, each.places - 1)
+    for us, stage in stages:
         run = int(runs.number[stage.first, stage.last])
         size = pricing.table.sync.low[run]
         assert us <= high
         if stage.arc >= 0:
             assert size <= pricing.coupling.light[stage.arc, stage.together]
-            sides = (side[stage.arc, p] for side in (each.inner, each.outer))
+            sides = (side[stage.arc] for side in (each.inner, each.outer))
             assert us in {int(us[stage.first, stage.last]) for us in sides}
             continue
         assert sum(s for _, _, s in stage.replicas) == each.size
         for item in stage.items:
-            assert each.shared_us[p, run, item] <= us
+            assert each.shared_us[run, item] <= us
             assert size <= pricing.coupling.shared_light[item]
 
 

@@ -13,8 +13,8 @@ from hetopt.schema import Instance
 from hetopt.stages import NEVER, StageTable
 
 
-def _least_us(instance: Instance, node: str, group: tuple[int, int], span, flight: int):
-    """The least time of a replica that fits where its stage keeps `flight` batches."""
+def _least_us(instance: Instance, node: str, group: tuple[int, int], span):
+    """The least time of a replica that fits with one micro-batch."""
     (t, s), (first, last) = group, span
     layers = instance.model.layers
     found, v = NEVER, instance.workload.costs.schedule.interleave
@@ -26,10 +26,10 @@ def _least_us(instance: Instance, node: str, group: tuple[int, int], span, fligh
     for rule in instance.workload.recomputes:
         table = CostTable(instance).under(rule)
         if v > 1:
-            places = [*_interleaved(first > 0, not ends, flight)]
+            places = [*_interleaved(first > 0, not ends)]
         else:
-            j, kept = int(first > 0), 1 if ends else flight
-            places = [Position(kept, j + (1 if ends else max(2, flight)), j)]
+            j = int(first > 0)
+            places = [Position(1, j + (1 if ends else 2), j)]
         needs = (
             sum(table.stage_mib(node, range(first, last), (t, s), place).values())
             for place in places
@@ -40,10 +40,10 @@ def _least_us(instance: Instance, node: str, group: tuple[int, int], span, fligh
     return found
 
 
-def _interleaved(before: bool, behind: bool, flight: int):
+def _interleaved(before: bool, behind: bool):
     """Yield where stages may stand in pipelines of a multiple of P micro-batches."""
     for j in range(4) if before else (0,):
-        for after in range(max(1, flight - 1), flight + 3) if behind else (0,):
+        for after in range(1, 4) if behind else (0,):
             stages = j + 1 + after
             yield from (Position(k * stages, stages, j) for k in (1, 2, 3))
 
@@ -68,13 +68,10 @@ def test_no_stage_is_slower_in_the_table_or_said_not_to_fit(seed):
     for instance in variants(Instance.model_validate(tree, strict=False))[:2]:
         table, layers = StageTable(instance), instance.model.layers
         for c, each in enumerate(table.classes):
-            for flight in (1, 3) if table.places else (1,):
-                us = table.replica_us(c, flight)
-                for t, s in table.groups(each):
-                    for first in range(layers):
-                        for last in range(first + 1, layers + 1):
-                            node, run = each.nodes[-1], table.runs.number[first, last]
-                            least = _least_us(
-                                instance, node, (t, s), (first, last), flight
-                            )
-                            assert us[t, s, run] == least, (c, t, s, first, last)
+            us = table.replica_us(c)
+            for t, s in table.groups(each):
+                for first in range(layers):
+                    for last in range(first + 1, layers + 1):
+                        node, run = each.nodes[-1], table.runs.number[first, last]
+                        least = _least_us(instance, node, (t, s), (first, last))
+                        assert us[t, s, run] == least, (c, t, s, first, last)
