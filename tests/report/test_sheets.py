@@ -16,7 +16,6 @@ from hetopt import api
 from hetopt.api import replaying
 from hetopt.explaining.simulator import simulate
 from hetopt.files import load_instance, load_plan
-from hetopt.recovery.replanning import Horizon
 from hetopt.report import (
     bench,
     explanation,
@@ -44,9 +43,8 @@ BROWSER = os.environ.get("HETOPT_CHROMIUM") or next(
 def recovered() -> Any:
     """What is done after a tiny cluster's second node is gone."""
     plan = hetopt.plan("tiny/two-nodes", "megatron", limits=1)
-    horizon = Horizon(seconds=None, iterations=100)
     return hetopt.recover(
-        plan, "tiny/two-nodes", ["node1"], planning_s=0.1, horizon=horizon, limits=5
+        plan, "tiny/two-nodes", ["node1"], planning_s=0.1, horizon_s=1, limits=5
     )
 
 
