@@ -453,6 +453,6 @@ class _Ring:
         held, levels = self._held, self._level[self._held]
         links = np.array([self._links.between.row(a)[held] for a in held.tolist()])
         kinds = links * len(self._factors) + np.maximum.outer(levels, levels)
-        rates = [self._links.within[a] for a in held[self._many[held] > 1].tolist()]
-        rates += [self._rate(kind) for kind in {*kinds[kinds >= 0].tolist()}]
+        rates: list[LinkRate] = [*map(self._rate, {*kinds[kinds >= 0].tolist()})]
+        rates += [self._links.within[a] for a in held[self._many[held] > 1].tolist()]
         return min(rate for _, rate in rates)

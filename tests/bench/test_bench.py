@@ -290,7 +290,7 @@ def test_a_kill_loses_the_rows_in_flight_and_no_other(
     assert all(row in rows_of(tmp_path / "killed") for row in before)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupt_ends_the_solves_and_keeps_the_rows(
     tmp_path: Path, misbehaving: dict[str, str], number: int
 ) -> None:

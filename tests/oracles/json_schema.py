@@ -5,140 +5,79 @@ that nothing of it passes unread.
 """
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 KINDS: dict[str, Any] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "boolean": bool,
-    "null": type(None),
+    **{"object": dict, "array": list, "string": str, "boolean": bool},
+    **{"null": type(None), "integer": int, "number": (int, float)},
 }
 TELLING = {
     *("$schema", "$defs", "title", "description", "default", "examples"),
     "deprecated",
 }
+#: Words about the size of a value: the kind that they are about, and what must hold.
+SIZES: dict[str, Any] = {
+    "minimum": ((int, float), lambda value, wanted: value >= wanted),
+    "maximum": ((int, float), lambda value, wanted: value <= wanted),
+    "exclusiveMinimum": ((int, float), lambda value, wanted: value > wanted),
+    "exclusiveMaximum": ((int, float), lambda value, wanted: value < wanted),
+    "minLength": (str, lambda value, wanted: len(value) >= wanted),
+    "maxLength": (str, lambda value, wanted: len(value) <= wanted),
+    "minItems": (list, lambda value, wanted: len(value) >= wanted),
+    "maxItems": (list, lambda value, wanted: len(value) <= wanted),
+    "pattern": (str, lambda value, wanted: re.search(wanted, value)),
+    "enum": (object, lambda value, wanted: value in wanted),
+    "const": (object, lambda value, wanted: value == wanted),
+}
 
 
 def faults(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> list[str]:
     """What of `value` breaks `schema`; `root` holds the definitions."""
-    found: list[str] = []
-    for word, wanted in schema.items():
-        if word in TELLING:
-            continue
-        check = globals().get("_" + word.replace("$", ""))
-        if check is None:
+    words = ((word, wanted) for word, wanted in schema.items() if word not in TELLING)
+    return [x for word in words for x in _broken(value, *word, schema, root)]
+
+
+def _broken(
+    value: Any, word: str, wanted: Any, schema: dict[str, Any], root: dict[str, Any]
+) -> Iterator[str]:
+    inner = partial(faults, root=root)
+    fields = value if isinstance(value, dict) else {}
+    items = value if isinstance(value, list) else []
+    match word:
+        case "$ref":
+            yield from inner(value, root["$defs"][wanted.rpartition("/")[2]])
+        case "type":
+            truth = isinstance(value, bool) and wanted in ("integer", "number")
+            if truth or not isinstance(value, KINDS[wanted]):
+                yield f"{value!r} is no {wanted}"
+        case "anyOf":
+            told = [inner(value, one) for one in wanted]
+            if [] not in told:
+                yield f"no branch: {min(told, key=len)}"
+        case "properties":
+            for name in wanted.keys() & fields.keys():
+                yield from (f"{name}: {x}" for x in inner(fields[name], wanted[name]))
+        case "required":
+            yield from (f"no {x}" for x in wanted if value is fields and x not in value)
+        case "additionalProperties":
+            for name in sorted(fields.keys() - schema.get("properties", {}).keys()):
+                if wanted is False:
+                    yield f"unknown {name}"
+                elif wanted is not True:
+                    yield from inner(fields[name], wanted)
+        case "propertyNames":
+            yield from (x for name in fields for x in inner(name, wanted))
+        case "prefixItems":
+            for item, one in zip(items, wanted, strict=False):
+                yield from inner(item, one)
+        case "items":
+            for item in items[len(schema.get("prefixItems", ())) :]:
+                yield from inner(item, wanted)
+        case _ if word in SIZES:
+            kind, fits = SIZES[word]
+            if isinstance(value, kind) and not fits(value, wanted):
+                yield f"{value!r} breaks {word} {wanted!r}"
+        case _:
             raise NotImplementedError(word)
-        found += check(value, wanted, schema, root)
-    return found
-
-
-def _ref(value: Any, wanted: str, _: Any, root: dict[str, Any]) -> list[str]:
-    return faults(value, root["$defs"][wanted.rpartition("/")[2]], root)
-
-
-def _type(value: Any, wanted: str, *_: Any) -> list[str]:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if wanted in ("number", "integer"):
-        fits = number and (wanted == "number" or isinstance(value, int))
-    else:
-        fits = isinstance(value, KINDS[wanted])
-    return [] if fits else [f"{value!r} is no {wanted}"]
-
-
-def _anyOf(value: Any, wanted: list[Any], _: Any, root: dict[str, Any]) -> list[str]:
-    told = [faults(value, one, root) for one in wanted]
-    return [] if [] in told else [f"no branch: {min(told, key=len)}"]
-
-
-def _enum(value: Any, wanted: list[Any], *_: Any) -> list[str]:
-    return [] if value in wanted else [f"{value!r} is none of {wanted}"]
-
-
-def _const(value: Any, wanted: Any, *_: Any) -> list[str]:
-    return [] if value == wanted else [f"{value!r} is not {wanted!r}"]
-
-
-def _pattern(value: Any, wanted: str, *_: Any) -> list[str]:
-    fits = not isinstance(value, str) or re.search(wanted, value)
-    return [] if fits else [f"{value!r} does not match {wanted}"]
-
-
-def _properties(
-    value: Any, wanted: dict[str, Any], _: Any, root: dict[str, Any]
-) -> list[str]:
-    if not isinstance(value, dict):
-        return []
-    return [
-        f"{name}: {fault}"
-        for name, one in wanted.items()
-        if name in value
-        for fault in faults(value[name], one, root)
-    ]
-
-
-def _required(value: Any, wanted: list[str], *_: Any) -> list[str]:
-    return [f"no {n}" for n in wanted if isinstance(value, dict) and n not in value]
-
-
-def _additionalProperties(
-    value: Any, wanted: Any, schema: dict[str, Any], root: dict[str, Any]
-) -> list[str]:
-    if not isinstance(value, dict) or wanted is True:
-        return []
-    others = set(value) - set(schema.get("properties", {}))
-    if wanted is False:
-        return [f"unknown {name}" for name in sorted(others)]
-    return [f for name in others for f in faults(value[name], wanted, root)]
-
-
-def _propertyNames(value: Any, wanted: Any, _: Any, root: dict[str, Any]) -> list[str]:
-    if not isinstance(value, dict):
-        return []
-    return [f for name in value for f in faults(name, wanted, root)]
-
-
-def _prefixItems(
-    value: Any, wanted: list[Any], _: Any, root: dict[str, Any]
-) -> list[str]:
-    if not isinstance(value, list):
-        return []
-    pairs = zip(value, wanted, strict=False)
-    return [f for item, one in pairs for f in faults(item, one, root)]
-
-
-def _items(
-    value: Any, wanted: Any, schema: dict[str, Any], root: dict[str, Any]
-) -> list[str]:
-    if not isinstance(value, list):
-        return []
-    rest = value[len(schema.get("prefixItems", ())) :]
-    return [f for item in rest for f in faults(item, wanted, root)]
-
-
-def _bound(fits: Any) -> Any:
-    def check(value: Any, wanted: float, *_: Any) -> list[str]:
-        if not isinstance(value, int | float) or fits(value, wanted):
-            return []
-        return [f"{value} is out of {wanted}"]
-
-    return check
-
-
-def _length(kind: type, fits: Any) -> Any:
-    def check(value: Any, wanted: int, *_: Any) -> list[str]:
-        if not isinstance(value, kind) or fits(len(value), wanted):
-            return []
-        return [f"{len(value)} is no length for {wanted}"]
-
-    return check
-
-
-_minimum = _bound(lambda value, wanted: value >= wanted)
-_maximum = _bound(lambda value, wanted: value <= wanted)
-_exclusiveMinimum = _bound(lambda value, wanted: value > wanted)
-_exclusiveMaximum = _bound(lambda value, wanted: value < wanted)
-_minLength = _length(str, lambda length, wanted: length >= wanted)
-_maxLength = _length(str, lambda length, wanted: length <= wanted)
-_minItems = _length(list, lambda length, wanted: length >= wanted)
-_maxItems = _length(list, lambda length, wanted: length <= wanted)

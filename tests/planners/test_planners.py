@@ -101,7 +101,7 @@ def test_every_planner_and_command_answers_where_it_once_failed(name: str) -> No
     assert hetopt.solve(instance, limits=0.5).failed == ()
 
 
-@examples(8)
+@examples(5)
 @given(tiny_instances())
 def test_no_planner_beats_the_best_of_all_plans(instance: Instance) -> None:
     best = best_training_plan(instance, several_replicas=True)

@@ -276,7 +276,7 @@ def _drawn(rng: Random) -> tuple[Random, Instance]:
     return rng, drawing.read(tree)
 
 
-@examples(40)
+@examples(20)
 @given(drawn(_drawn))
 def test_names_orders_of_nodes_and_idle_gpus_change_no_time(
     case: tuple[Random, Instance],

@@ -44,7 +44,7 @@ def recovered() -> Any:
     """What is done after a tiny cluster's second node is gone."""
     plan = hetopt.plan("tiny/two-nodes", "megatron", limits=1)
     return hetopt.recover(
-        plan, "tiny/two-nodes", ["node1"], planning_s=0.1, horizon_s=1, limits=5
+        plan, "tiny/two-nodes", ["node1"], planning_s=0.1, horizon_s=100, limits=5
     )
 
 

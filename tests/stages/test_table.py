@@ -18,7 +18,7 @@ from hetopt.problems.training_plan.shapes import split_of
 from hetopt.stages import NEVER, Runs, StageTable
 from hetopt.stages.sync import UNIT
 
-_SEEDS = range(150)
+_SEEDS = range(90)
 
 # What stages and settings must be among those that are drawn.
 _MET = {
