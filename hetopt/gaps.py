@@ -5,23 +5,16 @@ one column. The summary counts unsolved and unproven apart.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from statistics import fmean, median
 from typing import Any
 
 from . import problems, registry
 from .errors import MixedData
-from .performance_profiles import (
-    ScoredRun,
-    Spread,
-    primal_integral,
-    quantile,
-    shifted_geometric_mean,
-    spreads,
-)
 from .problems import Objective
 from .result import Bound, Result, Status, gap, known_gap
+from .run_statistics import primal_integral, quantile, shifted_geometric_mean
 from .text.documents import Document
 
 __all__ = ["GapReport", "GapRow", "Reference", "gap"]
@@ -90,29 +83,13 @@ class GapRow:
         """The seed that the method was given."""
         return self.result.method.seed
 
-    @property
-    def run(self) -> ScoredRun:
-        """What statistics over runs are about."""
-        return ScoredRun(
-            self.instance,
-            self.label,
-            self.seed,
-            series=(self.result.digest, self.method),
-            objective=self.result.objective,
-            best=self.reference.best,
-            minimise=self.result.sense == "minimise",
-            proved=self.result.status in (Status.OPTIMAL, Status.INFEASIBLE),
-            seconds=self.seconds,
-            trace=[(p.seconds, p.incumbent, p.bound) for p in self.result.course],
-        )
-
 
 @dataclass(frozen=True)
 class GapReport:
     """The report compares methods, instance by instance.
 
-    A row may quote what was known before (`GapRow.is_quoted`); summary and spreads are
-    about the other rows, `runs`.
+    A row may quote what was known before (`GapRow.is_quoted`); the summary is about
+    the other rows, `runs`.
     """
 
     rows: tuple[GapRow, ...]
@@ -189,15 +166,6 @@ class GapReport:
             }
         return out
 
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds of the runs."""
-        return sorted({row.seed for row in self.runs})
-
-    def spreads(self) -> list[tuple[list[GapRow], Spread]]:
-        """Return the rows of each method on each instance, and how they spread."""
-        return spreads(self.runs, lambda row: row.run)
-
     def to_json(self) -> Document:
         """The report document: rows with their results, and the summary."""
         return {
@@ -217,10 +185,6 @@ class GapReport:
                 for row in self.rows
             ],
             "summary": self.summary(),
-            "spreads": [
-                {"instance": rows[0].instance, "method": rows[0].method, **asdict(one)}
-                for rows, one in self.spreads()
-            ],
         }
 
 

@@ -37,8 +37,6 @@ from .solving import (
 )
 from .starts import LIBRARY, known_of, quoted
 
-#: Of one comparison: each is a run of every method.
-MOST_SEEDS = 1000
 _QUEUES = "job_scheduling"
 #: The planner of training plans that is all of them, walks and the exact method.
 PORTFOLIO = "portfolio"
@@ -99,25 +97,17 @@ def problem_of(given: AnyProblem) -> tuple[str | None, Instance | None]:
     return (None, data) if name == "training_plan" else (name, None)
 
 
-def with_seeds(limits: Limits, seeds: int) -> list[Limits]:
-    """Return the limits with each of so many seeds, from their own on."""
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise Unsupported(f"found {seeds} seeds, expected 1 to {MOST_SEEDS}")
-    return [replace(limits, seed=limits.seed + number) for number in range(seeds)]
-
-
 def report_of(
     problems: Sequence[AnyProblem],
     problem: str | None,
     options: Options | None,
     chosen: Chosen,
-    limits: Sequence[Limits],
+    limits: Limits,
     progress: Progress,
 ) -> GapReport:
     """Compare the methods of one problem on each of what poses it.
 
-    All of them run with each of the limits, which have a seed each. What the library
-    has is quoted behind them.
+    What the library has is quoted behind them.
     """
     read = [_read(given, problem, options) for given in problems]
     kinds = list(dict.fromkeys(name for name, _, _ in read))
@@ -130,13 +120,12 @@ def report_of(
     results: list[Result] = []
     try:
         for name, data, called in read:
-            for one in limits:
-                for result in _compare_methods(
-                    name, data, called, chosen, one, progress
-                ):
-                    results.append(result)
-                    if result.stop is Stop.INTERRUPTED:
-                        raise KeyboardInterrupt
+            for result in _compare_methods(
+                name, data, called, chosen, limits, progress
+            ):
+                results.append(result)
+                if result.stop is Stop.INTERRUPTED:
+                    raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not results:
             raise
@@ -144,7 +133,7 @@ def report_of(
     names = {data.digest: called for _, data, called in read}
     kept = (quoted(name, data, best.known(called)) for name, data, called in read)
     results += filter(None, kept)
-    return GapReport.of(results, known, names, conditions(limits[0]))
+    return GapReport.of(results, known, names, conditions(limits))
 
 
 def conditions(limits: Limits) -> Document:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..explaining import simulator
-from ..explaining.passing import Transfers
 from ..formats import assembling, exporting
 from ..schema import Instance
 from ..text.documents import Document
@@ -72,16 +71,14 @@ def simulate(
     instance: AnyProblem | None = None,
     *,
     schedule: "Schedule | None" = None,
-    overlapped: bool = False,
 ) -> simulator.Simulation:
     """Simulate a plan pass by pass: its time, bubbles and idle time.
 
-    `schedule` is the instance's by default; stages compute while they send where
-    transfers are `overlapped`. Raises `InstanceError` for a plan that cannot be timed.
+    `schedule` is the instance's by default. Raises `InstanceError` for a plan that
+    cannot be timed.
     """
     data, made = posed_training(plan, instance)
-    transfers: Transfers = "overlapped" if overlapped else "charged"
-    return simulator.simulate(data, made, schedule, transfers)
+    return simulator.simulate(data, made, schedule)
 
 
 def _words(options: Options | None) -> list[str]:

@@ -35,7 +35,6 @@ from .comparing import (
     conditions,
     problem_of,
     report_of,
-    with_seeds,
 )
 from .judging import load
 from .plugins import Plugin, named
@@ -181,7 +180,6 @@ def compare(
     runs_on: str | None = None,
     start: AnyStart = None,
     known: bool = False,
-    seeds: int = 1,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> GapReport:
@@ -195,16 +193,12 @@ def compare(
     whose rows are marked. `runs_on` as in `plan`. Raises as `plan` does, before any
     work is done.
 
-    Every method runs with each of `seeds` seeds, from that of the limits on;
-    `GapReport.spreads` shows how much plans depend on the seed.
-
     With a `problem` that the instances pose, with these `options` (`api.pose`), and for
     problem files, the rows are all methods of that problem: its planners, its
     `statements` on each of the `backends` that carry them, and unless `exact` is false
     the exact method, each with the whole time limit.
     """
     asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
-    each = with_seeds(asked, seeds)
     given_as = several(instances)
     stated: str | None = None
     first: Instance | None = None
@@ -218,7 +212,7 @@ def compare(
         wanted = Chosen(planners, statements, backends, exact is not False)
         if known:
             raise Unsupported("known is for training plans only: leave it out")
-        return report_of(given_as, problem, options, wanted, each, heard)
+        return report_of(given_as, problem, options, wanted, asked, heard)
     if statements or backends or options:
         raise Unsupported(
             "statements, backends and options need a problem: name it, such as "
@@ -235,15 +229,14 @@ def compare(
     try:
         for instance, beforehand, starts in zip(loaded, before, given, strict=True):
             references[instance.digest] = beforehand.reference(instance)
-            for one in each:
-                mine = starts.results(instance)
-                rows = _compare_planners(
-                    instance, mine, chosen, one, heard, exact=bool(exact)
-                )
-                for result in rows:
-                    results.append(result)
-                    if result.stop is Stop.INTERRUPTED:
-                        raise KeyboardInterrupt
+            mine = starts.results(instance)
+            rows = _compare_planners(
+                instance, mine, chosen, asked, heard, exact=bool(exact)
+            )
+            for result in rows:
+                results.append(result)
+                if result.stop is Stop.INTERRUPTED:
+                    raise KeyboardInterrupt
             kept = quoted("training_plan", instance, beforehand.best_known)
             results += [] if kept is None else [kept]
     except KeyboardInterrupt:

@@ -36,7 +36,7 @@ from .calling import (
     progress_of,
 )
 from .fitting import Training
-from .runs import length_of
+from .runs import tokens_of
 
 #: Sequences of an iteration and tokens of each, where the caller does not say.
 BATCH, TOKENS = 256, 4096
@@ -201,7 +201,7 @@ def rent(
     batch, `Unsupported` for a deadline of 0.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
-    count, trained = length_of(tokens, None), Training.of(model)
+    count, trained = tokens_of(tokens), Training.of(model)
     batch, sequence = trained.sizes(batch, sequence, (BATCH, TOKENS))
     if micro_batches is None:
         own = trained.workload

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
-from ..errors import InstanceError, Unsupported
+from ..errors import InstanceError
 from ..plans import TrainingPlan
 from ..problems import Evaluation, training_plan
 from ..schema import Cluster, Instance, exact
@@ -56,55 +56,31 @@ def run_of(
     plan: AnyPlan,
     instance: AnyProblem | None = None,
     *,
-    tokens: int | str | None = None,
-    dataset: int | str | None = None,
-    epochs: float = 1,
+    tokens: int | str,
 ) -> TrainingRun:
     """Return how long a run takes under a plan, and what it costs.
 
     `plan` is a result, a plan file, or a plan with its instance. The run is of so many
-    `tokens`, or of `epochs` over a `dataset` of so many; a text may have a unit, `15T`.
+    `tokens`; a text may have a unit, `15T`.
     An iteration that is begun is finished. Raises `NoPlan` for a result without a plan,
     `InstanceError` for a plan that cannot be timed or a number that cannot be read,
     `Unsupported` for a plan of another problem.
     """
-    length = length_of(tokens, dataset, epochs)
+    length = tokens_of(tokens)
     data, made = posed_training(plan, instance)
     return estimate(data, made, training_plan.evaluate(data, made), length)
 
 
-def length_of(
-    tokens: int | str | None, dataset: int | str | None, epochs: float = 1
-) -> int:
-    """Tokens of a run; `Unsupported` unless exactly one of the two is given."""
-    if (tokens is None) == (dataset is None):
-        found = "neither" if tokens is None else "both"
-        raise Unsupported(
-            f"found {found} of tokens and dataset, expected one: tokens of the whole "
-            "run, or of the data set that each epoch reads; give one"
-        )
-    if tokens is not None:
-        if epochs != 1:
-            raise Unsupported(
-                "epochs and tokens (of the whole run) exclude each other: give the "
-                "data set's tokens as dataset"
-            )
-        return _count("tokens", tokens)
-    assert dataset is not None
-    if not 0 < epochs <= 1e9:
-        raise Unsupported(f"epochs is {epochs}: expected more than 0")
-    return max(1, round(_count("dataset", dataset) * exact(epochs)))
-
-
-def _count(name: str, value: int | str) -> int:
+def tokens_of(value: int | str) -> int:
+    """Return the tokens of a run, from a number or a text such as `15T`."""
     number: Fraction | int = value if not isinstance(value, str) else Fraction(0)
     if isinstance(value, str):
         try:
             number = units.parse(value, units.COUNT)
         except ValueError as error:
-            raise InstanceError(f"{name}: {error}") from None
+            raise InstanceError(f"tokens: {error}") from None
     if number < 1 or number != int(number):
-        raise InstanceError(f"{name}: found {value}, expected a whole number from 1 on")
+        raise InstanceError(f"tokens: found {value}, expected a whole number from 1 on")
     return int(number)
 
 

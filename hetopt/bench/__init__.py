@@ -6,7 +6,7 @@ process    starts that process, and ends it at its wall and memory limits
 journal    the rows on disk: flushed row by row, repaired and resumed
 machine    the first line of a result file: machine, versions, commit, limits
 running    all tasks, on local processes or on a Dask cluster
-statistics gaps, profiles and exponents of rows
+statistics gaps and exponents of rows
 gate       the rows of a gate beside the best that is known
 best       the best that is known of the library's instances
 """

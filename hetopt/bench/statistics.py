@@ -1,4 +1,4 @@
-"""Statistics of a run's rows: gaps to what is proved, counts, profiles, growth.
+"""Statistics of a run's rows: gaps to what is proved, counts, growth.
 
 A gap is to the strongest bound that is proved for the same data, by any row or in the
 library's best known. Rows without a plan are counted by how they ended, never left out.
@@ -10,18 +10,17 @@ from fractions import Fraction
 from statistics import fmean, median
 from typing import Any
 
-from .. import performance_profiles
 from ..files.best import number
-from ..performance_profiles import (
+from ..result import known_gap
+from ..run_statistics import (
     Growth,
-    ScoredRun,
     Spread,
     growth,
     primal_integral,
     quantile,
     shifted_geometric_mean,
+    spread,
 )
-from ..result import known_gap
 from ..text.documents import Document
 
 Row = Document
@@ -45,20 +44,10 @@ class Entry:
         return method_of(self.row)
 
     @property
-    def run(self) -> ScoredRun:
-        """What statistics over runs are about."""
-        return ScoredRun(
-            str(self.row["instance"]),
-            self.method,
-            self.row["seed"],
-            series=(self.row["instance"], self.method),
-            objective=self.objective,
-            best=self.best,
-            minimise=self.row.get("sense") != "maximise",
-            proved=self.proved,
-            seconds=self.seconds or 0.0,
-            trace=self.trace,
-        )
+    def case(self) -> str:
+        """The instance, and the seed where it is not the first: what is compared."""
+        seed = self.row["seed"]
+        return f"{self.row['instance']}, seed {seed}" if seed else self.row["instance"]
 
     @property
     def status(self) -> str:
@@ -260,8 +249,20 @@ def _summary(problem: str, method: str, rows: list[Entry]) -> Summary:
 
 def spreads(found: Iterable[Entry]) -> list[tuple[list[Entry], Spread]]:
     """Return the rows of each method on each instance that has several, and theirs."""
-    every = performance_profiles.spreads(found, lambda entry: entry.run)
-    return [(mine, spread) for mine, spread in every if len(mine) > 1]
+    series: dict[tuple[str, str], list[Entry]] = {}
+    for entry in found:
+        series.setdefault((entry.row["instance"], entry.method), []).append(entry)
+    return [
+        (
+            mine,
+            spread(
+                [entry.objective for entry in mine],
+                minimise=mine[0].row.get("sense") != "maximise",
+            ),
+        )
+        for mine in series.values()
+        if len(mine) > 1
+    ]
 
 
 def sizes(found: Iterable[Entry]) -> dict[str, list[tuple[float, float]]]:

@@ -24,7 +24,6 @@ from . import (
     queueing,
     recovering,
     replaying,
-    reporting,
     scheduling,
     serving,
 )
@@ -50,7 +49,6 @@ for _group in (
     executing,
     queueing,
     serving,
-    reporting,
 ):
     _group.register(app)
 

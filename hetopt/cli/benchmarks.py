@@ -89,6 +89,7 @@ def bench(
     from ..bench import gate, journal
     from ..bench.running import Chosen, failed
     from ..report import bench as reports
+    from ..report import writers
     from ..text.writing import write_text
 
     if report is not None:
@@ -121,7 +122,8 @@ def bench(
     document = reports.document(made)
     if judged:
         document["gate"] = [verdict.model_dump(mode="json") for verdict in judged]
-    output.give(document, reports.terminal(made), lost, as_json=as_json)
+    shown = writers.terminal(reports.sheet(made))
+    output.give(document, shown, lost, as_json=as_json)
     if made.contradicted:
         output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
         raise typer.Exit(OURS)
@@ -161,11 +163,19 @@ def _rows_kept(folder: Path, *, is_read: bool, as_json: bool) -> Iterator[None]:
 
 def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
     from ..bench import running
-    from .bench_progress import Bar
+    from .progress import Steps
     from .terminal import console
 
-    with Bar(console(stderr=True), chosen.suite) as bar:
-        running.go(chosen, out, told=bar.told, **how)
+    done = every = 0
+
+    def told(row: object | None, count: int) -> None:
+        """Hear how many rows are to come, with None, and then of each one."""
+        nonlocal done, every
+        done, every = (done, count) if row is None else (done + count, every)
+        bar.report(done, every)
+
+    with Steps(console(stderr=True), chosen.suite) as bar:
+        running.go(chosen, out, told=told, **how)
 
 
 def _keep_best(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """`hetopt check`: a plan judged, or a run by its trainer's arguments or its files."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ..files import Origin, PlanFile
     from ..plans import Plan
     from ..problems import Evaluation
+    from ..report.sheet import Sheet
     from ..result import Bound
 
 _PlanFile = Annotated[
@@ -38,13 +38,6 @@ _FromMegatron = Annotated[
         metavar="FILE",
         help="Check a run of Megatron-LM instead of a plan, from its arguments: a "
         "command, a launch script, a log or YAML.",
-    ),
-]
-_FromTorchtitan = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Check a run of torchtitan, from its configuration (.toml or .json).",
     ),
 ]
 _FromRun = Annotated[
@@ -75,13 +68,10 @@ def check(
     bound: _Bound = False,
     runs_on: RunsOn = None,
     from_megatron: _FromMegatron = None,
-    from_torchtitan: _FromTorchtitan = None,
     from_run: _FromRun = None,
     time_limit: TimeLimit = 10,
     memory: Memory = None,
     tokens: runs.Tokens = None,
-    dataset: runs.Dataset = None,
-    epochs: runs.Epochs = 1,
     measured: _Measured = None,
     as_json: AsJson = False,
 ) -> None:
@@ -91,13 +81,9 @@ def check(
     `hetopt check --from run.sh --instance hosts.yaml`, which says how far the run is
     from the best one, and which settings to change.
     """
-    asked = runs.length(tokens, dataset, epochs)
-    running = {"megatron-plan": from_megatron, "torchtitan-plan": from_torchtitan}
-    files = {format: file for format, file in running.items() if file is not None}
-    if len(files) + (plan is not None) + bool(from_run) != 1:
+    if [plan, from_megatron, from_run or None].count(None) != 2:
         raise Unsupported(
-            "expected a plan, --from FILE, --from-megatron FILE or --from-torchtitan "
-            "FILE; give one"
+            "expected a plan, --from FILE or --from-megatron FILE; give one"
         )
     if bound and plan is None:
         raise Unsupported("--bound: a run has no bound to verify; leave it out")
@@ -126,16 +112,13 @@ def check(
             )
         _show_read(run, as_json=as_json)
         return
-    subject = _subject(plan, read, instance, files, run).on(runs_on)
-    judged = replace(_judge(subject, asked), proof=proof)
+    subject = _subject(plan, read, instance, from_megatron, run).on(runs_on)
+    judged = replace(_judge(subject, tokens), proof=proof)
     if run is not None:
         run.improve(time_limit)
         judged = replace(judged, reached=run.bound() or judged.reached)
     judged = judged.beside_measurement(instance or plan, measured)
-    if as_json:
-        output.print_json(judged.to_json())
-    else:
-        judged.show()
+    output.present(judged.to_json(), judged.sheet, None, as_json=as_json)
     judged.end()
 
 
@@ -177,7 +160,7 @@ def _subject(
     plan: str | None,
     read: "PlanFile | None",
     instance: str | None,
-    files: Mapping[str, Path],
+    arguments: Path | None,
     run: CurrentRun | None,
 ) -> _Subject:
     """Return what is judged: a plan, a run by its arguments, or one by its files."""
@@ -199,10 +182,10 @@ def _subject(
         )
     from ..formats import importing
 
-    ((format, file),) = files.items()
-    data, made, notes = importing.running(format, file, instance)
+    assert arguments is not None
+    data, made, notes = importing.running("megatron-plan", arguments, instance)
     return _Subject(
-        str(file), "training_plan", data, made, is_running=True, notes=notes
+        str(arguments), "training_plan", data, made, is_running=True, notes=notes
     )
 
 
@@ -257,29 +240,31 @@ class _Judged:
             document |= {"made_for": of.made_for._asdict()}
         return document | _checked(self.proof)
 
-    def show(self) -> None:
-        """Print tables and sentences."""
+    def sheet(self) -> "Sheet":
+        """Return what is said: an answer of a run, the plan's table, and how far."""
         from ..report import changes, results
+        from ..report import runs as lengths
+        from ..report.sheet import Section, Sheet
 
-        of, measured = self.subject, self.measured
-        if of.run is not None:
-            output.show(of.run.answer(self.found, self.reached, measured))
-            of.run.shown()
+        of, measured, run = self.subject, self.measured, self.subject.run
+        told, facts, points = "", list[tuple[str, str]](), list[str]()
+        sections = [*results.judged(of.data, of.plan, self.found)]
+        length = None if run is None else run.full_length
+        if run is not None:
+            said = self.found, self.reached, run.advice, measured, length
+            told, facts = changes.answer(*said), run.read
         elif measured is not None:
-            output.show([changes.measurement(measured, self.found), ""])
-        shown = results.judged(of.data, of.plan, self.found)
-        output.show([*shown, *self.beside.shown()])
-        if measured is not None:
-            output.show([changes.rates(measured)])
+            told = changes.measurement(measured, self.found)
+        facts += [*results.totals(self.found.parts), *lengths.facts(self.beside.run)]
+        facts += [] if measured is None else changes.rates(measured)
         if self.reached is not None and self.found.objective is not None:
-            length = of.run.full_length if of.run is not None else None
-            output.show([_distance(of.data, self.found, self.reached, length)])
-        if self.proof is not None and not self.proof.missing:
-            output.show(
-                [f"the bound is verified: {self.proof.by} ({self.proof.proof})"]
-            )
-        if of.run is not None:
-            of.run.show_advice()
+            points.append(_distance(of.data, self.found, self.reached, length))
+        if (proof := self.proof) is not None and not proof.missing:
+            points.append(f"the bound is verified: {proof.by} ({proof.proof})")
+        sections += [Section(points=tuple(points))] if points else []
+        if run is not None and run.advice is not None:
+            sections += changes.advice(run.advice)
+        return Sheet(of.place, tuple(sections), facts=tuple(facts), answer=told)
 
     def end(self) -> None:
         """Tell notes and what is wrong; exit with 2 where anything is."""
@@ -360,7 +345,10 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
     if as_json:
         output.print_json(run.to_json())
         return
-    run.shown()
+    from ..report import writers
+
+    output.show([writers.facts(run.read)])
+    run.tell_next()
     for note in run.asked.notes:
         output.tell(f"{run.asked.place}: {note}")
 

@@ -10,13 +10,10 @@ from . import output
 from .options import limit_s
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from ..api.measured import Footing, Measurement
+    from ..api.measured import Measurement
     from ..formats.importing.asked import Asked
     from ..formats.importing.changes import Advice
     from ..formats.importing.placing import Claim
-    from ..problems import Evaluation
     from ..result import Bound
     from ..schema import Instance
 
@@ -68,14 +65,6 @@ class CurrentRun:
         found = [api.no_plan_is_shorter(one) for one in offering]
         return min(found, key=lambda one: one.value) if found else None
 
-    def answer(
-        self, found: "Evaluation", bound: "Bound | None", measured: "Footing | None"
-    ) -> "Iterator[RenderableType]":
-        """Return what the run takes, and what to change: the first lines shown."""
-        from ..report import changes
-
-        return changes.answer(found, bound, self.advice, measured, self.full_length)
-
     @property
     def full_length(self) -> int | None:
         """Return the tokens each sequence is counted at, if some may be shorter."""
@@ -121,26 +110,22 @@ class CurrentRun:
                 "have a wider interval"
             )
 
-    def shown(self) -> None:
-        """Print what was read, for a terminal."""
+    @property
+    def read(self) -> list[tuple[str, str]]:
+        """Return what was read, in words."""
         from ..report import changes
 
-        values = self.asked.values
         told = self.claim.settings if self.claim is not None else None
-        output.show(changes.read(self.asked, told))
-        if self.data is None:
-            batch, length = (
-                next((str(values[name]) for name in names if name in values), unknown)
-                for names, unknown in ((_BATCH, "B"), (_LENGTH, "S"))
-            )
-            output.tell(_NEXT.format(batch, length))
+        return changes.read(self.asked, told)
 
-    def show_advice(self) -> None:
-        """Print what each change brings."""
-        from ..report import changes
-
-        if self.advice is not None:
-            output.show(changes.advice(self.advice))
+    def tell_next(self) -> None:
+        """Say what is needed for the run to be judged."""
+        values = self.asked.values
+        batch, length = (
+            next((str(values[name]) for name in names if name in values), unknown)
+            for names, unknown in ((_BATCH, "B"), (_LENGTH, "S"))
+        )
+        output.tell(_NEXT.format(batch, length))
 
     def to_json(self) -> Document:
         """Return what was read, and what to change."""

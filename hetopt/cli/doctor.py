@@ -1,7 +1,6 @@
 """The module shows the solvers on this machine, each tried on a small problem."""
 
 import os
-import shutil
 import sys
 from dataclasses import asdict, dataclass
 
@@ -69,33 +68,6 @@ def _try(name: str) -> Finding:
             "optimal; install the solver again"
         )
     return Finding(name, result.method.version, right, seconds, reason)
-
-
-def tools() -> list[Document]:
-    """The targets of exports, and which release of each is installed.
-
-    `unknown` is why that cannot be told of a tool that is no Python package.
-    """
-    from ..formats import exporting
-
-    targets = [exporting.target_named(name) for name in exporting.names()]
-    return [
-        {
-            "target": target.name,
-            "tool": held.tool,
-            "installed": held.installed or _program(held.program),
-            "unknown": None if held.package or held.program else "no package",
-            "oldest": held.oldest,
-            "held_against": list(held.held),
-        }
-        for target in targets
-        for held in (target.held,)
-    ]
-
-
-def _program(name: str | None) -> str | None:
-    """Return where a program is that starts jobs of a target."""
-    return None if name is None else shutil.which(name)
 
 
 def report(findings: list[Finding]) -> Document:

@@ -11,7 +11,6 @@ from ..text.documents import Document
 from . import output
 from .importing import tell_imported
 from .options import AsJson, PlanFile, PlanInstance, flag
-from .output import written
 from .quantities import length
 
 if TYPE_CHECKING:
@@ -198,17 +197,6 @@ def simulate(
             help="Schedule; default: the one that the instance names.",
         ),
     ] = None,
-    overlapped: Annotated[
-        bool,
-        flag(
-            "--overlapped/--charged",
-            help="Stages compute while they send, or wait; the cost model: charged.",
-        ),
-    ] = False,
-    trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write Chrome trace JSON, for Perfetto."),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -219,63 +207,30 @@ def simulate(
 ) -> None:
     """Simulate a plan pass by pass: its time, bubbles and idle time.
 
-    Example: `hetopt simulate plan.json --out timeline.html --trace trace.json`
+    Example: `hetopt simulate plan.json --out timeline.html`
     """
     from .. import api
     from ..explaining import simulator
     from ..report import timeline, writers
-    from ..text import writing
 
-    output.check_writable(trace, "--trace")
     output.check_out(out)
     data, made = api.posed_training(plan, instance)
     with naming(plan):
-        found = simulator.simulate(
-            data, made, _schedule(schedule), "overlapped" if overlapped else "charged"
-        )
+        found = simulator.simulate(data, made, _schedule(schedule))
     if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
         timeline.check_size(found)
-    traced = written(
-        trace, lambda path: writing.write_json(path, found.to_chrome_trace())
-    )
     document = found.to_json()
-    output.present(
-        document, lambda: timeline.sheet(found), out, traced, as_json=as_json
-    )
+    output.present(document, lambda: timeline.sheet(found), out, as_json=as_json)
 
 
 def doctor(
-    targets: Annotated[
-        bool,
-        flag("--targets", help="Find the installed tools that plans are exported to."),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the installed solvers, and try each on a small problem.
 
-    Examples: `hetopt doctor`; `hetopt doctor --targets`
+    Example: `hetopt doctor`
     """
-    from .doctor import findings, report, tools
-
-    if targets:
-        rows = tools()
-        headings = ("target", "tool", "installed", "oldest", "tested with")
-        cells = [
-            (
-                row["target"],
-                row["tool"],
-                row["installed"] or row["unknown"] or "no",
-                row["oldest"],
-                ", ".join(row["held_against"]),
-            )
-            for row in rows
-        ]
-        output.give(
-            {"targets": rows},
-            [output.table(headings, cells, texts=headings)],
-            as_json=as_json,
-        )
-        return
+    from .doctor import findings, report
 
     found = report(findings())
     output.give(found, _tables(found), as_json=as_json)

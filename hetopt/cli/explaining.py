@@ -32,7 +32,7 @@ def explain(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a picture (.png, .svg, .pdf), a page (.html), .md or .json.",
+            help="Write a .html, .md, .csv, .json or .tex report.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -40,7 +40,7 @@ def explain(
     """Show where a plan's time and memory go, what limits it, and what would help.
 
     Each change is evaluated on this plan, and with a new plan: one more node of a type,
-    faster links, other micro-batch sizes, recomputation or ZeRO, a layer moved.
+    faster links, other micro-batch sizes, recomputation or ZeRO.
 
     Example: `hetopt explain plan.json --out explained.html`
     """
@@ -48,14 +48,12 @@ def explain(
     from ..modelling import Limits
     from ..report import explanation
 
-    output.check_out(out)
+    output.check_out(out, pictures=False)
     with output.watch("us", time_limit) as watch, naming(plan):
         limits = Limits(time_limit, seed=seed)
         found = api.explain(plan, instance, limits=limits, progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
-    if out is not None:
-        explanation.check_size(found, out)
     document = found.to_json()
     output.present(document, lambda: explanation.sheet(found), out, as_json=as_json)
     if found.violations:

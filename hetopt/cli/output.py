@@ -8,9 +8,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from itertools import chain
 from pathlib import Path
 from traceback import print_exception
 from types import TracebackType
@@ -214,28 +213,26 @@ def present(
 def deliver(
     result: "Result",
     out: Path | None,
+    sheet: "Callable[[], Sheet] | None" = None,
     *failures: HetoptError | None,
+    more: Mapping[str, object] | None = None,
     as_json: bool,
-    answer: str | None = None,
 ) -> NoReturn:
-    """Write and show a result, an answer in words first; leave with its exit code.
+    """Write a result, show it or its `sheet`, and leave with its exit code.
 
-    `failures` are of what else was to be written.
+    `failures` are of what else was to be written; `more` are fields of the document.
     """
     from ..text.writing import write_json
 
+    def shown() -> Iterator[object]:
+        from ..report import results, writers
+
+        yield from writers.terminal(sheet() if sheet else results.sheet(result))
+
     failed = written(out, lambda path: write_json(path, result.to_file()))
-    first = [] if answer is None else [answer, ""]
-    lines = chain(first, solved(result))
-    give(result.to_json(), lines, failed, *failures, as_json=as_json)
+    document = result.to_json() | dict(more or {})
+    give(document, shown(), failed, *failures, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
-
-
-def solved(result: "Result") -> Iterator[object]:
-    """Yield what a terminal shows of a result; tables are loaded by the first item."""
-    from ..report import results
-
-    yield from results.solved(result)
 
 
 def exit_of(status: "Status") -> int:

@@ -1,9 +1,7 @@
 """`hetopt plan`, `solve`, `compare`, `provision`, `check` and `list`."""
 
-import os
 from collections.abc import Iterable
 from enum import StrEnum
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -37,7 +35,7 @@ from .options import (
     listed,
     time_s,
 )
-from .quantities import deadline, usd
+from .quantities import duration, usd
 
 if TYPE_CHECKING:
     from ..exact.provisioning import Frontier
@@ -106,8 +104,6 @@ def plan(
         ),
     ] = Objective.TIME,
     tokens: runs.Tokens = None,
-    dataset: runs.Dataset = None,
-    epochs: runs.Epochs = 1,
     option: Options = None,
     start: Start = None,
     fresh: Fresh = False,
@@ -134,14 +130,10 @@ def plan(
     from ..modelling import Limits
     from ..text.options import values
 
-    asked = runs.length(tokens, dataset, epochs)
     output.check_writable(out)
     time_limit = time_s(context, time_limit)
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
-    how: Document = {
-        "planner": planner,
-        "improve": improve,
-        "options": values(option),
+    known: Document = {
         "runs_on": runs_on,
         "start": start or None,
         "known": not fresh,
@@ -152,19 +144,27 @@ def plan(
         output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("us", time_limit) as watch:
         if objective is not Objective.TIME:
-            if exact:
+            if exact or improve or planner is not None or option:
                 raise Unsupported(
-                    "--exact minimises only time: leave out --objective "
-                    f"{objective.value} or --exact"
+                    f"--objective {objective.value} asks the portfolio: leave out "
+                    "--exact, --planner, --option and --improve"
                 )
-            nodes = api.choose_nodes(instance, limits=limits, progress=watch, **how)
+            nodes = api.choose_nodes(instance, limits=limits, progress=watch, **known)
         else:
             result = api.plan(
-                instance, exact=exact, limits=limits, progress=watch, **how
+                instance,
+                planner,
+                exact=exact,
+                improve=improve,
+                options=values(option),
+                limits=limits,
+                progress=watch,
+                **known,
             )
     result = result if nodes is None else nodes.result
-    found = runs.answers(result.data, result.plan, result.evaluation, asked, nodes)
-    _deliver_plan(result, found, out, as_json=as_json)
+    found = runs.answers(result.data, result.plan, result.evaluation, tokens, nodes)
+    more = found.to_json()
+    output.deliver(result, out, lambda: found.sheet(result), more=more, as_json=as_json)
 
 
 def solve(
@@ -304,23 +304,10 @@ def compare(
     threads: Threads = 1,
     memory: Memory = None,
     seed: Seed = 0,
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Run every method with N seeds, from --seed on."
-        ),
-    ] = 1,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="Write a .html, .md, .csv, .json or .tex report."
-        ),
-    ] = None,
-    curves: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write performance profiles and gaps over time: .csv, .svg.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -337,18 +324,15 @@ def compare(
     """
     from .. import api
     from ..modelling import Limits
-    from ..report import curves as drawn
     from ..report import gaps
     from ..text.options import values
 
     output.check_out(out, pictures=not targets)
-    if curves is not None and os.path.lexists(curves) and not curves.is_dir():
-        raise Unsupported(f"--curves {curves}: found a file, expected a folder")
     time_limit = time_s(context, time_limit)
     limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
     if targets:
         others = planners is not None or exact or runs_on is not None
-        if others or seeds > 1 or curves is not None:
+        if others:
             raise Unsupported(
                 "--targets finds the best plan of each target: give no other option"
             )
@@ -377,15 +361,11 @@ def compare(
             runs_on=runs_on,
             start=start or None,
             known=known,
-            seeds=seeds,
             limits=limits,
             progress=watch,
         )
-    lost = output.written(
-        curves, lambda path: drawn.write(path, gaps.curves(report)), "curves "
-    )
     document = report.to_json()
-    output.present(document, lambda: gaps.sheet(report), out, lost, as_json=as_json)
+    output.present(document, lambda: gaps.sheet(report), out, as_json=as_json)
     results = [row.result for row in report.runs]
     broken = output.is_plugin_broken(results)
     raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))
@@ -436,11 +416,10 @@ def provision(
     instance: InstanceWord,
     until: Annotated[
         float | None,
-        deadline(
+        duration(
             "--deadline",
             metavar="D",
-            help="Find the cheapest plan that ends by then: 3d, friday, 2026-12-01, "
-            "or seconds.",
+            help="Find the cheapest plan that ends by then: 3d, or seconds.",
         ),
     ] = None,
     budget: Annotated[
@@ -511,14 +490,17 @@ def provision(
             limits=Limits(time_limit, gap, threads, seed),
             progress=watch,
         )
-    from ..report import front
+    from ..report import front, results
 
     lost = output.written(
         plan_out if result.plan is not None else None,
         lambda path: _write_rented(result, path),
         "training plan ",
     )
-    output.deliver(result, out, lost, as_json=as_json, answer=front.answer(result))
+    told = front.answer(result)
+    output.deliver(
+        result, out, lambda: results.sheet(result, told), lost, as_json=as_json
+    )
 
 
 def list_entries(
@@ -612,19 +594,6 @@ def register(app: typer.Typer) -> None:
 
 
 # --- answers ---------------------------------------------------------------------
-
-
-def _deliver_plan(
-    result: "Result", found: runs.Answers, out: Path | None, *, as_json: bool
-) -> NoReturn:
-    """Write and show a plan with what else was asked, and leave with its exit code."""
-    from ..text.writing import write_json
-
-    failed = output.written(out, lambda path: write_json(path, result.to_file()))
-    document = result.to_json() | found.to_json()
-    shown = chain(output.solved(result), found.shown())
-    output.give(document, shown, failed, as_json=as_json)
-    raise typer.Exit(output.exit_of(result.status))
 
 
 def _write_rented(result: "Result", path: Path) -> None:

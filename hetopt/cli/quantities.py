@@ -1,7 +1,6 @@
 """Values of options that are quantities: plain numbers as ever, or with a unit."""
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from math import isnan
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import typer
 from typer.models import OptionInfo
 
-from ..text import moments, units
+from ..text import units
 
 
 def option(
@@ -24,21 +23,6 @@ def option(
 
     def reader(value: object) -> object:
         return _read(value, kind, least, most, whole=whole)
-
-    made: OptionInfo = typer.Option(*names, parser=reader, **about)
-    return made
-
-
-def deadline(*names: str, **about: Any) -> OptionInfo:
-    """An option of a deadline: seconds, `10d`, `friday` or a date, from now on."""
-
-    def reader(value: object) -> object:
-        if not isinstance(value, str) or _plain(value, float) is not None:
-            return _read(value, units.SECONDS, 0, None, whole=False)
-        try:
-            return moments.seconds_until(value, datetime.now().astimezone())
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
 
     made: OptionInfo = typer.Option(*names, parser=reader, **about)
     return made

@@ -17,7 +17,7 @@ from .options import (
     limit_s,
     listed,
 )
-from .quantities import count, deadline, duration, length
+from .quantities import count, duration, length
 
 if TYPE_CHECKING:
     from ..api.fitting import Fitting
@@ -181,11 +181,10 @@ def rent(
     tokens: Annotated[int, count(metavar="N", help="Tokens of the whole run: 100B.")],
     until: Annotated[
         float | None,
-        deadline(
+        duration(
             "--deadline",
             metavar="D",
-            help="When the run must end: 10d, friday, 2026-12-01; machines are added "
-            "until it does.",
+            help="When the run must end: 10d; machines are added until it does.",
         ),
     ] = None,
     gpus: Annotated[
@@ -234,13 +233,13 @@ def rent(
     Whole machines of one card, planned as by `plan`, at the catalogue's dated prices,
     with a proved lower bound on the cost. `provision` mixes offers.
 
-    Examples: `hetopt rent llama-2-7b --tokens 100B --deadline friday`;
+    Examples: `hetopt rent llama-2-7b --tokens 100B --deadline 10d`;
     `hetopt rent config.json --tokens 1B --gpus A100-80GB-SXM4,H100-80GB-SXM5,B200`
     """
     from .. import api
     from ..report import renting
 
-    output.check_out(out)
+    output.check_out(out, pictures=False)
     with output.watch("us", time_limit) as watch:
         found = api.rent(
             model,

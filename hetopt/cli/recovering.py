@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import Unsupported
-from ..text.numbers import counted
 from . import options, output
 from .options import AsJson, Gap, Threads, flag
 from .quantities import duration
@@ -124,8 +123,6 @@ def recover(
     failed = None
     if (file := found.plan_file()) is not None:
         failed = output.written(plan_out, lambda path: write_json(path, file))
-    if not as_json:
-        _tell_of_loaders(*found.data_ranks)
     document, made = found.to_json(), lambda: recovery.sheet(found)
     output.present(document, made, out, failed, as_json=as_json)
     raise typer.Exit(output.exit_of(found.result.status))
@@ -161,25 +158,3 @@ def _value(name: str, text: str) -> object:
         except ValueError:
             continue
     return text
-
-
-def _tell_of_loaders(before: int, after: int | None) -> None:
-    """Say what becomes of the states of data loaders, which are not moved."""
-    if after is None:
-        return
-    a_state_each = "a trainer with one per rank (torchtitan)"
-    skip = "have it skip the samples already trained on, as hetopt run does"
-    if after == before:
-        became = "each rank resumes its own"
-    elif after > before:
-        became = (
-            f"{a_state_each} fails on missing keys for {after - before} new ranks; "
-            f"{skip}"
-        )
-    else:
-        lost = before - after
-        became = f"{a_state_each} loses the positions of {lost} ranks; {skip}"
-    output.tell(
-        "data-loader positions are not moved: "
-        f"{counted(before, 'data-parallel rank')} before, {after} now; {became}"
-    )

@@ -71,7 +71,9 @@ def replay(
     seed: options.PlannersSeed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a picture or a .json document."),
+        typer.Option(
+            metavar="FILE", help="Write a .html, .md, .csv, .json or .tex report."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,7 +83,7 @@ def replay(
     for one change. Exit code 4 if the job never ran; Ctrl-C shows what was
     replayed.
 
-    Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.svg`
+    Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.html`
     """
     from ..api import replaying
     from ..modelling import Limits
@@ -89,7 +91,7 @@ def replay(
     from .progress import Steps
     from .terminal import console
 
-    output.check_out(out)
+    output.check_out(out, pictures=False)
     with Steps(console(stderr=True), "changes") as bar:
         found = replaying.replay(
             old_plan,

@@ -1,17 +1,17 @@
 """Options of how long a run is, and the answers that a plan gives about it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import Unsupported
-from ..text import units
 from ..text.documents import Document
-from .quantities import count, option
+from .quantities import count
 
 if TYPE_CHECKING:
     from ..api.nodes import NodeChoice
     from ..api.runs import TrainingRun
+    from ..report.sheet import Sheet
+    from ..result import Result
 
 Tokens = Annotated[
     int | None,
@@ -19,19 +19,6 @@ Tokens = Annotated[
         metavar="N",
         help="Tokens of the whole run, such as 15T; shows its duration, cost and "
         "energy.",
-    ),
-]
-Dataset = Annotated[
-    int | None,
-    count(metavar="N", help="Tokens of the data set, instead of --tokens: 300B."),
-]
-Epochs = Annotated[
-    float,
-    option(
-        units.COUNT,
-        least=0,
-        metavar="E",
-        help="Epochs: passes over --dataset.",
     ),
 ]
 
@@ -55,27 +42,12 @@ class Answers:
             found["warnings"] = list(self.warnings)
         return found
 
-    def shown(self) -> Iterator[Any]:
-        """Yield the answers for a terminal; warnings stand with the plan already."""
-        from ..report import runs
+    def sheet(self, result: "Result") -> "Sheet":
+        """Return the sheet of a plan with these answers."""
+        from ..report import results, runs
 
-        if self.nodes is not None and self.nodes.best is not None:
-            yield ""
-            yield from runs.sets(self.nodes)
-        if self.run is not None:
-            yield ""
-            yield from runs.run(self.run)
-
-
-def length(tokens: int | None, dataset: int | None, epochs: float) -> int | None:
-    """Tokens of the run that is asked about; None where none is."""
-    from ..api.runs import length_of
-
-    if tokens is None and dataset is None:
-        if epochs != 1:
-            raise Unsupported("--epochs needs the tokens per epoch: add --dataset 300B")
-        return None
-    return length_of(tokens, dataset, epochs)
+        more = runs.sets(self.nodes)
+        return results.sheet(result, facts=runs.facts(self.run), sections=more)
 
 
 def answers(
@@ -91,7 +63,7 @@ def answers(
 
     if not isinstance(made, TrainingPlan):
         if tokens is not None and made is not None:
-            raise Unsupported("--tokens and --dataset ask about a training plan")
+            raise Unsupported("--tokens asks about a training plan")
         return Answers(nodes=nodes)
     timed = isinstance(judged.objective, int)
     run = None

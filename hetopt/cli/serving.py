@@ -3,7 +3,6 @@
 import os
 import sys
 import webbrowser
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -57,12 +56,6 @@ def serve(
             help="Time limit that the page proposes for a plan, in seconds.",
         ),
     ] = 20,
-    queue: Annotated[
-        Path | None,
-        typer.Option(
-            "--queue", metavar="DIR", help="Also show the queue of jobs in this folder."
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a local page to look at clusters and plans, and to plan again.
@@ -97,7 +90,6 @@ def serve(
         port=port,
         time_limit=time_limit,
         ready=ready,
-        queue=queue,
     )
 
 

@@ -307,26 +307,6 @@ class Calibrated:
         forward = twice - once + launches * (_FORWARD - self.constant("launch.again"))
         return _us(both), _us(max(0.0, both - forward))
 
-    def terms_us(
-        self, place: NodeClass, t: int, b: int, layer: int
-    ) -> dict[str, float]:
-        """Return the parts of a layer's time; recomputation is a term of its own."""
-        rule, sort = self.workload.costs.compute.recompute, self.sorts[layer]
-        once = self.terms(place, t, b, "none", sort)
-        seconds = {
-            "products": once.products + once.experts,
-            "attention": once.attention,
-            "traffic": once.traffic + once.permutation,
-            "tensor_parallel": once.tensor,
-            "exchange": once.exchange,
-            "weights": once.weights,
-            "launches": step.busy_s(once) - once.device,
-        }
-        found = {name: x * 1e6 * self.pace for name, x in seconds.items()}
-        more = self.layer_s(place, t, b, rule, sort) * 1e6 - sum(found.values())
-        # Less than a nanosecond is what rounding leaves.
-        return found | {"recomputation": more if more > 1e-3 else 0.0}
-
     def alone_us(self, place: NodeClass, t: int, b: int, layer: int) -> int:
         """Both passes of a layer without what tensor-parallel collectives add."""
         rule = self.workload.costs.compute.recompute

@@ -1,13 +1,12 @@
-"""Changes that might help a plan: of the hardware, the settings, or the plan itself.
+"""Changes that might help a plan: of the hardware, or of the settings.
 
-Each is an instance and, where the plan can run on it as it is or with the change in
-its own decisions, plans that the judge is asked about. Nothing is estimated here.
+Each is an instance, on which the plan is judged and planned anew.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..plans import Pipeline, Stage, TrainingPlan
+from ..plans import TrainingPlan
 from ..schema import Cluster, Instance, Link, Node, Pairs
 
 _RECOMPUTES = ("none", "selective", "full")
@@ -15,26 +14,21 @@ _RECOMPUTES = ("none", "selective", "full")
 
 @dataclass(frozen=True)
 class Change:
-    """A change in words, with the plans that it offers, and whether to plan anew."""
+    """A change in words, and the plan that is judged under it."""
 
     kind: str
     words: str
     instance: Instance
-    plans: tuple[TrainingPlan, ...]
-    replan: bool = True
+    plan: TrainingPlan
 
 
 def changes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
     """Every change that is looked at; the first is none, planned anew all the same."""
-    yield Change("search", "just search longer", instance, (plan,))
+    yield Change("search", "just search longer", instance, plan)
     yield from _nodes(instance, plan)
     yield from _links(instance, plan)
     yield from _sizes(instance, plan)
     yield from _settings(instance, plan)
-    moved = tuple(_moves(instance, plan))
-    if moved:
-        words = "move one layer to a neighbouring stage"
-        yield Change("layer", words, instance, moved, replan=False)
 
 
 # --- hardware --------------------------------------------------------------------
@@ -54,7 +48,7 @@ def _nodes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
                 "node",
                 f"one more node of {node.count} × {node.gpu}",
                 instance.model_copy(update={"cluster": bigger}),
-                (plan,),
+                plan,
             )
 
 
@@ -111,7 +105,7 @@ def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
             "inter_link",
             "links between nodes twice as fast",
             instance.model_copy(update={"cluster": faster}),
-            (plan,),
+            plan,
         )
     if any(node.count > 1 for node in cluster.nodes):
         nodes = tuple(
@@ -125,7 +119,7 @@ def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
             "intra_link",
             "links within nodes twice as fast",
             instance.model_copy(update={"cluster": faster}),
-            (plan,),
+            plan,
         )
 
 
@@ -133,58 +127,18 @@ def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
 
 
 def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
-    """Yield the micro-batches of half and of twice each size, all pipelines at once."""
+    """Yield the choice of micro-batches of half and of twice each size."""
     workload = instance.workload
     sizes = set(workload.micro_batch_sizes)
-    tried = {2 * max(sizes), *(b // 2 for b in sizes if not b % 2), *sizes}
+    tried = {2 * max(sizes), *(b // 2 for b in sizes if not b % 2)} - sizes
     for b in sorted(tried):
-        if b > workload.global_batch:
-            continue
-        sized = _resize(plan, b)
-        if b in sizes:
-            if sized is not None and sized != plan:
-                words = f"micro-batches of {b} everywhere"
-                yield Change(
-                    "micro_batch_size", words, instance, (sized,), replan=False
-                )
-            continue
-        wider = workload.model_copy(
-            update={"micro_batch_sizes": tuple(sorted({*sizes, b}))}
-        )
-        yield Change(
-            "micro_batch_size",
-            f"allow micro-batches of {b}",
-            instance.model_copy(update={"workload": wider}),
-            (plan,) if sized is None else (plan, sized),
-        )
-
-
-def _resize(plan: TrainingPlan, b: int) -> TrainingPlan | None:
-    """The plan with micro-batches of `b`; None where they do not divide the batch."""
-    pipelines = []
-    for pipeline in plan.pipelines:
-        samples, size = pipeline.micro_batches * pipeline.micro_batch_size, b
-        stages = [_resample(s, pipeline.micro_batch_size, b) for s in pipeline.stages]
-        if samples % b or None in stages:
-            return None
-        fields = {
-            "micro_batches": samples // b,
-            "micro_batch_size": size,
-            "stages": tuple(stages),
-        }
-        pipelines.append(pipeline.model_copy(update=fields))
-    return plan.model_copy(update={"pipelines": tuple(pipelines)})
-
-
-def _resample(stage: Stage, old: int, new: int) -> Stage | None:
-    """The stage with the replicas' samples in proportion; None where not whole."""
-    if any(replica.samples * new % old for replica in stage.replicas):
-        return None
-    replicas = tuple(
-        replica.model_copy(update={"samples": replica.samples * new // old})
-        for replica in stage.replicas
-    )
-    return stage.model_copy(update={"replicas": replicas})
+        if b <= workload.global_batch:
+            wider = workload.model_copy(
+                update={"micro_batch_sizes": tuple(sorted({*sizes, b}))}
+            )
+            words = f"allow micro-batches of {b}"
+            wide = instance.model_copy(update={"workload": wider})
+            yield Change("micro_batch_size", words, wide, plan)
 
 
 def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
@@ -202,13 +156,13 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
             if rule != costs.compute.recompute:
                 words = f"recompute: {rule} instead of {costs.compute.recompute}"
                 changed = with_costs(instance, recompute=rule)
-                yield Change("recompute", words, changed, (plan,))
+                yield Change("recompute", words, changed, plan)
     if not any(row.layer_mib for row in costs.compute.profile):
         for level in range(4):
             if level != costs.updates.zero:
                 words = f"zero: {level} instead of {costs.updates.zero}"
                 changed = with_costs(instance, zero=level)
-                yield Change("zero", words, changed, (plan,))
+                yield Change("zero", words, changed, plan)
 
 
 def with_costs(instance: Instance, **changes: object) -> Instance:
@@ -216,29 +170,3 @@ def with_costs(instance: Instance, **changes: object) -> Instance:
     costs = instance.workload.costs.model_copy(update=changes)
     workload = instance.workload.model_copy(update={"costs": costs})
     return instance.model_copy(update={"workload": workload})
-
-
-# --- the plan itself -------------------------------------------------------------
-
-
-def _moves(instance: Instance, plan: TrainingPlan) -> Iterator[TrainingPlan]:
-    """Every plan with one boundary of one pipeline moved by one layer."""
-    for number, pipeline in enumerate(plan.pipelines):
-        for j in range(len(pipeline.stages) - 1):
-            for step in (-1, 1):
-                moved = _move(pipeline, j, step)
-                if moved is not None:
-                    pipelines = list(plan.pipelines)
-                    pipelines[number] = moved
-                    yield plan.model_copy(update={"pipelines": tuple(pipelines)})
-
-
-def _move(pipeline: Pipeline, j: int, step: int) -> Pipeline | None:
-    """Return the boundary behind stage `j` moved; None where a stage would be empty."""
-    stages = list(pipeline.stages)
-    (first, middle), (_, last) = stages[j].layers, stages[j + 1].layers
-    if not first < middle + step < last:
-        return None
-    stages[j] = stages[j].model_copy(update={"layers": (first, middle + step)})
-    stages[j + 1] = stages[j + 1].model_copy(update={"layers": (middle + step, last)})
-    return pipeline.model_copy(update={"stages": tuple(stages)})

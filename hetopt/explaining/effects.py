@@ -18,8 +18,8 @@ _ROUNDS = 3_000  # candidates of a local search
 class Effect:
     """Iteration times under a change, in us; None where no plan fits or was found.
 
-    `judged_us` is that of the plan as it is (or with the change in it), `planned_us`
-    that of the best plan found; `gain` is the part of the iteration that it saves.
+    `judged_us` is that of the plan as it is, `planned_us` that of the
+    best plan found; `gain` is the part of the iteration that it saves.
     """
 
     kind: str
@@ -81,14 +81,12 @@ def effect(
     a deadline (a `time.monotonic()` instant) the same seed gives the same effect, and
     gains can be compared.
     """
-    judged_us, plan = _best(change.instance, change.plans)
-    planned_us = judged_us
-    if change.replan:
-        _, start = _best(change.instance, (*change.plans, *known))
-        plan = replanned(
-            change.instance, start, rounds=_ROUNDS, deadline=deadline, seed=seed
-        )
-        planned_us, plan = _best(change.instance, () if plan is None else (plan,))
+    judged_us, _ = _best(change.instance, (change.plan,))
+    _, start = _best(change.instance, (change.plan, *known))
+    plan = replanned(
+        change.instance, start, rounds=_ROUNDS, deadline=deadline, seed=seed
+    )
+    planned_us, plan = _best(change.instance, () if plan is None else (plan,))
     gain = None if planned_us is None else 1 - planned_us / iteration_us
     return Effect(change.kind, change.words, judged_us, planned_us, gain, plan)
 

@@ -12,7 +12,6 @@ from ..schema import Instance
 from ..text.documents import Document
 from .changes import changes
 from .effects import Effect, effects
-from .layers import LayersOfKind, LayerTime, layer_times, layers_by_kind
 from .times import StageTime, gpu_times, named, stage_times
 from .weights import GpuMemory, gpu_memory
 
@@ -40,9 +39,7 @@ class Explanation:
     effects: tuple[Effect, ...]
     complete: bool  # no change was left out for want of time
     violations: tuple[Violation, ...] = ()
-    layers: tuple[LayerTime, ...] = ()  # of each sort, where times are calibrated
     interrupted: bool = False  # by Ctrl-C, in the midst of the changes
-    kinds: tuple[LayersOfKind, ...] = ()  # of layers, where they differ
     #: By phase, the node whose network ports are busy longest: `node` and `us`.
     ports: dict[str, Document] = field(default_factory=dict)
     faster: Faster | None = None  # the fastest plan known, where this is not it
@@ -100,8 +97,6 @@ class Explanation:
             "iteration_us": self.iteration_us,
             "low_s": low,
             "high_s": high,
-            "layers": [asdict(row) for row in self.layers],
-            "kinds": [asdict(row) for row in self.kinds],
             "gpu_time_us": self.gpu_time,
             "faster": None if self.faster is None else asdict(self.faster),
             "stages": [asdict(row) for row in self.stages],
@@ -169,9 +164,7 @@ def explain(
         tuple(found),
         complete,
         judged.violations,
-        tuple(layer_times(table, plan)),
         interrupted,
-        tuple(layers_by_kind(table, plan)),
         judged.parts.get("ports", {}),
         faster,
     )

@@ -25,12 +25,8 @@ from ..problems import training_plan
 from ..problems.training_plan.shapes import split_of, table_of
 from ..schema import Instance, exact
 from ..text.documents import Document
-from .delays import Delays, Idle, delays, idle
-from .passing import Transfers, times_of
-from .timeline import Schedule, Timeline, run_passes
+from .timeline import Schedule, Timeline, Times, run_passes
 from .times import holders_of, named
-
-_CATEGORIES = {"F": "forward", "B": "backward"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,6 @@ class Simulation:
     pipeline_factor: Fraction
     sync_factor: Fraction
     judged_iteration_us: int
-    transfers: Transfers = "charged"
     tied_us: int = 0
     overhead_us: int = 0
     memory: tuple[tuple[StageMemory, ...], ...] = ()
@@ -83,20 +78,12 @@ class Simulation:
         """Return the virtual stages per GPU: above one where interleaved."""
         return self.timelines[0].runs
 
-    def delays(self) -> tuple[Delays, ...]:
-        """Return for every pipeline why the judge's time differs."""
-        both = zip(self.timelines, self.judged_us, strict=True)
-        return tuple(delays(line, judged) for line, judged in both)
-
     def to_json(self) -> Document:
-        """The report: simulated beside judged, bubbles, idle time, critical path."""
-        rows = zip(
-            self.timelines, self.judged_us, self.delays(), self.memory, strict=True
-        )
+        """The report: simulated beside judged, bubbles, idle time and memory."""
+        rows = zip(self.timelines, self.judged_us, self.memory, strict=True)
         return {
             "schedule": self.schedule,
             "interleave": self.runs,
-            "transfers": self.transfers,
             "iteration_us": float(self.iteration_us),
             "judged_iteration_us": self.judged_iteration_us,
             "sync_us": self.sync_us,
@@ -107,67 +94,23 @@ class Simulation:
                     "closed_form_us": float(line.closed_us),
                     "bubble": line.bubble,
                     "idle_us": [float(idle) for idle in line.idle_us],
-                    "idle_parts_us": [_plainly(parts) for parts in idle(line)],
-                    "judged_less_simulated_us": _plainly(why),
                     "held_micro_batches": [float(stage.held) for stage in held],
                     "memory_mib": [stage.need_mib for stage in held],
                     "room_mib": [stage.room_mib for stage in held],
-                    "critical_path": [
-                        f"{one.kind}{one.micro_batch}@{one.stage}"
-                        for one in line.critical_path()
-                    ],
                 }
-                for line, judged, why, held in rows
+                for line, judged, held in rows
             ],
         }
 
-    def to_chrome_trace(self) -> Document:
-        """Chrome's trace events (times in us): a process a pipeline, a thread a stage.
-
-        Opens in Perfetto and in chrome://tracing.
-        """
-        events: list[Document] = []
-        for p, line in enumerate(self.timelines):
-            events.append(_name("process_name", p, 0, f"pipeline {p}"))
-            events += [
-                _name("thread_name", p, j, f"stage {j}") for j in range(len(line.times))
-            ]
-            events += [
-                {
-                    "name": f"{one.kind}{one.micro_batch}",
-                    "cat": _CATEGORIES[one.kind],
-                    "ph": "X",
-                    "pid": p,
-                    "tid": one.stage,
-                    "ts": float(one.start_us),
-                    "dur": float(one.end_us - one.start_us),
-                    "args": {"micro_batch": one.micro_batch, "run": one.run},
-                }
-                for one in line.passes
-            ]
-        return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def _plainly(parts: Delays | Idle) -> dict[str, float]:
-    return {name: float(value) for name, value in vars(parts).items()}
-
-
-def _name(what: str, pid: int, tid: int, name: str) -> Document:
-    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
-
 
 def simulate(
-    data: Instance,
-    plan: TrainingPlan,
-    schedule: Schedule | None = None,
-    transfers: Transfers = "charged",
+    data: Instance, plan: TrainingPlan, schedule: Schedule | None = None
 ) -> Simulation:
     """Simulate a plan that keeps the rules of structure, whether or not it fits.
 
     `schedule` is the one of the instance's `in_flight`, by default: GPipe where it says
-    so, else 1F1B. Transfers are charged to stages as the judge does, or `overlapped`
-    with what they compute. Raises `InstanceError` for a plan that the judge cannot
-    time.
+    so, else 1F1B. Transfers are charged to stages as the judge does. Raises
+    `InstanceError` for a plan that the judge cannot time.
     """
     found = training_plan.evaluate(data, plan)
     if found.objective is None:
@@ -180,12 +123,8 @@ def simulate(
     table = table_of(data, plan)
     capability.require(f"schedule {schedule}", data)
     lines = tuple(
-        run_passes(times, pipeline.micro_batches, schedule, runs)
-        for pipeline, times in zip(
-            plan.pipelines,
-            times_of(data, table, plan, transfers),
-            strict=True,
-        )
+        run_passes(_times(table, rows), pipeline.micro_batches, schedule, runs)
+        for pipeline, rows in zip(plan.pipelines, found.parts["stages"], strict=True)
     )
     return Simulation(
         schedule,
@@ -196,7 +135,6 @@ def simulate(
         exact(costs.schedule.pipeline_factor),
         exact(costs.updates.sync_factor),
         int(found.parts["iteration_us"]),
-        transfers,
         int(found.parts["tied_us"]),
         int(found.parts["overhead_us"]),
         _memory(table, plan, lines),
@@ -206,6 +144,18 @@ def simulate(
             for pipeline in plan.pipelines
         ),
     )
+
+
+def _times(table: CostTable, rows: Sequence[dict[str, int]]) -> list[Times]:
+    """Return the times of a pipeline's stages, from the judge's."""
+    found, both = [], table.workload.costs.links.hops == "both"
+    for j, row in enumerate(rows):
+        forward, backward = row["compute_us"] - row["backward_us"], row["backward_us"]
+        half = Fraction(row["hop_us"], 2)
+        entering = Fraction(rows[j - 1]["hop_us"], 2) if both else Fraction(0)
+        busy, shared = half + entering, half if both else Fraction(0)
+        found.append(Times(forward + busy, backward + busy, shared))
+    return found
 
 
 def _memory(

@@ -15,10 +15,6 @@ a stage take a v-th of its time each.
 
 Under `hops: both` the receiver spends a transfer as well, at the same time as the
 sender: its pass may begin that much before the sender's ends.
-
-With transfers `overlapped` no stage is busy while it sends: passes take the time of
-their computation, and what they make arrives half of a hop later. Each direction of a
-border carries one micro-batch at a time, in the order in which they are sent.
 """
 
 from collections import deque
@@ -28,8 +24,6 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import accumulate
 from typing import Literal
-
-from ..errors import InternalError
 
 Schedule = Literal["1f1b", "gpipe"]
 Task = tuple[str, int, int]  # F or B, stage, micro-batch
@@ -41,11 +35,8 @@ class Times:
 
     forward_us: Fraction
     backward_us: Fraction
-    #: What of a pass, one transfer, the stage behind spends at the same time; what is
-    #: below 0 is the time on the way, in which neither stage is busy.
+    #: What of a pass, one transfer, the stage behind spends at the same time.
     shared_us: Fraction = Fraction(0)
-    #: What of each pass is sending, or receiving.
-    hop_us: Fraction = Fraction(0)
 
     @property
     def both_us(self) -> Fraction:
@@ -62,7 +53,6 @@ class Pass:
     micro_batch: int
     start_us: Fraction
     end_us: Fraction
-    seen_us: Fraction  # since when the neighbour can work on what it makes
     run: int = 0  # of the stage's layers, where there are several
 
 
@@ -112,37 +102,6 @@ class Timeline:
     def bubble(self) -> float:
         """Share of all stages' time that is idle."""
         return float(sum(self.idle_us, Fraction(0)) / (self.total_us * len(self.times)))
-
-    def critical_path(self) -> list[Pass]:
-        """Passes without a gap but transfers between them, from 0 to the end."""
-        known = {
-            (one.kind, self._place(one), one.micro_batch): one for one in self.passes
-        }
-        before: dict[Pass, Pass] = {}
-        last: dict[int, Pass] = {}
-        for one in self.passes:
-            if one.stage in last:
-                before[one] = last[one.stage]
-            last[one.stage] = one
-        path = [max(self.passes, key=lambda one: one.end_us)]
-        while path[-1].start_us > 0:
-            now = path[-1]
-            # It waited for its own stage, or for the neighbour in its direction.
-            here = self._place(now)
-            source = here - 1 if now.kind == "F" else here + 1
-            neighbour = known.get((now.kind, source, now.micro_batch))
-            own = before.get(now)
-            if own is not None and own.end_us == now.start_us:
-                path.append(own)
-            elif neighbour is not None and neighbour.seen_us == now.start_us:
-                path.append(neighbour)
-            else:
-                raise InternalError(f"{now} begins when nothing ends")
-        return path[::-1]
-
-    def _place(self, one: Pass) -> int:
-        """Return the virtual stage of a pass."""
-        return one.run * len(self.times) + one.stage
 
 
 def order(
@@ -194,9 +153,8 @@ def run_passes(
     todo = [deque(order(schedule, count, j, n, runs)) for j in range(count)]
     done: set[Task] = set()
     busy = [False] * count
-    # What neighbours see, and what ends, with when they see it: when, what, since when.
-    events: list[tuple[Fraction, bool, Task, Fraction, Fraction]] = []
-    free: dict[tuple[str, int], Fraction] = {}  # each direction of each border
+    # What neighbours see, and what ends: when, which, what, since when.
+    events: list[tuple[Fraction, bool, Task, Fraction]] = []
     passes: list[Pass] = []
     now = Fraction(0)
 
@@ -205,26 +163,21 @@ def run_passes(
             return
         task = todo[stage].popleft()
         lasts, early = work.lasts(task), work.early(task)
-        leaves = now + lasts
-        if early < 0:
-            border = task[0], stage
-            leaves = max(leaves, free.get(border, leaves))
-            free[border] = leaves - early
         busy[stage] = True
-        heappush(events, (leaves - early, False, task, now, now))
-        heappush(events, (now + lasts, True, task, now, leaves - early))
+        heappush(events, (now + lasts - early, False, task, now))
+        heappush(events, (now + lasts, True, task, now))
 
     for stage in range(count):
         start(stage)
     while events:
-        now, ends, task, begun, seen = heappop(events)
+        now, ends, task, begun = heappop(events)
         kind, place, m = task
         run, stage = divmod(place, count)
         if ends:
             busy[stage] = False
             if kind == "F" and work.is_last(place):
                 done.add(task)  # nothing is sent: its backward pass is next
-            passes.append(Pass(kind, stage, m, begun, now, seen, run))
+            passes.append(Pass(kind, stage, m, begun, now, run))
             start(stage)
         else:
             done.add(task)
@@ -255,7 +208,7 @@ class _Work:
         return (mine.forward_us if kind == "F" else mine.backward_us) / self._runs
 
     def early(self, task: Task) -> Fraction:
-        """Return how long before its end the next sees a pass; below 0, after it."""
+        """Return how long before its end the next sees a pass."""
         kind, place, _ = task
         border = place if kind == "F" else place - 1
         return min(self.lasts(task), self._of(border).shared_us / self._runs)

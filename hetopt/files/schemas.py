@@ -134,7 +134,7 @@ def result() -> Schema:
         "failed": {"type": "array", "items": {"type": "string"}},
         "posed_by": {"type": "object"},  # of a plan of offers: their instance
         "started_from": {"type": "string"},  # where a plan known before was the start
-        "run": {"type": "object"},  # with --tokens or --dataset
+        "run": {"type": "object"},  # with --tokens
         "nodes": {"type": "object"},  # with --objective
         "warnings": {"type": "array", "items": {"type": "string"}},
     }

@@ -11,7 +11,6 @@ that writes where it takes options. Beside `export` there may be `refusals`, `RU
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -38,16 +37,6 @@ class Held(NamedTuple):
     held: tuple[str, ...] = ()
     package: str | None = None
     program: str | None = None
-
-    @property
-    def installed(self) -> str | None:
-        """The release on this machine; None where there is none, or no telling."""
-        if self.package is None:
-            return None
-        try:
-            return metadata.version(self.package)
-        except metadata.PackageNotFoundError:
-            return None
 
 
 @runtime_checkable

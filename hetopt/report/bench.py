@@ -1,4 +1,4 @@
-"""The report of a suite: counts first, then gaps, then pictures.
+"""The report of a suite: counts first, then gaps.
 
 What was not solved is counted by how it ended, in every format.
 """
@@ -8,16 +8,13 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from rich.console import RenderableType
-
 from ..bench import statistics
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary
 from ..files.best import known
 from ..text.documents import Document
-from ..text.writing import write_text
-from . import bench_tables, curves, figures, words, writers
-from .sheet import Figure, Section, Sheet
+from . import bench_tables, words, writers
+from .sheet import Section, Sheet
 
 NAME = "report"
 INTRODUCTION = (
@@ -97,18 +94,10 @@ def _best_known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | 
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write `report.html`, `.md`, `.tex`, `.csv`, `.json` and curves to a folder."""
-    texts = {
-        "json": writers.document(document(report)),
-        "csv": comma_separated(report),
-        "md": markdown(report),
-        "tex": latex(report),
-        "html": page(report),
-    }
-    for suffix, text in texts.items():
-        write_text(folder / f"{NAME}.{suffix}", text)
-    found = statistics.by_problem(report.entries).items()
-    curves.write(folder / "curves", [_curves(name, mine) for name, mine in found])
+    """Write `report.html`, `.md`, `.tex`, `.csv` and `.json` to a folder."""
+    made = sheet(report)
+    for suffix in (".html", ".md", ".tex", ".csv", ".json"):
+        writers.write(made, document(report), folder / f"{NAME}{suffix}")
 
 
 def document(report: Report) -> Document:
@@ -136,10 +125,10 @@ def document(report: Report) -> Document:
     }
 
 
-def comma_separated(report: Report) -> str:
-    """One line a solve; raw numbers, empty where nothing is known."""
-    rows = (
-        {
+def records(report: Report) -> Iterator[Document]:
+    """Yield a record for each solve; raw numbers, None where nothing is known."""
+    for entry in report.entries:
+        row = {
             **entry.row,
             "gap_to_bound": entry.gap_to_bound,
             "gap_to_best": entry.gap_to_best,
@@ -149,40 +138,12 @@ def comma_separated(report: Report) -> str:
             **entry.references,
             "primal_integral_s": entry.primal_integral_s,
         }
-        for entry in report.entries
-    )
-    return writers.comma_separated(FIELDS, rows)
+        yield {name: row.get(name) for name in FIELDS}
 
 
-def markdown(report: Report) -> str:
-    """Headings and tables; pictures are on the page."""
-    return writers.markdown(_sheet(report))
-
-
-def latex(report: Report) -> str:
-    """Tables of a paper, one below the other."""
-    return writers.latex(_sheet(report))
-
-
-def page(report: Report) -> str:
-    """Counts, tables that sort, and charts."""
-    return writers.page(_sheet(report))
-
-
-def terminal(report: Report) -> Iterator[RenderableType]:
-    """Counts, summaries and growth; the gaps of all instances are too wide."""
-    yield report.counts
-    for section in _sheet(report).sections:
-        if section.table and not (
-            section.on_page_only or section.title.startswith("Gaps")
-        ):
-            yield ""
-            yield words.plain(section.title)
-            yield writers.grid(section.table, narrow=False)
-
-
-def _sheet(report: Report) -> Sheet:
-    counts = Section(notes=(f"{report.counts}.", machine(report.header)))
+def sheet(report: Report) -> Sheet:
+    """Return counts, and tables that sort."""
+    counts = Section(notes=(machine(report.header),), in_files_only=True)
     introduction = Section(notes=(INTRODUCTION,), on_page_only=True)
     problems = [
         section
@@ -190,17 +151,22 @@ def _sheet(report: Report) -> Sheet:
         for section in _of_problem(report, problem, entries)
     ]
     sections = (counts, introduction, *problems, *_of_all(report))
-    return Sheet(f"Suite {report.header['suite']}", sections, kind="benchmark suite")
+    title = f"Suite {report.header['suite']}"
+    return Sheet(
+        title,
+        sections,
+        "benchmark suite",
+        answer=report.counts,
+        records=lambda: records(report),
+    )
 
 
 def _of_problem(
     report: Report, problem: str, entries: list[Entry]
 ) -> Iterator[Section]:
-    """Yield what is known of one problem: counts, curves, gaps and every solve."""
+    """Yield what is known of one problem: counts, gaps and every solve."""
     mine = [s for s in report.summaries if s.problem == problem]
     yield Section(f"Summary: {problem}", table=bench_tables.summary(mine))
-    charts = (chart for chart in _charts(entries) if chart is not None)
-    yield Section(figures=tuple(charts))
     laws = statistics.growths(entries)
     if laws:
         table = bench_tables.growth(laws, statistics.sizes(entries))
@@ -209,7 +175,8 @@ def _of_problem(
         title = f"Seeds: best, mean and worst plan, {problem}"
         yield Section(title, (words.DEVIATION,), table=bench_tables.seeds(spread))
     table = bench_tables.gaps(entries)
-    yield Section(f"Gaps to the proved bound: {problem}", table=table)
+    title = f"Gaps to the proved bound: {problem}"
+    yield Section(title, table=table, in_files_only=True)  # too wide for a terminal
     yield Section(
         f"All {words.counted(len(entries), 'solve')}: {problem}",
         table=bench_tables.solves(entries),
@@ -247,13 +214,3 @@ def _threads(header: Row) -> str:
     told = header.get("threads")
     counts = told if isinstance(told, list) else [told]
     return f"threads {', '.join(map(str, counts))}"
-
-
-def _charts(found: list[Entry]) -> Iterator[Figure | None]:
-    yield from (figure for _, figure in _curves("", found).drawn())
-    size = next((e.row["size_unit"] for e in found if e.row.get("size_unit")), "size")
-    yield figures.growths(size, statistics.sizes(found), statistics.growths(found))
-
-
-def _curves(problem: str, found: list[Entry]) -> curves.Curves:
-    return curves.Curves(problem, [entry.run for entry in found])

@@ -1,13 +1,15 @@
 """The tables of a suite's report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from ..bench.journal import Row
 from ..bench.statistics import Entry, Summary, method_of
-from ..performance_profiles import Growth, Spread
+from ..problems import Objective
+from ..result import known_gap
+from ..run_statistics import Growth, Spread
 from . import words
-from .gaps import spread_cells
 from .sheet import Cell, Table
 
 FAILED = ("crashed", "timeout", "out of memory", "refused")
@@ -49,7 +51,7 @@ def gaps(found: Sequence[Entry]) -> Table:
     methods = list(dict.fromkeys(entry.method for entry in found))
     cases: dict[str, dict[str, Entry]] = {}
     for entry in found:
-        cases.setdefault(entry.run.case, {})[entry.method] = entry
+        cases.setdefault(entry.case, {})[entry.method] = entry
     rows = [
         (Cell.of(case), *(_gap(mine.get(method)) for method in methods))
         for case, mine in cases.items()
@@ -62,7 +64,7 @@ def seeds(found: Sequence[tuple[list[Entry], Spread]]) -> Table:
     rows = []
     for mine, one in found:
         row = next((e.row for e in mine if e.solved), mine[0].row)
-        told = spread_cells(one, str(row.get("unit", "")), mine[0].reference)
+        told = _spread_cells(one, str(row.get("unit", "")), mine[0].reference)
         rows.append((Cell.of(row["instance"]), Cell.of(mine[0].method), *told))
     headings = (
         *("instance", "method", "seeds", "with a plan", "best", "mean", "worst"),
@@ -168,3 +170,14 @@ def _share(value: float | None) -> Cell:
 
 def _seconds(value: float | None) -> Cell:
     return Cell.of(value, words.duration(value))
+
+
+def _spread_cells(found: Spread, unit: str, bound: Objective | None) -> Iterator[Cell]:
+    """Yield how many seeds there were, what plans they gave, and how far apart."""
+    yield from map(Cell.of, (found.runs, found.planned))
+    for value in (found.best, found.mean, found.worst):
+        yield Cell.of(value, words.amount(value, unit))
+    yield Cell.of(found.deviation, words.share(found.deviation))
+    for value in (found.best, found.mean):
+        far = None if value is None else known_gap(Fraction(value), bound)
+        yield Cell.of(far, words.share(far))

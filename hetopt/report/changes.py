@@ -1,9 +1,4 @@
-"""For a terminal: what the files of a run ask for, and which settings to change."""
-
-from collections.abc import Iterator
-
-from rich.console import RenderableType
-from rich.text import Text
+"""The module says what files of a run ask for, and which settings to change."""
 
 from ..api.measured import Footing
 from ..formats.importing.asked import Asked
@@ -11,15 +6,15 @@ from ..formats.importing.changes import Advice, Assessment, Change
 from ..formats.importing.placing import Settings
 from ..problems import Evaluation
 from ..result import Bound
-from . import words, writers
-from .sheet import Table
+from . import words
+from .sheet import Section, Table
 
 _LAUNCHERS = ("nproc", "nnodes", "node-rank", "master-", "rdzv", "num-processes")
 _MOST_VALUES, _MOST_OTHERS = 40, 12  # that are printed; the rest is counted
 
 
-def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
-    """Yield what kind of files they are, and the values that were read of them."""
+def read(asked: Asked, told: Settings | None) -> list[tuple[str, str]]:
+    """Return what kind of files they are, and the values that were read of them."""
     pairs = [("found", f"{asked.what}: {asked.place}")]
     if told is not None:
         known = {k: v for k, v in told._asdict().items() if v is not None}
@@ -36,7 +31,7 @@ def read(asked: Asked, told: Settings | None) -> Iterator[RenderableType]:
         some = ", ".join(others[:_MOST_OTHERS])
         rest = f", and {len(others) - _MOST_OTHERS} more (--json has them)"
         pairs.append(("not read", some + rest * (len(others) > _MOST_OTHERS)))
-    yield writers.facts(pairs)
+    return pairs
 
 
 def _short(value: object) -> object:
@@ -50,8 +45,8 @@ def answer(
     advised: Advice | None,
     measured: Footing | None = None,
     full_length: int | None = None,
-) -> Iterator[RenderableType]:
-    """Yield what the run takes, beside the best plan, and what to change.
+) -> str:
+    """Return what the run takes, beside the best plan, and what to change.
 
     `full_length` are the tokens of each sequence where real ones may be shorter.
     """
@@ -62,8 +57,7 @@ def answer(
     )
     if advised is not None:
         told += f" {sentence(advised)}"
-    yield Text(words.plain(told), style="bold")
-    yield ""
+    return told
 
 
 def _verdict(
@@ -135,26 +129,27 @@ def measurement(
     return text
 
 
-def rates(told: Footing) -> RenderableType:
+def rates(told: Footing) -> list[tuple[str, str]]:
     """Return the rates of a measured run, as those of a prediction are shown."""
     tokens, mfu, hfu = (told.part(k) for k in ("tokens_per_second", "mfu", "hfu"))
     shown = [f"{words.duration(told.measured.seconds)} per iteration"]
     shown += [f"{tokens:,.0f} tokens per second"] if tokens else []
     shown += [f"{k} {v:.1%}" for k, v in (("MFU", mfu), ("HFU", hfu)) if v]
-    return writers.facts([("measured", ", ".join(shown))])
+    return [("measured", ", ".join(shown))]
 
 
 def _lacks_memory(found: Evaluation) -> bool:
     return any(broken.rule == "memory" for broken in found.violations)
 
 
-def advice(found: Advice) -> Iterator[RenderableType]:
-    """Yield a row for each change."""
-    if found.changes:
-        yield ""
-        headings = ("change", "by itself", "with those above")
-        rows = [_row(change) for change in found.changes]
-        yield writers.grid(Table.of(headings, rows, texts=("change",)))
+def advice(found: Advice) -> list[Section]:
+    """Return a row for each change."""
+    if not found.changes:
+        return []
+    headings = ("change", "by itself", "with those above")
+    rows = [_row(change) for change in found.changes]
+    table = Table.of(headings, rows, texts=("change",))
+    return [Section("What to change", table=table)]
 
 
 def sentence(found: Advice) -> str:

@@ -1,29 +1,42 @@
-"""An explanation: where time and memory go, as bars and tables, and what would help."""
+"""An explanation: where time and memory go, and what would help."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
-from ..errors import Unsupported
-from ..explaining import Effect, Explanation, layers, times, weights
+from ..explaining import Effect, Explanation, times, weights
 from ..explaining.times import StageTime
 from ..explaining.weights import GpuMemory
-from . import figures, results, stacked, words
-from .sheet import Figure, Section, Sheet, Table
-from .stacked import Bar, Panel
-from .writers import PICTURES
+from . import results, words
+from .sheet import Section, Sheet, Table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+_NAMES = {
+    "lora": "LoRA",
+    "hops": "transfers",
+    "slower_stage": "waits for slowest stage",
+    "slower_pipeline": "waits for slowest pipeline",
+    "slower_sync": "waits for gradient sync",
+    "slower_update": "waits for optimiser",
+    "sync": "gradient sync",
+    "update": "optimiser",
+}
 
-_WIDTH = 11.0  # inches of a picture in a file of its own
-_MOST_BARS = 120  # in a picture; a page and tables show all
+
+class Bar(NamedTuple):
+    """Equal stages: a label for all, their parts, and the whole that these fill."""
+
+    label: str
+    parts: Mapping[str, int]
+    whole: int
+
+
+def plain(part: str) -> str:
+    """Return the name of a part as people read it."""
+    return _NAMES.get(part, part.replace("_", " "))
 
 
 def time_bars(found: Explanation) -> list[Bar]:
-    """A bar for all GPUs together, then one for all stages that are alike.
+    """Return a row for all GPUs together, then one for all stages that are alike.
 
     Stages that follow each other, and those of further pipelines in the same places.
     """
@@ -36,7 +49,7 @@ def time_bars(found: Explanation) -> list[Bar]:
 
 
 def memory_bars(found: Explanation) -> list[Bar]:
-    """A bar for all replicas that are alike; the whole is a GPU's memory."""
+    """Return a row for all replicas that are alike; the whole is a GPU's memory."""
     rows = (
         (row, (_gpu(found, row), tuple(row.parts.items()), row.room_mib))
         for row in found.memory
@@ -99,7 +112,7 @@ def limits(found: Explanation) -> Iterator[str]:
     total = sum(found.gpu_time.values())
     largest = sorted(found.gpu_time.items(), key=lambda pair: -pair[1])[:3]
     shares = ", ".join(
-        f"{stacked.plain(part)} {value / total:.1%}" for part, value in largest if value
+        f"{plain(part)} {value / total:.1%}" for part, value in largest if value
     )
     yield f"GPU time: {shares}"
     spare = words.memory(abs(tight.headroom_mib))
@@ -108,9 +121,8 @@ def limits(found: Explanation) -> Iterator[str]:
     yield f"least memory: {found.place(tight.pipeline, tight.stage)}, {spare} {left}"
 
 
-def _bar_table(bars: list[Bar], names: Mapping[str, str], *, mib: bool) -> Table:
+def _bar_table(bars: list[Bar], used: list[str], *, mib: bool) -> Table:
     """A row a bar, a column for each part that occurs."""
-    used = stacked.used(bars, names)
     rows = []
     for bar in bars:
         amounts = [bar.parts.get(part, 0) for part in used]
@@ -123,7 +135,7 @@ def _bar_table(bars: list[Bar], names: Mapping[str, str], *, mib: bool) -> Table
             cells = [f"{x / bar.whole:.1%}" if x else "" for x in amounts]
         rows.append([bar.label, *cells, *tail])
     last = ("free", "of") if mib else ("total",)
-    return Table.of(("", *map(stacked.plain, used), *last), rows)
+    return Table.of(("", *map(plain, used), *last), rows)
 
 
 def _effect_table(effects: tuple[Effect, ...]) -> Table:
@@ -141,24 +153,18 @@ def _effect_table(effects: tuple[Effect, ...]) -> Table:
 
 def sheet(found: Explanation) -> Sheet:
     """Return what limits the plan, then tables of time, memory and what would help."""
-    title = f"{found.instance.name}: {words.amount(found.iteration_us, 'us')}"
     begin = Section(points=(*limits(found), *results.problems(found.violations)))
     parts = (begin, *_sections(found))
     told = f"{words.amount(found.iteration_us, 'us')} per iteration"
     facts = ((found.instance.name, told),)
-    draw = partial(picture, found)
-    title = f"{title} per iteration"
-    return Sheet(title, parts, "explanation", facts, picture=draw)
+    return Sheet(f"{found.instance.name}: {told}", parts, "explanation", facts)
 
 
 def _sections(found: Explanation) -> Iterator[Section]:
-    note = "Per iteration; equal stages share one bar"
-    yield _section("Time", note, _of_time(found), mib=False)
-    if found.kinds:
-        yield _kinds(found)
-    if found.layers:
-        yield _layers(found)
-    yield _section("Memory", "Per GPU", _of_memory(found), mib=True)
+    note = "Per iteration; equal stages share one row"
+    yield from _divided("Time", note, time_bars(found), times.PARTS, mib=False)
+    held = memory_bars(found)
+    yield from _divided("Memory", "Per GPU", held, weights.PARTS, mib=True)
     if found.effects:
         note = "Each evaluated on this plan, and with a new plan"
         if not found.complete:
@@ -168,86 +174,11 @@ def _sections(found: Explanation) -> Iterator[Section]:
         yield Section("What would help most", (f"{note}.",), table=table)
 
 
-def _kinds(found: Explanation) -> Section:
-    """A row a kind of layer."""
-    head = ("", "layers", "parameters", "per token", "on", "both passes", "kept")
-    counted = words.counted
-    rows = [
-        [
-            row.kind,
-            str(row.layers),
-            f"{row.parameters:,}",
-            f"{row.active_parameters:,}",
-            f"{row.tensor_parallel} × {row.gpu}, {counted(row.samples, 'sample')}",
-            words.duration(row.us / 1e6),
-            f"{row.kept_mib:,} MiB",
-        ]
-        for row in found.kinds
-    ]
-    note = "One layer of each kind, per micro-batch, where the first one is."
-    return Section("Kinds of layers", (note,), table=Table.of(head, rows))
-
-
-def _layers(found: Explanation) -> Section:
-    """A row a sort of layer and place, a column a term of its time."""
-    terms = [
-        x for x in layers.TERMS if any(row.terms_us.get(x) for row in found.layers)
-    ]
-    rows = []
-    for row in found.layers:
-        samples = words.counted(row.samples, "sample")
-        group = f"{row.tensor_parallel} × {row.gpu}, {samples}"
-        each = (row.terms_us.get(term) for term in terms)
-        cells = (words.duration(us / 1e6) if us else "" for us in each)
-        whole = words.duration(row.whole_us / 1e6)
-        rows.append([f"layer {row.layer} on {group}", *cells, whole])
-    table = Table.of(("", *map(stacked.plain, terms), "total"), rows)
-    return Section(
-        "One layer", ("Both passes of a micro-batch, by term.",), table=table
-    )
-
-
-def _section(title: str, note: str, panel: Panel, *, mib: bool) -> Section:
-    meaning = "; ".join(f"{stacked.plain(x)}: {panel.names[x]}" for x in panel.used)
-    drawn = Figure(
-        title,
-        f"{meaning}.",
-        lambda: stacked.picture([panel], figures.WIDTH),
-        lambda: stacked.picture([panel], figures.NARROW),
-        "One bar per group of equal stages; the table below has the numbers.",
-    )
-    table = _bar_table(list(panel.bars), panel.names, mib=mib)
-    return Section(title, (f"{note}.",), table=table, figures=(drawn,))
-
-
-# --- pictures --------------------------------------------------------------------
-
-
-def picture(found: Explanation) -> "Drawing":
-    """Stacked bars of time above, of memory below."""
-    figure = stacked.picture([_of_time(found), _of_memory(found)], _WIDTH)
-    figure.suptitle(words.plain(sheet(found).title))
-    return figure
-
-
-def _of_time(found: Explanation) -> Panel:
-    """Seconds of an iteration; of all GPUs together their mean."""
-    bars = time_bars(found)
-    each = [found.iteration_us / 1e6] * len(bars)
-    return Panel("time, s", bars, times.PARTS, each, "iteration")
-
-
-def _of_memory(found: Explanation) -> Panel:
-    bars = memory_bars(found)
-    each = [bar.whole / 1024 for bar in bars]
-    return Panel("memory, GiB", bars, weights.PARTS, each, "what the GPU has")
-
-
-def check_size(found: Explanation, path: Path) -> None:
-    """`Unsupported` where a picture would have very many bars."""
-    many = len(time_bars(found)) + len(memory_bars(found))
-    if path.suffix.lower() in PICTURES and many > _MOST_BARS:
-        raise Unsupported(
-            f"{path}: found {many} bars, expected at most {_MOST_BARS}; write a "
-            ".html page"
-        )
+def _divided(
+    title: str, note: str, bars: list[Bar], names: Mapping[str, str], *, mib: bool
+) -> Iterator[Section]:
+    """Yield a table of bars, and on a page what the names of its columns mean."""
+    used = [part for part in names if any(part in bar.parts for bar in bars)]
+    yield Section(title, (f"{note}.",), table=_bar_table(bars, used, mib=mib))
+    meanings = tuple(f"{plain(part)}: {names[part]}" for part in used)
+    yield Section(points=meanings, on_page_only=True)

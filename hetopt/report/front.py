@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from ..exact.provisioning import Frontier
 from ..plans import Provisioning
@@ -9,6 +10,9 @@ from ..result import Result, Status, Stop
 from . import figures, words
 from .gantt import axis_of
 from .sheet import Figure, Section, Sheet, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 _COLUMNS = ("total_s", "usd", "to rent", "layers", "settings", "status")
 _FRONT = ("time", "USD", "to rent", "layers", "settings", "status")
@@ -102,11 +106,18 @@ def _ends(found: Frontier) -> Iterator[tuple[str, str]]:
 def _picture(found: Frontier) -> Figure | None:
     """Cost against time, as steps: no plan lies below them."""
     points = [values for values, _ in _rows(found)]
-    size, unit = axis_of(max((time for time, _ in points), default=0.0))
-    axes = (
-        figures.Axis(f"time of all iterations, {unit}", log=True),
-        figures.Axis("cost, USD", log=True),
-    )
+    if not points:
+        return None
+    size, unit = axis_of(max(time for time, _ in points))
+
+    def drawn() -> "Drawing":
+        figure = figures.canvas(figures.WIDTH, 3.2)
+        plot = figure.subplots()
+        times, costs = [time / size for time, _ in points], [usd for _, usd in points]
+        plot.step(times, costs, "o-", where="post", color=figures.COLOURS[0])
+        plot.set(xlabel=f"time of all iterations, {unit}", ylabel="cost, USD")
+        plot.grid(alpha=0.3)
+        return figure
+
     note = "No plan is both faster and cheaper than a point of the front."
-    series = {"the front": [(time / size, usd) for time, usd in points]}
-    return figures.chart("Cost against time", note, axes, series, style="step")
+    return Figure("Cost against time", note, drawn)

@@ -1,7 +1,7 @@
 """The module draws who held which GPU when: a panel a policy, above one time axis.
 
 A colour is a model, and no two models share one but the grey of those for which none is
-left, which says so. A job's name stands on its bars where there is room.
+left, which says so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,6 @@ Plans = Sequence[tuple[str, Schedule]]
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
 OTHER, TRIAL, EDGE = "#9a9a9a", "#000000", "#ffffff"
 WIDTH, LINE, FONT = 10.0, 0.11, 7.0  # inches, inches a GPU, points
-_MARGIN = 1.9  # inches beside the panels, about
-_MOST_NAMES = 3000
 _UNITS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"))
 
 
@@ -80,9 +78,8 @@ def gantt(data: Data, plans: Plans) -> "Drawing":
     each = max(1.2, min(LINE * count, 36 / max(1, len(plans))))
     figure = figures.canvas(WIDTH, 1.1 + (each + 0.3) * max(1, len(plans)))
     panels = figure.subplots(max(1, len(plans)), sharex=True, squeeze=False)[:, 0]
-    inch = (WIDTH - _MARGIN) / (last / unit), each / count
     for panel, (policy, plan) in zip(panels, plans, strict=False):
-        _panel(panel, data, plan, unit, inch)
+        _panel(panel, data, plan, unit, each / count)
         panel.set_title(words.plain(policy), loc="left", fontsize=9)
     panels[-1].set_xlim(0, last / unit)
     panels[-1].set_xlabel(f"{name} since the first submission")
@@ -90,60 +87,26 @@ def gantt(data: Data, plans: Plans) -> "Drawing":
     return figure
 
 
-def _panel(
-    panel: "Axes", data: Data, plan: Schedule, unit: float, inch: tuple[float, float]
-) -> None:
-    """One policy; `inch` is how wide a unit of time and how high a GPU are."""
+def _panel(panel: "Axes", data: Data, plan: Schedule, unit: float, inch: float) -> None:
+    """One policy; `inch` is how high a GPU is."""
     from matplotlib.collections import PolyCollection
 
     line = {gpu: number for number, gpu in enumerate(data.cluster.gpu_ids())}
     model = {job.name: job.model for job in data.jobs}
     colour = colours(data)
-    boxes, faces, names = [], [], 0
+    boxes, faces = [], []
     for entry in plan.jobs:
         for lease in entry.leases:
             face = TRIAL if lease.trial else colour[model[entry.job]]
-            for bar in bars(lease, line, unit):
-                boxes.append(_corners(bar))
+            for start, end, low, high in bars(lease, line, unit):
+                boxes.append([(start, low), (start, high), (end, high), (end, low)])
                 faces.append(face)
-                turned = _is_upright(entry.job, bar, inch)
-                if names < _MOST_NAMES and turned is not None:
-                    names += 1
-                    _write(panel, entry.job, bar, _ink(face), turned=turned)
-    width = 0.7 if inch[1] > 0.05 else 0.0
+    width = 0.7 if inch > 0.05 else 0.0
     boxes_of = PolyCollection(
         boxes, facecolors=faces, edgecolors=EDGE if width else "face", linewidths=width
     )
     panel.add_collection(boxes_of)
-    _nodes(panel, data, inch[1])
-
-
-def _corners(bar: Bar) -> list[tuple[float, float]]:
-    start, end, low, high = bar
-    return [(start, low), (start, high), (end, high), (end, low)]
-
-
-def _is_upright(name: str, bar: Bar, inch: tuple[float, float]) -> bool | None:
-    """Return whether a name stands upright on a bar; None where it has no room."""
-    wide, high = (bar.end - bar.start) * inch[0], (bar.high - bar.low) * inch[1]
-    long, thick = 0.62 * FONT / 72 * (len(name) + 1), 1.05 * FONT / 72
-    if wide >= long and high >= thick:
-        return False
-    return True if high >= long and wide >= thick else None
-
-
-def _write(panel: "Axes", name: str, bar: Bar, ink: str, *, turned: bool) -> None:
-    panel.text(
-        (bar.start + bar.end) / 2,
-        (bar.low + bar.high) / 2,
-        words.plain(name),
-        ha="center",
-        va="center" if turned else "center_baseline",
-        rotation=90 if turned else 0,
-        fontsize=FONT,
-        color=ink,
-        clip_on=True,
-    )
+    _nodes(panel, data, inch)
 
 
 def _nodes(panel: "Axes", data: Data, inch: float) -> None:
@@ -181,10 +144,3 @@ def _legend(figure: "Drawing", data: Data, plans: Plans) -> None:
         frameon=False,
         fontsize=8,
     )
-
-
-def _ink(colour: str) -> str:
-    """Black or white, whichever is read on the colour."""
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    light = 0.299 * red + 0.587 * green + 0.114 * blue
-    return "#000000" if light > 130 else "#ffffff"

@@ -8,7 +8,7 @@ from ..plans import TrainingPlan
 from ..problems import get
 from ..result import Result
 from . import pipelines, words
-from .figures import NARROW, WIDTH, bars, canvas
+from .figures import WIDTH, bars, canvas
 from .sheet import Figure
 
 if TYPE_CHECKING:
@@ -36,19 +36,18 @@ def picture(report: GapReport) -> "Drawing":
 
 
 def beside(rows: list[GapRow]) -> Figure:
-    """The bars of one instance's planners alone, for screens of any width."""
+    """The bars of one instance's planners alone."""
     planned = _one_a_method(rows)
 
-    def drawn(width: float) -> "Drawing":
-        figure = canvas(width, 1.0 + _BAR * len(planned))
-        _bars(figure.subplots(), rows, planned, width)
+    def drawn() -> "Drawing":
+        figure = canvas(WIDTH, 1.0 + _BAR * len(planned))
+        _bars(figure.subplots(), rows, planned)
         return figure
 
     return Figure(
         "Planners and the proved bound",
         "",
-        lambda: drawn(WIDTH),
-        lambda: drawn(NARROW),
+        drawn,
         "One bar per method, as long as its plan's objective, and a line at the "
         "proved bound; the table has the numbers.",
     )
@@ -90,13 +89,13 @@ def _instance(part: "SubFigure", rows: list[GapRow], planned: list[GapRow]) -> N
         return
     best = _best(planned)
     if best is None:
-        _bars(part.subplots(), rows, planned, _WIDTH)
+        _bars(part.subplots(), rows, planned)
         return
     assert best.plan is not None
     low = pipelines.ROW * len(best.plan.pipelines) + _FOOT
     heights = [_height(planned) - low, low]
     upper, lower = part.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
-    _bars(upper.subplots(), rows, planned, _WIDTH)
+    _bars(upper.subplots(), rows, planned)
     axes = lower.subplots()
     palette = pipelines.colours(best.data.planned_cluster.gpus)
     pipelines.drawn(lower, axes, best, palette)
@@ -107,16 +106,14 @@ def _instance(part: "SubFigure", rows: list[GapRow], planned: list[GapRow]) -> N
     axes.set_title(title, loc="left", size="medium")
 
 
-def _bars(
-    axes: "Axes", rows: list[GapRow], planned: list[GapRow], width: float
-) -> None:
+def _bars(axes: "Axes", rows: list[GapRow], planned: list[GapRow]) -> None:
     """Draw a bar for each method, the best first, and a line at the proved bound."""
     ordered, unit = planned, unit_of(rows[0].result)
     longest = max(row.result.objective or 0 for row in ordered)
     size, name = pipelines.unit_of(longest) if unit == "us" else (1.0, unit)
     values = [float(row.result.objective or 0) / size for row in ordered]
     side = "below" if ordered[0].result.sense == "maximise" else "above"
-    suffix = "" if width == NARROW else f" {side} the bound"
+    suffix = f" {side} the bound"
     told = [_bar_text(row, unit, suffix) for row in ordered]
     bars(axes, [_name(row) for row in ordered], values, told)
     if (bound := rows[0].reference.bound) is not None:
@@ -140,8 +137,7 @@ def _bar_text(row: GapRow, unit: str, suffix: str) -> str:
     told = words.amount(row.result.objective, unit)
     if row.gap_to_bound is None:
         return told
-    sign = "" if suffix else "-" if row.result.sense == "maximise" else "+"
-    return f"{told}, {sign}{words.share(row.gap_to_bound)}{suffix}"
+    return f"{told}, {words.share(row.gap_to_bound)}{suffix}"
 
 
 def _name(row: GapRow) -> str:

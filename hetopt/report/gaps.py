@@ -2,23 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from functools import partial
 from itertools import groupby
-from statistics import fmean
 
 from ..api.starts import LIBRARY
 from ..gaps import GapReport, GapRow, plain, referred
-from ..performance_profiles import ScoredRun, Spread
 from ..plans import TrainingPlan
 from ..problems import Objective
-from ..result import Bound, Result, Status, known_gap
+from ..result import Bound, Result, Status
 from ..schema.targets import TARGETS
 from ..solving.statements import EXACT
-from . import curves as drawn_curves
 from . import gap_picture, pipelines, results, words
 from .gap_picture import unit_of
-from .sheet import Cell, Figure, Section, Sheet, Table
+from .sheet import Cell, Section, Sheet, Table
 
 
 @dataclass(frozen=True)
@@ -167,11 +163,6 @@ SUMMARY_HEADINGS = {
     "shifted_mean_s": "mean time (shifted geometric)",
     "mean_primal_integral_s": "mean primal integral",
 }
-#: Headings of methods that ran with several seeds.
-SPREAD_HEADINGS = (
-    *("method", "runs", "with a plan", "best", "mean", "worst", "deviation"),
-    *("best's gap to bound", "mean's gap to bound", "mean time"),
-)
 #: Problems whose plans are training plans.
 TRAINING = ("training_plan", "one_pipeline")
 _OPEN = 8  # drawings that are open at first: with more a page gets too long
@@ -184,15 +175,8 @@ INTRODUCTION = (
 
 
 def sections(report: GapReport) -> list[Section]:
-    """Return a section for each instance: what is proved of it, and a row a method.
-
-    Of several seeds a row a method has its best, mean and worst plan.
-    """
-    several = len(report.seeds) > 1
-    return [
-        _spread(name, rows) if several else section(name, rows)
-        for name, rows in _instances(report)
-    ]
+    """Return a section for each instance: what is proved of it, and a row a method."""
+    return [section(name, rows) for name, rows in _instances(report)]
 
 
 def _namesakes(report: GapReport) -> Iterator[str]:
@@ -215,16 +199,13 @@ def sheet(report: GapReport) -> Sheet:
         if isinstance(row.result.plan, TrainingPlan)
         for gpu in row.result.data.planned_cluster.gpus
     )
-    several, seeds = len(parts) > 1, len(report.seeds) > 1
+    several = len(parts) > 1
     sections = [Section(notes=(INTRODUCTION,), on_page_only=True)]
     if several:
         sections.append(summary(report))
     drawn = 0
     for name, rows in parts:
-        if seeds:
-            spread = _spread(name, rows)
-            sections.append(replace(spread, title=f"{name}: all seeds"))
-        sections.append(replace(_picture_section(name, rows), on_page_only=seeds))
+        sections.append(_picture_section(name, rows))
         alike = list(_plans(rows))
         sections += [
             _plan_section(one, palette, folded=drawn >= _OPEN) for one in alike
@@ -232,8 +213,6 @@ def sheet(report: GapReport) -> Sheet:
         drawn += len(alike)
     if notes := tuple(_namesakes(report)):
         sections.append(Section(notes=notes))
-    if charts := tuple(_charts(report, several=several)):
-        sections.append(Section("Over time", figures=charts, on_page_only=True))
     name = "Planners and bounds" if several else f"{parts[0][0]}: planners and bound"
     return Sheet(
         name,
@@ -325,34 +304,6 @@ def section(name: str, rows: list[GapRow]) -> Section:
     return Section(name, (headline(rows),), table=table)
 
 
-def _spread(name: str, rows: list[GapRow]) -> Section:
-    """An instance, what is proved of it, and what seeds change, a row a method."""
-    cells = [_spread_cells(mine, one) for mine, one in GapReport(tuple(rows)).spreads()]
-    table = Table.of(SPREAD_HEADINGS, cells)
-    return Section(name, (headline(rows), words.DEVIATION), table=table)
-
-
-def _spread_cells(rows: list[GapRow], found: Spread) -> list[Cell]:
-    unit, bound = unit_of(rows[0].result), rows[0].reference.bound
-    mean_s = fmean(row.seconds for row in rows)
-    return [
-        Cell.of(rows[0].label),
-        *spread_cells(found, unit, None if bound is None else bound.value),
-        Cell.of(mean_s, words.duration(mean_s)),
-    ]
-
-
-def spread_cells(found: Spread, unit: str, bound: Objective | None) -> Iterator[Cell]:
-    """Yield how many seeds there were, what plans they gave, and how far apart."""
-    yield from map(Cell.of, (found.runs, found.planned))
-    for value in (found.best, found.mean, found.worst):
-        yield Cell.of(value, words.amount(value, unit))
-    yield Cell.of(found.deviation, words.share(found.deviation))
-    for value in (found.best, found.mean):
-        far = None if value is None else known_gap(Fraction(value), bound)
-        yield Cell.of(far, words.share(far))
-
-
 def headline(rows: list[GapRow]) -> str:
     """Return what is proved, and the best plan known where no row has it."""
     bound, unit = rows[0].reference.bound, unit_of(rows[0].result)
@@ -430,22 +381,6 @@ def _mark(row: Row, cells: list[Cell]) -> list[Cell]:
     """The cells, marked where the plan is the best that is known."""
     best = row.gap_to_best is not None and row.gap_to_best <= 0
     return [replace(cell, mark="best") for cell in cells] if best else cells
-
-
-def curves(report: GapReport) -> list[drawn_curves.Curves]:
-    """Return how the methods compare over all instances, and how their gaps closed."""
-    found: dict[str, list[ScoredRun]] = {}
-    for row in report.runs:
-        found.setdefault(row.result.problem, []).append(row.run)
-    return [drawn_curves.Curves(*each) for each in found.items()]
-
-
-def _charts(report: GapReport, *, several: bool) -> Iterator[Figure]:
-    """Yield how methods compare where there are several cases, and how gaps closed."""
-    for one in curves(report):
-        for name, figure in one.drawn():
-            if several or not name.startswith("profile"):
-                yield figure
 
 
 def _note(row: Row, of: GapRow) -> str:

@@ -11,7 +11,7 @@ from ..problems.training_plan.shapes import split_of
 from ..result import Result
 from ..schema import Cluster
 from . import results, words
-from .figures import NARROW, WIDTH, Look, canvas, label, legend_columns
+from .figures import WIDTH, Look, canvas, label, legend_columns
 from .sheet import Figure, Section
 
 if TYPE_CHECKING:
@@ -48,18 +48,15 @@ def section(
         title,
         (note,),
         table=results.table(result.data, result.plan, result.evaluation.parts),
-        # What is folded is one of many: drawn twice, they would weigh too much.
-        figures=(figure(result, palette, title, narrow=not folded),),
+        figures=(figure(result, palette, title),),
         folded=folded,
         on_page_only=True,
         table_folded="Stages in numbers",
     )
 
 
-def figure(
-    result: Result, palette: dict[str, str], title: str, *, narrow: bool = True
-) -> Figure:
-    """The drawing of a plan, for screens of any width."""
+def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
+    """The drawing of a plan."""
     assert result.plan is not None
     many = len(result.plan.pipelines)
     stages = sum(len(one.stages) for one in result.plan.pipelines)
@@ -67,7 +64,6 @@ def figure(
         title,
         "",
         lambda: drawing(result, palette),
-        (lambda: drawing(result, palette, NARROW)) if narrow else None,
         f"{many} {'pipeline' if many == 1 else 'pipelines'} of {stages} stages in all; "
         "the table of stages has the numbers.",
     )

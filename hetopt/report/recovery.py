@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ..api import margins
 from ..result import Method, Result, Status, Stop
 from ..text.documents import Document
-from . import figures, pipelines, results, words
+from . import pipelines, results, words
 from .sheet import Section, Sheet, Table
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def sheet(found: "Recovered") -> Sheet:
     """Return what is lost, plans considered, what is moved, and the new plan."""
     sections = []
     if found.candidates:
-        sections.append(_candidate_section(found))
+        sections.append(Section("Plans considered", table=_candidates(found)))
     new = _new_plan_result(found)
     if new is not None and new.plan is not None:
         assert new.evaluation is not None
@@ -80,9 +80,6 @@ def _candidates(found: "Recovered") -> Table:
 
 # --- files -----------------------------------------------------------------------
 
-_ITERATIONS = 3  # that the slowest plan makes in the picture of progress, at the least
-_LONGER = 4  # times the longest move: how long that picture is
-
 
 def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
     if found.chosen is None:
@@ -94,30 +91,6 @@ def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
     yield "time per iteration afterwards", words.amount(found.chosen.iteration_us, "us")
     if busiest := _parts_of(found.result).get("busiest"):
         yield "busiest link", str(busiest)
-
-
-def _candidate_section(found: "Recovered") -> Section:
-    """The candidates, and what each has done by when."""
-    known = {one.name: one for one in found.candidates if one.recovery_us is not None}
-    each = [(one.recovery_us or 0, one.iteration_us) for one in known.values()]
-    end = max((us for us, _ in each), default=0) * _LONGER
-    end = max([end, *(us + _ITERATIONS * long for us, long in each)])
-    lines = {}
-    for name, (ready, long) in zip(known, each, strict=True):
-        lines[name] = [
-            (0.0, 0.0),
-            (ready / 1e6, 0.0),
-            (end / 1e6, (end - ready) / long),
-        ]
-    dots = {name: points[1:] for name, points in lines.items()}
-    axes = figures.Axis("since the loss", kind="seconds"), figures.Axis("iterations")
-    note = (
-        "Iterations of each plan over time: a plan that is ready later may be faster, "
-        "and pays off where its line crosses the others."
-    )
-    chart = figures.chart("Progress", note, axes, dots, style="dots", lines=lines)
-    drawn = () if chart is None else (chart,)
-    return Section("Plans considered", (), (), _candidates(found), drawn)
 
 
 def _parts_of(result: Result) -> Document:

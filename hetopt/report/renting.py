@@ -1,11 +1,10 @@
-"""The module says what to rent, at what cost: a sentence, rows, and a picture."""
+"""The module says what to rent, at what cost: a sentence and rows."""
 
 from collections.abc import Iterator
 
 from ..api.renting import NO_TIME, Rental, Rentals
-from . import figures, words
-from .gantt import axis_of
-from .sheet import Figure, Section, Sheet, Table
+from . import words
+from .sheet import Section, Sheet, Table
 
 _COLUMNS = (
     *("to rent", "at", "USD per hour", "time", "USD", "USD at least"),
@@ -127,27 +126,6 @@ def sheet(found: Rentals) -> Sheet:
     """Return the answer, a row for each offer, and what has none."""
     sections = [Section(notes=tuple(_notes(found)))]
     if found.rows:
-        drawn = tuple(filter(None, [_picture(found)]))
-        sections.insert(0, Section("Offers", table=_table(found), figures=drawn))
+        sections.insert(0, Section("Offers", table=_table(found)))
     title = f"{found.model}, {words.tokens(found.tokens)}"
     return Sheet(title, tuple(sections), "what to rent", answer=answer(found))
-
-
-def _picture(found: Rentals) -> Figure | None:
-    """Cost against time, a mark for each row; names say the best of each card."""
-    size, unit = axis_of(max(row.seconds for row in found.rows))
-    best = {row.price.card: row for row in found.by_card}
-    series = {
-        f"{card}: {_usd(best[card].usd)} USD at {best[card].price.cloud}": [
-            (row.seconds / size, row.usd)
-            for row in found.rows
-            if row.price.card == card
-        ]
-        for card in dict.fromkeys(row.price.card for row in found.rows)
-    }
-    axes = (
-        figures.Axis(f"time, {unit}", log=True),
-        figures.Axis("cost, USD", log=True),
-    )
-    note = "Each mark is a number of machines of one offer; left and low is better."
-    return figures.chart("Cost against time", note, axes, series, style="dots")

@@ -1,4 +1,4 @@
-"""Results and judgements for a terminal: what is known, and the plan in a table."""
+"""Results and judgements: what is known, and the plan in a table."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,9 +28,9 @@ from ..problems.training_plan.shapes import split_of
 from ..result import Result, Status, Stop
 from ..schema import Cluster, Instance, exact
 from ..text.documents import Document
-from . import words, writers
+from . import words
 from .runs import runs_of
-from .sheet import Table
+from .sheet import Section, Sheet, Table
 
 MOST_LINKS = 12  # of a recovery, in its table
 MOST_PLACES = 4  # that one line names for a rule that is broken
@@ -41,15 +41,24 @@ _STOPS = {
 }
 
 
-def solved(result: Result) -> Iterator[RenderableType]:
-    """Yield what is known, in a sentence where it is of training, and the plan."""
+def sheet(
+    result: Result,
+    answered: str = "",
+    facts: Iterable[tuple[str, str]] = (),
+    sections: Iterable[Section] = (),
+) -> Sheet:
+    """Return what is known of a result, and its plan, with further facts and sections.
+
+    A training plan's answer is its own; another one's is what was `answered`.
+    """
     if result.problem == "training_plan":
-        yield Text(words.plain(answer(result)))
-        yield ""
-    yield writers.facts(known(result))
+        answered = answer(result)
+    told, parts = [*known(result)], list[Section]()
     if result.plan is not None and result.evaluation is not None:
-        yield ""
-        yield from judged(result.data, result.plan, result.evaluation)
+        told += totals(result.evaluation.parts)
+        parts += judged(result.data, result.plan, result.evaluation)
+    name = str(getattr(result.data, "name", result.problem))
+    return Sheet(name, (*parts, *sections), facts=(*told, *facts), answer=answered)
 
 
 def answer(result: Result) -> str:
@@ -74,17 +83,14 @@ def answer(result: Result) -> str:
     )
 
 
-def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[RenderableType]:
-    """The plan with its times and memory, its totals, and the rules that it breaks."""
+def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[Section]:
+    """Yield the plan with its times and memory, what is tight, and broken rules."""
     if (rows := table(data, plan, found.parts)) is not None:
-        yield writers.grid(rows)
-    if facts := list(totals(found.parts)):
-        yield writers.facts(facts)
-    if isinstance(plan, TrainingPlan):
-        for warning in margins.warnings(data, found):
-            yield Text(f"warning: {words.plain(warning)}", style="yellow")
-    for problem in problems(found.violations):
-        yield Text(words.plain(problem), style="red")
+        yield Section(table=rows)
+    warned = margins.warnings(data, found) if isinstance(plan, TrainingPlan) else ()
+    points = (*(f"warning: {one}" for one in warned), *problems(found.violations))
+    if points:
+        yield Section(points=points)
 
 
 def problems(violations: Iterable[Violation]) -> list[str]:

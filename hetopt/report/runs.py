@@ -1,20 +1,20 @@
-"""For a terminal: what a run takes, what groups of nodes are worth, what is tight."""
+"""The module says what a run takes, and what sets of nodes cost."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from rich.console import RenderableType
-from rich.text import Text
-
-from ..api.nodes import NO_BETTER, NodeChoice, NodeGroup, NodeSet
+from ..api.nodes import NodeChoice, NodeSet
 from ..api.runs import TrainingRun
-from . import words, writers
+from . import words
+from .sheet import Section, Table
 
 _MOST_NAMES = 4  # of nodes, in a row
 
 
-def run(found: TrainingRun) -> Iterator[RenderableType]:
-    """Length, time, cost and energy of a run, or which field would tell."""
+def facts(found: TrainingRun | None) -> list[tuple[str, str]]:
+    """Return length, time, cost and energy of a run, or which field would tell."""
+    if found is None:
+        return []
     gpus = f"{found.gpus} GPUs on {found.nodes} node{'s' * (found.nodes != 1)}"
     missing = {
         field: ", ".join(name for name in found.missing if name.endswith(field))
@@ -26,65 +26,36 @@ def run(found: TrainingRun) -> Iterator[RenderableType]:
     energy = f"unknown: set {missing['watts']}"
     if found.kwh is not None:
         energy = f"at most {words.number(found.kwh)} kWh (TDP of {gpus})"
-    pairs = [
+    return [
         ("run", f"{words.tokens(found.tokens)}, {found.iterations:,} iterations"),
         ("takes", words.duration(found.seconds)),
         ("run's cost", cost),
         ("run's energy", energy),
     ]
-    yield writers.facts(pairs)
 
 
-def sets(found: NodeChoice) -> Iterator[RenderableType]:
-    """A line a set of nodes, and what was asked for beside its bound.
-
-    Nothing where no set has a plan: why is said of the plan.
-    """
-    if found.best is None:
-        return
-    yield Text("With and without nodes", style="bold")
-    for one in found.sets:
-        chosen = " (chosen)" if one is found.best and len(found.sets) > 1 else ""
-        yield Text(words.plain(f"{set_line(found, one)}{chosen}"))
-    if found.value is not None:
-        bound = f"{words.number(float(found.bound.value))} USD ({found.bound.source})"
-        yield writers.facts(
-            [
-                ("best found", f"{words.number(float(found.value))} USD per iteration"),
-                ("bound", bound),
-                ("gap", words.share(found.gap)),
-            ]
-        )
-
-
-def set_line(found: NodeChoice, one: NodeSet) -> str:
-    """Return a line such as `without rtx-1..3: 13.30 s, 6.00% slower`."""
-    name = "all nodes"
-    if one.without:
-        name = f"without {names(one.without)}"
-    if one.iteration_us is None:
-        why = "; ".join(one.reasons) or "no plan was found in time"
-        left_out = "not planned" if one.reasons == NO_BETTER else "no plan"
-        return f"{name}: {left_out}, {why}"
-    idle = f" (idle: {', '.join(runs_of(one.idle))})" if one.idle else ""
-    told = [words.amount(one.iteration_us, "us") + idle]
-    told += [f"{words.number(float(one.usd))} USD"] if one.usd is not None else []
-    if one is not found.sets[0]:
-        than = found.compared(one)
-        told += _than(than["slower"], "slower", "faster")
-        told += _than(than["cheaper"], "cheaper", "dearer")
-    return f"{name}: {', '.join(told)}"
-
-
-def _than(value: float | None, more: str, less: str) -> list[str]:
-    if value is None:
+def sets(found: NodeChoice | None) -> list[Section]:
+    """Return a row for each set of nodes, below the bound of all."""
+    if found is None or found.best is None:
         return []
-    return [f"{abs(value):.1%} {more if value >= 0 else less}"]
+    rows = [
+        (
+            _named(one),
+            words.amount(one.iteration_us, "us"),
+            words.NONE if one.usd is None else words.number(float(one.usd)),
+            "chosen" if one is found.best else "; ".join(one.reasons),
+        )
+        for one in found.sets
+    ]
+    headings = ("nodes", "iteration", "USD per iteration", "")
+    bound = f"{words.number(float(found.bound.value))} USD ({found.bound.source})"
+    note = f"Bound: {bound}; gap {words.share(found.gap)}"
+    table = Table.of(headings, rows, texts=("nodes", ""))
+    return [Section("With and without nodes", (note,), table=table)]
 
 
-def names(groups: Iterable[NodeGroup]) -> str:
-    """Names of nodes, runs of numbers as `rtx-1..3`."""
-    return ", ".join(runs_of([name for group in groups for name in group.nodes]))
+def _named(one: NodeSet) -> str:
+    return f"without {', '.join(runs_of(one.without))}" if one.without else "all nodes"
 
 
 def runs_of(nodes: Iterable[str]) -> list[str]:

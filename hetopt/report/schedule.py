@@ -13,8 +13,8 @@ from ..problems.job_scheduling import MICRO, Data, Job
 from ..scheduling.metrics import times
 from ..scheduling.traces import offered_load
 from ..text.documents import Document
-from . import figures, words, writers
-from .gantt import axis_of, gantt
+from . import words, writers
+from .gantt import gantt
 from .sheet import Cell, Figure, Section, Sheet, Table
 
 TIMES = (
@@ -185,7 +185,7 @@ def sheet(queue: Queue) -> Sheet:
     sections = (
         Section(notes=(_introduction(data), *_source(data)), in_files_only=True),
         Section("What was assumed" * bool(assumed), table=assumed, in_files_only=True),
-        Section(waiting, table=times_of(queue), figures=_cdfs(queue)),
+        Section(waiting, table=times_of(queue)),
         Section("Use of the cluster", notes, refused, use_of(queue)),
         Section(
             "Who held which GPU", (_GANTT,), figures=(_gantt(queue),), on_page_only=True
@@ -215,8 +215,8 @@ def _facts(queue: Queue) -> Iterator[tuple[str, str]]:
 
 
 _GANTT = (
-    "One line per GPU, with the same time axis in every panel; colours are models, "
-    "and jobs are named where there is room. Black: an attempt that ran out of "
+    "One line per GPU, with the same time axis in every panel; colours are models. "
+    "Black: an attempt that ran out of "
     "memory."
 )
 _JOBS = "Times from submission; the GPUs are those on which a job ends."
@@ -233,31 +233,3 @@ def _introduction(data: Data) -> str:
         "Every schedule was checked. The gap says how much shorter the average "
         "completion could be at most, and is proved."
     )
-
-
-def _cdfs(queue: Queue) -> tuple[Figure, ...]:
-    """Shares of jobs that are complete, and that waited no longer, within a time."""
-    data = queue.data
-    found = {name: [*times(data, plan).values()] for name, plan in queue.plans}
-    charts = []
-    for word in ("completion", "queueing"):
-        every = {
-            name: sorted(getattr(one, f"{word}_us") / MICRO for one in jobs)
-            for name, jobs in found.items()
-        }
-        longest = max((spent[-1] for spent in every.values() if spent), default=1.0)
-        size, unit = axis_of(longest)
-        series = {
-            name: [(0.0, 0.0)]
-            + [(one / size, (i + 1) / len(spent)) for i, one in enumerate(spent)]
-            for name, spent in every.items()
-            if spent
-        }
-        axes = (
-            figures.Axis(f"{word} time in {unit}"),
-            figures.Axis("share of jobs", kind="share"),
-        )
-        charts.append(
-            figures.chart(f"{word} times".capitalize(), "", axes, series, style="step")
-        )
-    return tuple(filter(None, charts))

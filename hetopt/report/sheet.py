@@ -71,14 +71,12 @@ class Table:
 class Figure:
     """A picture for a page: SVG, or what draws it with Matplotlib when it is needed.
 
-    `narrow` draws it for a telephone, where the other would have to be scrolled; `told`
-    says what is drawn to those who do not see it.
+    `told` says what is drawn to those who do not see it.
     """
 
     title: str
     note: str
     draw: "Callable[[], Drawing | str]"
-    narrow: "Callable[[], Drawing | str] | None" = None
     told: str = ""
 
 
@@ -91,7 +89,6 @@ class Section:
     points: tuple[str, ...] = ()
     table: Table | None = None
     figures: tuple[Figure, ...] = ()
-    level: int = 2
     folded: bool | None = None  # None: always open; else whether it begins closed
     on_page_only: bool = False
     in_files_only: bool = False  # too long for a terminal

@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
-from ..explaining.delays import idle
 from ..explaining.simulator import Simulation
 from ..explaining.timeline import Timeline
 from . import figures, words
@@ -21,23 +20,12 @@ COLOURS = {
     "B": ("#f4a261", "#e07a3f"),
 }
 _MOST_PASSES = 60_000  # that a picture shows
-STAGE_HEADINGS = (
-    *("stage", "busy", "idle: filling", "waiting", "draining", "total idle"),
-    *("of the critical path", "memory", "over"),
-)
+STAGE_HEADINGS = ("stage", "busy", "idle", "share idle", "memory", "over")
 PIPELINE_HEADINGS = (
-    *("pipeline", "micro-batches", "simulated", "judged", "judge's slots, rounding"),
-    *("filling", "behind the slowest stage", "draining", "bubble"),
+    *("pipeline", "micro-batches", "simulated", "judged", "bubble"),
     "waits for the slowest",
 )
-
-
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe"}
-_CAUSES = (
-    "The four columns after the judged time add up to judged minus simulated: slots "
-    "of the slowest stage, or rounding; filling by the stages before it; its work "
-    "while later stages run; draining by the stages before it."
-)
 
 
 def picture(found: Simulation) -> "Drawing":
@@ -130,11 +118,7 @@ def sheet(found: Simulation) -> Sheet:
     sections = (
         Section("Timeline", figures=(drawn,), on_page_only=True),
         Section("Where the time goes", points=tuple(sentences(found))),
-        Section(
-            "Pipelines, and what the judge charges beyond the simulation",
-            (_CAUSES,),
-            table=pipelines,
-        ),
+        Section("Pipelines, simulated and judged", table=pipelines),
         *(_stage_section(found, *each) for each in _alike(found)),
     )
     facts = (
@@ -146,8 +130,7 @@ def sheet(found: Simulation) -> Sheet:
 
 def sentences(found: Simulation) -> Iterator[str]:
     """Yield what was run, what an iteration is made of, and where its time goes."""
-    sending = "" if found.transfers == "overlapped" else "not "
-    yield f"{_schedule(found)}; stages do {sending}compute while they send."
+    yield f"{_schedule(found)}; stages do not compute while they send."
     last = max(line.total_us for line in found.timelines)
     longest = f"the slowest pipeline, {amount(last)}"
     if found.port_us > last:
@@ -180,22 +163,21 @@ def amount(us: Fraction | int) -> str:
 
 
 def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
-    """A row for all pipelines that are alike: how the judge differs, by cause."""
+    """A row for all pipelines that are alike, simulated and judged."""
     last = max(line.total_us for line in found.timelines)
     alike: dict[tuple[str, ...], list[int]] = {}
-    rows = zip(found.timelines, found.judged_us, found.delays(), strict=True)
-    for number, (line, judged, why) in enumerate(rows):
+    rows = zip(found.timelines, found.judged_us, strict=True)
+    for number, (line, judged) in enumerate(rows):
         cells = (
             str(line.micro_batches),
             amount(line.total_us),
             amount(judged),
-            *map(amount, (why.judge_us, why.before_us, why.behind_us, why.after_us)),
             words.share(line.bubble),
             amount(last - line.total_us),
         )
         alike.setdefault(cells, []).append(number)
-    for cells, numbers in alike.items():
-        yield words.numbered(numbers), *cells
+    for same, numbers in alike.items():
+        yield words.numbered(numbers), *same
 
 
 def _stage_section(found: Simulation, line: Timeline, numbers: list[int]) -> Section:
@@ -205,36 +187,21 @@ def _stage_section(found: Simulation, line: Timeline, numbers: list[int]) -> Sec
     rows = [
         (
             f"{j}{_named(found, numbers[0], j)}",
-            *cells,
+            amount(line.total_us - idle),
+            amount(idle),
+            words.share(float(idle / line.total_us)),
             words.memory(held["memory_mib"][j]),
             "yes" if held["memory_mib"][j] > held["room_mib"][j] else "",
         )
-        for j, cells in enumerate(_stages(line))
+        for j, idle in enumerate(line.idle_us)
     ]
     table = Table.of(STAGE_HEADINGS, rows, texts=("stage", "over"))
     return Section(f"Stages of pipeline{several}", table=table)
-
-
-def _stages(line: Timeline) -> Iterator[tuple[str, ...]]:
-    """A row a stage: busy, idle in its parts, and its share of the critical path."""
-    total, path = line.total_us, line.critical_path()
-    for j, parts in enumerate(idle(line)):
-        busy = line.micro_batches * line.times[j].both_us
-        on = sum((x.end_us - x.start_us for x in path if x.stage == j), Fraction(0))
-        yield (
-            amount(busy),
-            amount(parts.filling_us),
-            amount(parts.waiting_us),
-            amount(parts.draining_us),
-            words.share(float((total - busy) / total)),
-            words.share(float(on / total)),
-        )
 
 
 def check_size(found: Simulation) -> None:
     """`Unsupported` where a picture would have too many passes to see any."""
     if (many := sum(len(line.passes) for line in found.timelines)) > _MOST_PASSES:
         raise Unsupported(
-            f"found {many} passes, expected at most {_MOST_PASSES}; write a trace and "
-            "open it in Perfetto"
+            f"found {many} passes, expected at most {_MOST_PASSES}; leave out --out"
         )

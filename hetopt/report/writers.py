@@ -60,6 +60,8 @@ def terminal(sheet: Sheet) -> Iterator[RenderableType]:
     if sheet.answer:
         yield Text(words.plain(sheet.answer))
     shown = () if sheet.facts_in_files_only else sheet.facts
+    if sheet.answer and shown:
+        yield ""
     if shown:
         yield facts(shown)
     begun = bool(sheet.answer or shown)
@@ -136,7 +138,7 @@ def markdown(sheet: Sheet) -> str:
         if section.on_page_only:
             continue
         if section.title:
-            blocks.append(f"{'#' * section.level} {escaped(section.title)}")
+            blocks.append(f"## {escaped(section.title)}")
         blocks += map(escaped, section.notes)
         if section.points:
             blocks.append("\n".join(f"- {escaped(point)}" for point in section.points))
@@ -239,7 +241,4 @@ def page(sheet: Sheet) -> str:
 
 def _svg(figure: Figure) -> str:
     title, told = words.plain(figure.title), words.plain(figure.told or figure.note)
-    drawn = figures.svg(figure.draw, title, told)
-    if figure.narrow is None:
-        return drawn
-    return drawn + figures.svg(figure.narrow, title, told, "narrow")
+    return figures.svg(figure.draw, title, told)

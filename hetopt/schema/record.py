@@ -104,8 +104,6 @@ class Written:
             return value
         try:
             return units.whole(units.parse_with_unit(value, self.quantity))
-        except units.TwoReadings:
-            raise
         except ValueError:
             return value
 

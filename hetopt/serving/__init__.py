@@ -7,7 +7,6 @@ word.
 
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 from ..api.calling import Place
 from ..errors import Unsupported
@@ -24,15 +23,13 @@ def serve(
     port: int = 0,
     time_limit: float = 20,
     ready: Callable[[str], None] = lambda address: None,
-    queue: str | Path | None = None,
 ) -> None:
     """Serve the page until Ctrl-C or SIGTERM; `ready` hears its address first.
 
     With `instance`, which may be a plan file, the page begins with that. Port 0 is any
-    free one. `time_limit` is what the page proposes for a plan, in seconds. The page
-    shows the live queue in the folder `queue`. Raises what `hetopt.load` raises,
-    `InstanceError` where the folder has no queue, and `Unsupported` where starlette or
-    uvicorn is not installed or the address cannot be had.
+    free one. `time_limit` is what the page proposes for a plan, in seconds. Raises what
+    `hetopt.load` raises, and `Unsupported` where starlette or uvicorn is not installed
+    or the address cannot be had.
     """
     for library in ("starlette", "uvicorn"):
         try:
@@ -42,8 +39,6 @@ def serve(
                 f"{library} is not installed, which serves the page: "
                 "pip install starlette uvicorn"
             ) from None
-    from ..queueing.scheduler import Queue
     from .server import served
 
-    shown = None if queue is None else Queue.opened(Path(queue).expanduser())
-    served(instance, host, port, time_limit, ready, shown)
+    served(instance, host, port, time_limit, ready)

@@ -18,9 +18,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..errors import HetoptError, InternalError
-from ..formats.exporting.allocation import PLAN
-from ..queueing import documents
-from ..queueing.scheduler import Queue
 from ..schema import Name, Record
 from ..text.complaints import validated
 from ..text.parsing import parse_tree, yaml_text
@@ -44,8 +41,8 @@ class Order(Record):
 class Desktop:
     """The endpoints over one desk; heavy work is done beside the loop, in turn."""
 
-    def __init__(self, desk: Desk, queue: Queue | None = None) -> None:
-        self.desk, self._queue = desk, queue
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
         self._one = anyio.CapacityLimiter(1)
 
     async def _work(self, call: Callable[..., object], *words: object) -> Any:
@@ -75,28 +72,6 @@ class Desktop:
                 job = desk.job.id
         found = {"instance": shown, "board": board, "job": job}
         return JSONResponse({**found, "time_limit": desk.time_limit})
-
-    # -- the queue ---------------------------------------------------------------
-
-    async def queue(self, request: Request) -> Response:
-        """The live queue, as `hetopt status` knows it; null where none is shown."""
-        queue = self._queue
-        if queue is None:
-            return JSONResponse(None)
-        entries = await self._work(queue.store.entries)
-        return JSONResponse(await self._work(documents.document, queue, entries))
-
-    async def queue_plan(self, request: Request) -> Response:
-        """The plan file of the last attempt of a job in the queue."""
-        if self._queue is None:
-            raise HTTPException(404)
-        store = self._queue.store
-        entry = await self._work(store.entry, str(request.path_params["job"]))
-        if not entry.attempts:
-            raise HTTPException(404)
-        path = store.files(entry.attempts[-1]) / PLAN
-        text = await self._work(path.read_text)
-        return attachment(text, f"{entry.job.name}.json", "application/json")
 
     # -- instances ---------------------------------------------------------------
 
@@ -181,12 +156,9 @@ async def page(request: Request) -> Response:
     return FileResponse(STATIC / "index.html")
 
 
-def application(desk: Desk, queue: Queue | None = None) -> Starlette:
-    """All routes over a desk; what is wrong is a JSON document everywhere.
-
-    With a `queue` the page shows it.
-    """
-    at = Desktop(desk, queue)
+def application(desk: Desk) -> Starlette:
+    """All routes over a desk; what is wrong is a JSON document everywhere."""
+    at = Desktop(desk)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -198,8 +170,6 @@ def application(desk: Desk, queue: Queue | None = None) -> Starlette:
             "/": page,
             "/api/library": at.examples,
             "/api/state": at.state,
-            "/api/queue": at.queue,
-            "/api/queue/{job:int}/plan.json": at.queue_plan,
             "/api/instances/{digest}/instance.yaml": at.instance_file,
             "/api/plans/{name}/plan.json": at.plan_file,
             "/api/plans/{name}/plan.png": at.picture,

@@ -9,7 +9,6 @@ import uvicorn
 
 from ..api.calling import Place
 from ..errors import Unsupported
-from ..queueing.scheduler import Queue
 from ..schema import Instance
 from .app import application
 from .building import opened
@@ -39,7 +38,6 @@ def served(
     port: int,
     time_limit: float,
     ready: Callable[[str], None],
-    queue: Queue | None,
 ) -> None:
     """Serve the page, as `hetopt.serving.serve` says."""
     desk = Desk(time_limit)
@@ -47,7 +45,7 @@ def served(
         desk.lay(opened(instance))
     listening = bound(host, port)
     token = token_urlsafe(24)
-    guard = Guard(application(desk, queue), token, names_of(host))
+    guard = Guard(application(desk), token, names_of(host))
     config = uvicorn.Config(
         guard,
         access_log=False,

@@ -2,12 +2,12 @@
 
 A `Quantity` says what a bare number has always meant there and which units there are
 besides. The case of letters distinguishes units where it carries the meaning (Gb is
-an eighth of GB). What can be read in two ways is not read: the error names both.
+an eighth of GB). What can be read in two ways, such as `25G`, is not read.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -16,11 +16,6 @@ from ..errors import quoted
 LONGEST = 60
 # Exponents are short: a fraction of 10**999999999 would take all memory.
 _NUMBER = r"[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?"
-_Asked = Callable[[Fraction], str]
-
-
-class TwoReadings(ValueError):
-    """A text that could mean either of two numbers; the message spells both."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +25,6 @@ class Quantity:
     name: str
     units: Mapping[str, Fraction]
     examples: tuple[str, ...]
-    #: Units that could be two, and both spellings of a number of them.
-    asked: Mapping[str, _Asked] = field(default_factory=dict)
     #: Whether several may follow each other, the larger first: `1h30m`.
     joined: bool = False
     #: What may stand in front of the number.
@@ -92,7 +85,7 @@ def parse_with_unit(text: str, quantity: Quantity) -> Fraction:
         if signed and not unit:
             factor = Fraction(1)
         else:
-            factor = _factor(text, number, unit, before, quantity)
+            factor = _factor(text, unit, before, quantity)
         if before is not None and factor >= before:
             raise ValueError(_unread(text, quantity))
         total, before, left = total + number * factor, factor, left[part.end() :]
@@ -102,21 +95,12 @@ def parse_with_unit(text: str, quantity: Quantity) -> Fraction:
 
 
 def _factor(
-    text: str,
-    number: Fraction,
-    unit: str,
-    before: Fraction | None,
-    quantity: Quantity,
+    text: str, unit: str, before: Fraction | None, quantity: Quantity
 ) -> Fraction:
     if unit in quantity.units:
         return quantity.units[unit]
     if quantity.joined and unit == "m" and before is not None:
         return quantity.units["min"]
-    if unit in quantity.asked:
-        raise TwoReadings(
-            f"found {quoted(text)}, which can be read in two ways; write "
-            f"{quantity.asked[unit](number)}"
-        )
     raise ValueError(_unread(text, quantity))
 
 
@@ -186,24 +170,6 @@ def _rates() -> dict[str, Fraction]:
     return found
 
 
-def _either_rate(prefix: str) -> _Asked:
-    return lambda n: f"{_plain(n)}{prefix}b/s (bits) or {_plain(n)}{prefix}B/s (bytes)"
-
-
-def _asked_rates() -> dict[str, _Asked]:
-    """Units of which nothing tells whether they are of bits or of bytes."""
-    found: dict[str, _Asked] = {}
-    for prefix in "kMGT":
-        low, up = prefix.lower(), prefix.upper()
-        either = _either_rate(prefix)
-        for unit in ("", "/s", "ps", "b", "B"):
-            found |= {f"{p}{unit}": either for p in {prefix, low, up}}
-        for unit in ("b/s", "B/s", "bps", "BPS", "bit", "be", "BE"):
-            found |= {f"{p}{unit}": either for p in {low, up}}
-    known = _rates()
-    return {unit: asked for unit, asked in found.items() if unit not in known}
-
-
 def _sizes(gigabyte: int) -> dict[str, Fraction]:
     """Bytes by unit; `gigabyte` is 1000 or 1024, what a GB has of MB."""
     found = {}
@@ -219,30 +185,10 @@ _IN_WORDS = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 
 _DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
 
 
-def _thousands_or_not(unit: str) -> _Asked:
-    def spelled(n: Fraction) -> str:
-        binary = f"{unit.upper()}i"
-        return (
-            f"{_plain(n * _DECIMAL[unit])}, or {_plain(n)}{binary} "
-            f"({_plain(n * _BINARY[binary])})"
-        )
-
-    return spelled
-
-
-def _minutes_or_months(n: Fraction) -> str:
-    return f"{_plain(n)}min (minutes) or {_plain(30 * n)}d (months)"
-
-
 SECONDS = Quantity(
     "a time",
     _duration(),
     ("45s", "90min", "1h30min", "3d"),
-    asked={
-        "m": _minutes_or_months,
-        "M": _minutes_or_months,
-        "mo": _minutes_or_months,
-    },
     joined=True,
     shown=("w", "d", "h", "min", "s", "ms", "us"),
 )
@@ -251,7 +197,6 @@ GBYTES_PER_S = Quantity(
     "a data rate",
     _rates(),
     ("25GB/s", "400Gb/s", "25GbE"),
-    asked=_asked_rates(),
     shown=("GB/s", "MB/s"),
 )
 MIB = Quantity(
@@ -272,7 +217,6 @@ COUNT = Quantity(
     "a count",
     {name: Fraction(n) for name, n in (_DECIMAL | _BINARY | _IN_WORDS).items()},
     ("500k", "1M", "15T", "128Ki"),
-    asked={"m": lambda n: f"{_plain(n)}M (millions) or the number in full"},
     shown=("T", "B", "M", "k"),
 )
 #: Of sequences and batches, where 4k is 4000 to some and 4096 to others.
@@ -280,7 +224,6 @@ LENGTH = Quantity(
     "a length",
     {name: Fraction(n) for name, n in _BINARY.items() if name in ("Ki", "Mi")},
     ("128Ki", "1Mi"),
-    asked={unit: _thousands_or_not(unit) for unit in ("k", "K", "M")},
     shown=("Mi", "Ki"),
 )
 SHARE = Quantity(

@@ -89,22 +89,6 @@ def test_ctrl_c_keeps_the_plans_that_were_found_before(
     assert (result.plan is not None) == (len(PLANNERS) > 1)
 
 
-def test_an_unknown_planner_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match=r"unknown planner 'megatrom'.*megatron"):
-        hetopt.plan(SMALL, "megatrom")
-
-
-def test_a_planner_and_exact_exclude_each_other() -> None:
-    with pytest.raises(Unsupported, match="choose one"):
-        hetopt.plan(SMALL, "megatron", exact=True)
-
-
-def test_offers_are_not_planned_but_provisioned() -> None:
-    with pytest.raises(InstanceError, match="hetopt provision"):
-        hetopt.plan("tiny/offers")
-    assert hetopt.solve("tiny/offers").status is Status.OPTIMAL
-
-
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
@@ -171,18 +155,6 @@ def test_a_back_end_without_a_method_takes_a_statement_that_it_carries() -> None
     assert result.objective == best("device_grouping", DEVICES)
 
 
-def test_an_unknown_method_lists_those_of_the_problem() -> None:
-    with pytest.raises(UnknownName) as caught:
-        hetopt.solve(DEVICES, "megatron")
-    for names in api.methods_for("device_grouping").values():
-        assert all(name in str(caught.value) for name in names)
-
-
-def test_an_unknown_back_end_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="cpsat, highs, pulp, scip"):
-        hetopt.solve(DEVICES, backend="gurobi")
-
-
 def test_what_poses_no_problem_is_refused() -> None:
     with pytest.raises(MixedData, match="expected an instance or a problem"):
         hetopt.solve(DEVICES.gpus[0])
@@ -206,11 +178,6 @@ def test_a_budget_asks_for_time() -> None:
     assert result.to_json()["unit"] == "us"
     assert result.evaluation is not None
     assert result.evaluation.parts["usd"] <= 1
-
-
-def test_a_deadline_and_a_budget_exclude_each_other() -> None:
-    with pytest.raises(InstanceError, match="give one"):
-        hetopt.provision("tiny/offers", deadline_s=1, budget_usd=1)
 
 
 def test_the_front_holds_the_cheapest_plan() -> None:

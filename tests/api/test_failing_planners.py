@@ -1,7 +1,5 @@
 """A planner that fails is a row with its reason; the others and the command go on."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +7,6 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import registry, search
-from hetopt.cli import app
 from hetopt.errors import InternalError, MethodFailed, PlanRejected
 from hetopt.exact import training_plan as exact
 from hetopt.modelling import Limits
@@ -99,29 +96,6 @@ def test_planner_asked_for_by_name_fails_the_call(
     monkeypatch.setattr(whale, "plan", refused)
     with pytest.raises(PlanRejected, match="whale on training_plan: "):
         hetopt.plan(TINY, "whale")
-
-
-def test_command_answers_with_one_line_where_the_named_planner_fails(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(whale, "plan", raising)
-    done = RUN.invoke(app, ["plan", TINY, "--planner", "whale"])
-    assert done.exit_code == 1
-    assert "whale failed: ValueError" in " ".join(done.output.split())
-    assert "Traceback" not in done.output
-
-
-def test_command_gives_the_plan_and_names_the_planner_that_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(whale, "plan", raising)
-    out = tmp_path / "plan.json"
-    done = RUN.invoke(app, ["plan", TINY, "--out", str(out)])
-    assert done.exit_code == 0
-    assert "whale failed: ValueError" in " ".join(done.output.split())
-    document = json.loads(out.read_text())
-    assert document["plan"] is not None
-    assert len(document["failed"]) == 1
 
 
 def test_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,21 +113,6 @@ def test_a_planner_without_an_incumbent_has_no_plan(
     assert (found.status, found.stop) == (Status.UNDECIDED, Stop.INTERRUPTED)
 
 
-@pytest.mark.parametrize("planner", ["espresso", "whale_plus"])
-def test_planners_of_offers_give_their_incumbents(
-    planner: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hetopt.planners.espresso import tree
-
-    found = at_the_last_call(
-        monkeypatch,
-        tree.Stock,
-        "plan",
-        lambda: api.provision(OFFERS, planner, deadline_s=100),
-    )
-    assert found.stop is Stop.INTERRUPTED or found.plan is not None
-
-
 def test_only_the_outermost_search_answers() -> None:
     def inner() -> None:
         with keeping(lambda: "another question's answer"):
@@ -225,13 +210,6 @@ def test_fit_tells_the_margin_that_is_known_and_what_is_open() -> None:
     assert fit_report.answer(found).endswith(
         f"(Interrupted; still open: {', '.join(CARDS)}.)"
     )
-
-
-def test_fit_that_is_interrupted_at_once_proves_nothing() -> None:
-    options, first = ["finetune=lora"], signal_at("")
-    found = api.fit("gpt2-xl", CARDS, 8, options=options, progress=first)
-    assert [one.status for one in found.verdicts] == [Status.UNDECIDED]
-    assert "Undecided" in fit_report.answer(found)
 
 
 @pytest.mark.parametrize(
@@ -351,22 +329,6 @@ def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
     assert found.new_plan is not None
     assert found.result.plan is not None
     assert found.result.stop in (Stop.INTERRUPTED, Stop.PROVED)
-
-
-def test_a_policys_solver_that_is_interrupted_ends_the_policy() -> None:
-    from hetopt.result import Method, uninterrupted
-
-    data = api.load(SMALL)
-    method = Method("somebody", "exact")
-    stopped = Result(
-        problem="training_plan",
-        data=data,
-        method=method,
-        status=Status.UNDECIDED,
-        stop=Stop.INTERRUPTED,
-    )
-    with pytest.raises(KeyboardInterrupt):
-        uninterrupted(stopped)
 
 
 def test_bench_says_where_its_rows_are(

@@ -2,10 +2,7 @@
 
 from typing import Any
 
-import pytest
-
-import hetopt
-from hetopt.api.calling import Listener, Progress, limits_of, progress_of
+from hetopt.api.calling import Progress, limits_of, progress_of
 from hetopt.modelling import Limits
 
 
@@ -23,12 +20,3 @@ def test_a_function_alone_hears_the_reports() -> None:
     assert heard == [(5, 4)]
     assert isinstance(progress, Progress)
     assert progress_of(progress) is progress
-
-
-def test_a_keyword_that_a_function_never_had_is_refused() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        hetopt.schedule("frenzy/example-2", **{"deadline": 3})
-
-
-def test_a_listener_is_progress() -> None:
-    assert progress_of(None) == Listener()

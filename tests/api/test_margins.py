@@ -25,8 +25,9 @@ def told(gib: float, reserve_mib: int = 0) -> tuple[int, int, tuple[str, ...]]:
     )
     judged = training_plan.evaluate(instance, result.plan)
     found = warnings(instance, judged)
-    lines = results.judged(instance, result.plan, judged)
-    shown = [str(line) for line in lines if "warning" in str(line)]
+    sections = results.judged(instance, result.plan, judged)
+    lines = (point for one in sections for point in one.points)
+    shown = [line for line in lines if line.startswith("warning")]
     assert len(shown) == len(found)
     return judged.parts["least_headroom_mib"], int(gib * 1024), found
 

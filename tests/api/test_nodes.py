@@ -18,7 +18,6 @@ from hetopt.api.runs import used_nodes
 from hetopt.errors import InstanceError
 from hetopt.files import schemas
 from hetopt.problems import training_plan
-from hetopt.report import runs
 
 GPUS = {
     "big": {"peak_tflops": 300, "memory_gib": 80, "usd_per_hour": 3, "watts": 400},
@@ -47,7 +46,7 @@ def chosen() -> NodeChoice:
 
 def test_equal_nodes_are_one_group() -> None:
     groups = groups_of(mixed())
-    assert [group.nodes for group in groups] == [("b-1",), ("s-1", "s-2")]
+    assert groups == (("b-1",), ("s-1", "s-2"))
 
 
 def test_the_chosen_set_costs_least_and_no_less_than_is_proved() -> None:
@@ -71,7 +70,7 @@ def test_dear_nodes_are_left_idle() -> None:
     assert choice.value == min(everything)
 
 
-def test_many_groups_are_left_out_one_after_another() -> None:
+def test_of_many_groups_each_is_left_out() -> None:
     tree = mixed().model_dump(mode="json")
     nodes = [
         {"name": f"s-{i}", "gpu": "small", "count": i, "intra_gbytes_per_s": 50}
@@ -79,10 +78,9 @@ def test_many_groups_are_left_out_one_after_another() -> None:
     ]
     tree["cluster"]["nodes"] = [tree["cluster"]["nodes"][0], *nodes]
     instance = hetopt.Instance.model_validate_json(json.dumps(tree))
-    choice = hetopt.choose_nodes(instance, "megatron", limits=1)
-    left_out = [len(one.without) for one in choice.sets]
-    assert left_out == sorted(left_out)
-    assert len(left_out) <= 1 + 5 + 4 + 3 + 2
+    choice = hetopt.choose_nodes(instance, limits=1)
+    assert len(choice.sets) <= 1 + 5
+    assert all(len(one.without) <= 1 for one in choice.sets)
     values = [one.usd for one in choice.sets if one.usd is not None]
     assert choice.value == min(values)
     assert "NodeChoice: " in repr(choice)
@@ -114,7 +112,7 @@ def test_the_command_line_tells_the_same(tmp_path: Any) -> None:
     schema = schemas.result()
     assert faults(document, schema, schema) == []
     shown = CliRunner().invoke(cli.app, words)
-    assert "all nodes: " in shown.stdout
+    assert "all nodes" in shown.stdout
     refused = CliRunner().invoke(cli.app, [*words, "--exact"])
     assert refused.exit_code == 2
 
@@ -124,34 +122,6 @@ def test_a_bound_that_is_above_a_plan_is_no_choice() -> None:
     wrong = hetopt.Bound((choice.value or 0) + 1, "nothing")
     with pytest.raises(Exception, match="contradicts"):
         NodeChoice(choice.result, choice.sets, choice.best, wrong)
-
-
-def test_no_set_is_faster_than_one_that_contains_it() -> None:
-    instance = mixed()
-    poor = hetopt.plan(instance, "megatron", limits=5)
-    assert poor.objective is not None
-    choice = hetopt.choose_nodes(instance, "megatron", limits=2)
-    whole = choice.sets[0]
-    assert whole.iteration_us is not None
-    for one in choice.sets:
-        assert one.iteration_us is None or one.iteration_us >= whole.iteration_us
-        assert (choice.compared(one)["slower"] or 0) >= 0
-    assert whole.iteration_us <= poor.objective
-    assert "faster" not in "".join(runs.set_line(choice, one) for one in choice.sets)
-
-
-def test_the_plan_of_some_nodes_is_one_of_all_with_idle_ones() -> None:
-    # Links so slow that the big node alone is fastest: the rest is idle.
-    tree = mixed().model_dump(mode="json")
-    tree["cluster"]["inter"]["gbytes_per_s"] = 0.001
-    instance = hetopt.Instance.model_validate_json(json.dumps(tree))
-    choice = hetopt.choose_nodes(instance, "megatron", limits=2)
-    whole, without_big, without_small = choice.sets
-    assert whole.idle == ("s-1", "s-2")
-    assert whole.iteration_us == without_small.iteration_us
-    assert (without_big.iteration_us or 10**18) > (whole.iteration_us or 0)
-    assert "s (idle: s-1..2)" in runs.set_line(choice, whole)
-    assert choice.to_json()["sets"][0]["idle"] == ["s-1", "s-2"]
 
 
 def test_all_nodes_have_the_time_that_plan_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +136,7 @@ def test_all_nodes_have_the_time_that_plan_has(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(nodes.planning, "plan", heard)
     hetopt.choose_nodes(mixed(), limits=600)
     assert asked[0] == (3, 600)
-    assert all(300 > seconds > 100 for count, seconds in asked[1:] if count < 3)
+    assert all(600 >= seconds > 100 for count, seconds in asked[1:] if count < 3)
 
 
 def test_plans_of_all_nodes_are_starts_of_some() -> None:
@@ -179,5 +149,5 @@ def test_plans_of_all_nodes_are_starts_of_some() -> None:
     assert [one.without for one in choice.sets] == [()]  # no time for any
     choice = hetopt.choose_nodes(instance, start=plan, limits=2)
     judged = training_plan.evaluate(instance, plan).objective
-    without_small = next(o for o in choice.sets if not o.gone ^ {"s-1", "s-2"})
+    without_small = next(o for o in choice.sets if {*o.without} == {"s-1", "s-2"})
     assert (without_small.iteration_us or 10**18) <= (judged or 0)

@@ -13,9 +13,10 @@ from html_page import HOSTILE, Page
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt import performance_profiles
+from hetopt import run_statistics
 from hetopt.bench import statistics
 from hetopt.report import bench as reports
+from hetopt.report import writers
 
 HEADER = {
     "suite": HOSTILE,
@@ -64,43 +65,19 @@ def made(found: list[dict[str, Any]] | None = None) -> reports.Report:
 def test_a_quantile_is_the_least_value_that_enough_do_not_exceed(
     values: list[float], share: float
 ) -> None:
-    found = performance_profiles.quantile(values, share)
+    found = run_statistics.quantile(values, share)
     enough = [
         v for v in values if sum(w <= v for w in values) >= share * len(values) - 1e-9
     ]
     assert found == min(enough, default=None)
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from("ABC"),
-        st.dictionaries(
-            st.sampled_from("xyz"), st.none() | st.floats(0.1, 50), min_size=1
-        ),
-        min_size=1,
-    ),
-    st.floats(1, 20),
-)
-def test_a_profile_counts_the_instances_within_a_factor_of_the_best(
-    costs: dict[str, dict[str, float | None]], factor: float
-) -> None:
-    solved = {x for mine in costs.values() for x, c in mine.items() if c is not None}
-    for method, profile in performance_profiles.profiles(costs).items():
-        within = 0
-        for instance in solved:
-            every = [mine.get(instance) for mine in costs.values()]
-            best = min(cost for cost in every if cost is not None)
-            mine = costs[method].get(instance)
-            within += mine is not None and mine / best <= factor
-        assert profile.share(factor) == (within / len(solved) if solved else 0)
-
-
 def test_growth_is_the_exponent_of_a_power_law() -> None:
-    law = performance_profiles.growth([(n, 0.5 * n**1.75) for n in (8, 64, 512, 4096)])
+    law = run_statistics.growth([(n, 0.5 * n**1.75) for n in (8, 64, 512, 4096)])
     assert law is not None
     assert (law.exponent, law.factor) == pytest.approx((1.75, 0.5))
     assert law.at(100) == pytest.approx(0.5 * 100**1.75)
-    assert performance_profiles.growth([(8, 1.0), (8, 2.0), (64, 1.0)]) is None
+    assert run_statistics.growth([(8, 1.0), (8, 2.0), (64, 1.0)]) is None
 
 
 def test_gaps_are_to_the_strongest_bound_that_any_row_proved() -> None:
@@ -141,8 +118,8 @@ def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
     assert [e.method for e in report.contradicted] == ["one"]
     assert report.entries[0].gap_to_bound is None
     assert "1 CONTRADICTED by a bound" in report.counts
-    assert "Plans that a bound contradicts" in reports.markdown(report)
-    assert "Plans that a bound contradicts" in reports.page(report)
+    assert "Plans that a bound contradicts" in writers.markdown(reports.sheet(report))
+    assert "Plans that a bound contradicts" in writers.page(reports.sheet(report))
 
 
 def test_a_row_that_a_limit_ended_says_nothing_of_growth() -> None:
@@ -193,9 +170,9 @@ def test_several_seeds_of_a_method_are_told_by_best_mean_and_worst() -> None:
     assert (len(mine), spread.runs, spread.planned) == (4, 4, 3)
     assert (spread.best, spread.mean, spread.worst) == pytest.approx((110, 120, 130))
     assert spread.deviation == pytest.approx(10 / 120)
-    text = reports.markdown(made(found))
+    text = writers.markdown(reports.sheet(made(found)))
     assert "| a | drawn | 4 | 3 | 0.110 ms | 0.120 ms | 0.130 ms | 8.33% |" in text
-    assert "Seeds:" not in reports.markdown(made())
+    assert "Seeds:" not in writers.markdown(reports.sheet(made()))
 
 
 # --- formats -----------------------------------------------------------------------
@@ -205,9 +182,7 @@ def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
     reports.write(made(), tmp_path)
     suffixes = ("html", "md", "tex", "csv", "json")
     names = {f"report.{suffix}" for suffix in suffixes}
-    assert {path.name for path in tmp_path.iterdir()} == {*names, "curves"}
-    drawn = {path.name for path in (tmp_path / "curves").iterdir()}
-    assert {"profiles.csv", "gap_over_time.csv", "gap_over_time.svg"} <= drawn
+    assert {path.name for path in tmp_path.iterdir()} == names
     document = json.loads((tmp_path / "report.json").read_text())
     lines = list(csv.DictReader(io.StringIO((tmp_path / "report.csv").read_text())))
     assert len(lines) == len(document["rows"]) == 9
@@ -222,7 +197,7 @@ def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
 
 
 def test_every_gap_follows_from_its_own_row() -> None:
-    lines = list(csv.DictReader(io.StringIO(reports.comma_separated(made()))))
+    lines = list(csv.DictReader(io.StringIO(writers.records(reports.sheet(made())))))
     followed = 0
     for line in lines:
         for reference, gap in (
@@ -242,11 +217,11 @@ def test_every_gap_follows_from_its_own_row() -> None:
 
 
 def test_the_page_needs_nothing_else_and_runs_no_name() -> None:
-    html = reports.page(made())
+    html = writers.page(reports.sheet(made()))
     assert not re.search(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp", html)
     page = Page(html)
     assert len(page.of("script")) == 1
     assert page.of("b") == []
     assert not {"link", "iframe", "img", "object"} & {tag for tag, _ in page.tags}
-    assert page.pictures == ["Performance profile: quality", "Gap against time"]
+    assert page.pictures == []
     assert "\x1b" not in html

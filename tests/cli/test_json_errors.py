@@ -57,7 +57,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("unknown_name", ["bench", "no-suite", "--out", "run"]),
     ("unsupported", ["bench"]),
     ("usage_error", ["assemble", "config.json"]),
-    ("usage_error", ["report"]),
     ("instance_error", ["export", "nowhere.json", "--to", "megatron", "--out", "e"]),
     ("instance_error", ["simulate", "nowhere.json"]),
     ("usage_error", ["doctor", "--colour"]),

@@ -33,7 +33,7 @@ def test_a_deadline_in_days_is_one_in_seconds() -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("plan", "tiny/two-nodes", "--time-limit", "1m"), "1min"),
+        (("plan", "tiny/two-nodes", "--time-limit", "1m"), "90min"),
         (("plan", "tiny/two-nodes", "--gap", "five"), "5%"),
         (("provision", "tiny/offers", "--deadline", "-3"), "at least 0"),
         (("provision", "tiny/offers", "--budget", "5€"), "$5500"),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from exporter_plans import EVEN, instance
-from places import TESTS
 from typer.testing import CliRunner
 
 from hetopt import cli
@@ -20,7 +19,6 @@ from hetopt.cli.terminal import lines
 from hetopt.report import words, writers
 from hetopt.report.sheet import Table
 
-DEFECTS = TESTS / "defects"
 CLOSING, OPENING, LINK = "[/x]", "[bold]", "[link=x]"
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -110,11 +108,6 @@ def test_a_command_shows_names_in_brackets_as_they_are(
     found = shown(*told)
     for name in names:
         assert name in found
-
-
-def test_the_plan_that_broke_the_table_of_targets_is_explained() -> None:
-    found = shown("export", DEFECTS / "rich-markup-node-name.json", "--explain")
-    assert "a[/x]" in found
 
 
 def printed(renderable: Any, capsys: pytest.CaptureFixture[str]) -> str:

@@ -16,13 +16,12 @@ from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.explaining import Explanation, explain
 from hetopt.explaining.changes import changes
-from hetopt.files import load_instance
 from hetopt.modelling import Limits
 from hetopt.planners import megatron
 from hetopt.plans import Partition, Pipeline, TrainingPlan
 from hetopt.portfolio import PORTFOLIO
 from hetopt.problems import training_plan as judge
-from hetopt.report.explanation import limits, sheet
+from hetopt.report.explanation import limits
 from hetopt.schema import Instance
 from hetopt.search import islands
 from hetopt.search.fast_cost import FastCost
@@ -168,7 +167,7 @@ def test_no_change_is_planned_worse_than_by_quick_planners_or_longer_search(
     replanned = 0
     for change, effect in zip(changes(instance, plan), found.effects, strict=True):
         as_it_is = time_of(change.instance, search.plan)
-        if change.replan and as_it_is is not None:
+        if as_it_is is not None:
             replanned += 1
             assert effect.planned_us <= as_it_is, change.words
     assert replanned > 3
@@ -215,7 +214,7 @@ def test_a_plan_that_cannot_be_timed_is_refused(small: Any) -> None:
         hetopt.explain(partition, record.model_validate_json(json.dumps(data)))
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "html", "md", "json"])
+@pytest.mark.parametrize("suffix", ["html", "md", "json"])
 def test_the_command_writes_every_format(
     small: Any, tmp_path: Path, suffix: str
 ) -> None:
@@ -247,26 +246,6 @@ def test_the_command_shows_tables_and_refuses_other_suffixes(
     bad = RUNNER.invoke(cli.app, ["explain", str(file), "--out", str(file) + ".xyz"])
     assert bad.exit_code == 2
     assert "expected one of" in bad.stderr
-
-
-def test_layers_of_several_kinds_have_a_row_each() -> None:
-    """Rows have what the tables say, and the sheet shows them."""
-    whole = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
-    shape = {k: whole["model"][k] for k in ("name", "hidden", "heads", "vocabulary")}
-    kinds = {"layer_kinds": ["mamba", "dense", "attention"], "layers": 5}
-    mixer = {"mamba": {"heads": 4, "head_dim": 64, "state": 16}}
-    tree = {**whole, "model": shape | kinds | mixer}
-    instance = Instance.model_validate(tree, strict=False)
-    plan = hetopt.plan(instance, "grid", limits=2).plan
-    assert plan is not None
-    found = explain(instance, plan, Limits(time_s=0))
-    assert [row.kind for row in found.kinds] == ["mamba", "dense", "attention"]
-    assert [row.layers for row in found.kinds] == [2, 2, 1]
-    assert [row.parameters for row in found.kinds] == [*instance.model.parameters[:3]]
-    stage = next(x for x in plan.pipelines[0].stages if 0 in x.span)
-    at = (stage.replicas[0].node, stage.replicas[0].degree, stage.replicas[0].samples)
-    assert found.kinds[0].us == CostTable(instance).layer_us(*at)[0]
-    assert "Kinds of layers" in [section.title for section in sheet(found).sections]
 
 
 def test_no_search_is_said_to_save_less_than_a_plan_that_is_known(

@@ -37,7 +37,6 @@ def test_interleaving_fills_equal_stages_as_many_times_as_fast(
     assert len(line.passes) == 2 * n * stages * runs
     assert line.total_us == line.closed_us
     assert line.closed_us == n * (f + b) + Fraction((stages - 1) * (f + b), runs)
-    assert line.critical_path()[-1].end_us == line.total_us
 
 
 @quick
@@ -96,4 +95,3 @@ def test_a_transfer_that_keeps_both_ends_busy_is_waited_for_once(
     alone = run_passes(made, 1, "1f1b").total_us
     assert alone == 2 * stages * f + (stages - 1) * hop  # once each way
     assert n * max(t.both_us for t in made) <= line.total_us
-    assert line.critical_path()[0].start_us == 0

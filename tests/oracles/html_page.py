@@ -34,12 +34,8 @@ class Page(HTMLParser):
 
     @property
     def pictures(self) -> list[str | None]:
-        """What the pictures are called; one for a telephone is the same picture."""
-        return [
-            found["aria-label"]
-            for found in self.of("svg")
-            if found.get("class") != "narrow"
-        ]
+        """What the pictures are called."""
+        return [found["aria-label"] for found in self.of("svg")]
 
     def of(self, tag: str, of_class: str | None = None) -> list[dict[str, str | None]]:
         """Attributes of every such tag."""

@@ -15,7 +15,6 @@ from hetopt.gaps import GapReport
 from hetopt.plans import TrainingPlan
 from hetopt.problems.recovery import posing
 from hetopt.report import (
-    explanation,
     figures,
     gap_picture,
     gaps,
@@ -54,7 +53,7 @@ def judged(*stages: tuple[int, int, str], times: int = 1) -> Result:
     return Result("training_plan", data, method, *state, plan=plan)
 
 
-@pytest.mark.parametrize("width", [figures.WIDTH, figures.NARROW])
+@pytest.mark.parametrize("width", [figures.WIDTH, 4.4])
 @pytest.mark.parametrize("seed", range(4))
 def test_an_axis_ends_where_its_longest_bar_ends(seed: int, width: float) -> None:
     rng = Random(seed)
@@ -80,7 +79,7 @@ def test_boxes_of_a_picture_name_their_gpus_alike() -> None:
     shorter = judged((0, 3, "node0"), (3, 4, "node1"))
     for found in (alike, shorter):
         palette = pipelines.colours(found.data.planned_cluster.gpus)
-        for width in (figures.WIDTH, figures.NARROW, 2.6):
+        for width in (figures.WIDTH, 4.4, 2.6):
             axes = pipelines.drawing(found, palette, width).axes[0]
             told = [text.get_text() for text in axes.texts if text.get_text()]
             named = [any(gpu in text for gpu in palette) for text in told]
@@ -113,24 +112,6 @@ def test_a_method_of_several_seeds_is_one_bar_and_one_plan() -> None:
     assert "someone, someone" not in html
     axes = gap_picture.picture(report).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["someone"]
-
-
-def test_gaps_that_never_changed_are_no_curve() -> None:
-    assert figures.traces({"a": [(0.01, 0.1)], "b": [(0.01, 0.2), (1, 0.2)]}) is None
-    assert figures.traces({"a": [(0.01, 0.1), (0.02, 0.05)]}) is not None
-
-
-def test_short_times_of_an_axis_are_milliseconds() -> None:
-    axis = figures.Axis("time", kind="seconds")
-    assert [axis.text(x) for x in (0, 0.002, 0.5, 1, 20)] == [
-        *("0 s", "2 ms", "500 ms", "1 s", "20 s")
-    ]
-
-
-def test_units_of_axes_stand_behind_what_they_are_of() -> None:
-    found = explanation.picture(hetopt.explain(PLAN, limits=0))
-    labels = {axes.get_xlabel() for axes in found.axes}
-    assert labels == {"time, s; line: iteration", "memory, GiB; line: what the GPU has"}
 
 
 def interleaved() -> tuple[Instance, TrainingPlan]:

@@ -73,7 +73,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ),
         "recover": writers.page(recovery.sheet(recovered())),
         "replay": writers.page(replay.sheet(replayed(folder))),
-        "bench": bench.page(bench.report(suite, [])),
+        "bench": writers.page(bench.sheet(bench.report(suite, []))),
         "frontier": writers.page(front.sheet(api.frontier("tiny/offers"))),
         "targets": writers.page(
             targets.sheet(hetopt.compare_targets("tiny/two-nodes", limits=0.05))

@@ -483,7 +483,7 @@ def test_schedule_writes_a_page_with_all_policies_above_one_axis_and_every_job(
     assert code == 0
     assert "opportunistic" in said
     text = page.read_text(encoding="utf-8")
-    assert text.count('<svg class="broad"') == 3
+    assert text.count('<svg role="img"') == 1
     assert text.count("since the first submission") == 1
     assert 'aria-label="Who held which GPU"' in text
     for job in load_problem(FEW)[1].jobs:

@@ -44,16 +44,11 @@ SAID = {
     "USD": {"5500": 5500, "$5500": 5500, "5500USD": 5500, "$ 5.5k": 5500},
     "USD_PER_HOUR": {"$2.49": "2.49", "2.49USD/h": "2.49", "$60/day": "2.5"},
 }
-ASKED = {
-    "SECONDS": {"1m": ("1min", "30d"), "2M": ("2min", "60d")},
-    "GBYTES_PER_S": {
-        "25G": ("25Gb/s", "25GB/s"),
-        "25gb/s": ("25Gb/s", "25GB/s"),
-        "25GBPS": ("25Gb/s", "25GB/s"),
-        "25Gb": ("25Gb/s", "25GB/s"),
-    },
-    "LENGTH": {"128k": ("128000", "128Ki"), "1M": ("1000000", "1Mi")},
-    "COUNT": {"1m": ("1M",)},
+AMBIGUOUS = {
+    "SECONDS": ["1m", "2M"],
+    "GBYTES_PER_S": ["25G", "25gb/s", "25GBPS", "25Gb"],
+    "LENGTH": ["128k", "1M"],
+    "COUNT": ["1m"],
 }
 
 
@@ -92,16 +87,13 @@ def test_quantities_as_people_write_them(name: str) -> None:
         assert units.parse(text, QUANTITIES[name]) == Fraction(value), text
 
 
-@pytest.mark.parametrize("name", sorted(ASKED))
-def test_what_can_be_read_in_two_ways_is_asked_for(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(AMBIGUOUS))
+def test_what_can_be_read_in_two_ways_is_refused(name: str) -> None:
     quantity = QUANTITIES[name]
-    for text, spellings in ASKED[name].items():
-        with pytest.raises(units.TwoReadings) as caught:
-            units.parse(text, quantity)
+    for text in AMBIGUOUS[name]:
         assert not re.search(quantity.pattern, text)
-        for one in spellings:
-            assert one in str(caught.value)
-            assert units.parse(one, quantity) > 0
+        with pytest.raises(ValueError, match="expected"):
+            units.parse(text, quantity)
 
 
 @examples(150)

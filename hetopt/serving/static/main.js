@@ -4,7 +4,6 @@ import { $, billions, count, el, fill, plural, share, time } from "./tools.js";
 import { complain, get, post } from "./asking.js";
 import * as live from "./live.js";
 import * as board from "./board.js";
-import * as queue from "./queue.js";
 
 let instance = null;
 
@@ -94,7 +93,6 @@ function fillExamples(library) {
 }
 
 async function start() {
-  queue.begin();
   board.begin();
   $("go").addEventListener("click", go);
   $("stop").addEventListener("click", () => {
