@@ -108,7 +108,7 @@ def _known(cells_of: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the columns of a table by our names; a number of GPUs is no card."""
     numbers = [name for name, cells in cells_of.items() if _are_numbers(cells)]
     others = [name for name in cells_of if name not in numbers]
-    found: dict[str, columns.Column] = {}
+    found: dict[str, str] = {}
     for ours, of in (
         ("host", [*cells_of]),
         ("gpu", others),
