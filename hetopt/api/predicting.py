@@ -19,6 +19,7 @@ from ..costs.runs.prediction import left_out
 from ..errors import InstanceError, Place
 from ..formats.runs import read
 from ..text.documents import Document
+from . import mixed
 
 Runs = Place | Sequence[Run]
 
@@ -135,6 +136,9 @@ def calibrate(
 
 def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted:
     found = predictions(rows, known)
+    for index, run in enumerate(rows):
+        if run.plan is not None:
+            found[index] = mixed.prediction(index, run, run.plan, known)
     return Predicted(tuple(rows), tuple(found), summaries(rows, found))
 
 

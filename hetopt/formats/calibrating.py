@@ -8,7 +8,7 @@ the framework: `sync_factor`, `hop_factor`.
 
 from collections.abc import Mapping
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 from ..catalogue import Gpu, reserve
 from ..costs import CostTable
@@ -107,21 +107,21 @@ def calibrate(
     return _with_constants(made), rows
 
 
-def run_by(instance: Instance, framework: str) -> Instance:
+def run_by(instance: Instance, framework: str, **told: Any) -> Instance:
     """Return an instance that is timed as one framework, by name, runs it.
 
     It is the instance itself where times are not calibrated, or are of the framework.
-    Constants that it does not carry are those that are shipped.
+    Constants that it does not carry, nor are `told`, are those that are shipped.
     """
     costs = instance.workload.costs
     calibration = costs.compute.calibration
-    if calibration is None or calibration.framework == framework:
+    if calibration is None or (calibration.framework == framework and not told):
         return instance
     usual = FRAMEWORKS[framework]
     generations = {gpu.generation for gpu in instance.planned_cluster.gpus.values()}
     every = generations.pop() if len(generations) == 1 else None
     fused = kernel_of(framework, every) or "flash2"
-    constants = {**values(), **calibration.constants}
+    constants = {**values(), **calibration.constants, **told.pop("constants", {})}
     changes = {
         "framework": framework,
         "style": usual.style,
@@ -129,7 +129,7 @@ def run_by(instance: Instance, framework: str) -> Instance:
         "constants": constants,
     }
     update: dict[str, object] = {
-        "calibration": calibration.model_copy(update=changes),
+        "calibration": calibration.model_copy(update=changes | told),
         **_exposed_shares(Stated(constants), framework, usual, costs),
     }
     workload = instance.workload.model_copy(

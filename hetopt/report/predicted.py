@@ -99,4 +99,6 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
 
 
 def _gpus(run: Run) -> str:
+    if run.plan is not None and isinstance(run.nodes, tuple):
+        return " + ".join(f"{node.gpus} x {node.gpu}" for node in run.nodes)
     return f"{run.gpus or '?'} x {run.gpu or '?'}"

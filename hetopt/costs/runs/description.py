@@ -32,6 +32,8 @@ def described(run: Run) -> Described:
     """The run in the model's terms; `NotModelled` with the reason where it has none."""
     if run.layout_consistent is False:
         raise NotModelled("its layout contradicts itself, as the row says")
+    if run.plan is not None:
+        raise NotModelled("its plan is judged, and no constants are fitted to it")
     run = _on_equal_nodes(run)
     architecture = architecture_of(run)
     machine = machines.of(run, NotModelled)
@@ -45,18 +47,15 @@ def _on_equal_nodes(run: Run) -> Run:
     """Return a row whose nodes are counted in place of listed."""
     if not isinstance(run.nodes, tuple):
         return run
-    if len({node.of for node in run.nodes}) > 1:
-        raise NotModelled(
-            "its nodes are not alike: compare its plan with the measured time by "
-            "`hetopt check PLAN --instance X --measured 7.1s`"
-        )
-    (gpu, _, network, link), *_ = (node.of for node in run.nodes)
+    one, *others = run.nodes
+    if any(node.model_copy(update={"name": one.name}) != one for node in others):
+        raise untold(["plan"], "it, as the nodes are not alike")
     told = {
-        "gpu": run.gpu or gpu,
+        "gpu": run.gpu or one.gpu,
         "gpus": run.gpus or sum(node.gpus for node in run.nodes),
         "nodes": len(run.nodes),
-        "network": run.network or network,
-        "intra_gbytes_per_s": run.intra_gbytes_per_s or link,
+        "network": run.network or one.network,
+        "intra_gbytes_per_s": run.intra_gbytes_per_s or one.intra_gbytes_per_s,
     }
     return run.model_copy(update=told)
 

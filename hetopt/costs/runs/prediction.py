@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
 from ..formulas import memory
-from ..formulas.memory import TIGHT, TOO_MUCH
+from ..formulas.memory import TOO_MUCH
 from .described import Described, NotModelled
 from .description import described
 from .fitting import Observed, fit
@@ -22,12 +22,11 @@ class Prediction(NamedTuple):
     """
 
     row: int
-    iteration_s: float | None
-    low_s: float | None
-    high_s: float | None
-    peak_gib: float | None
-    fits: bool | None
-    not_modelled: str | None
+    iteration_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    peak_gib: float | None = None
+    not_modelled: str | None = None
     terms: Mapping[str, float] = {}
     unsaid: str | None = None
     oom_probability: float | None = None
@@ -35,9 +34,13 @@ class Prediction(NamedTuple):
     @property
     def fit(self) -> str | None:
         """Return how the run fits, in words; None where that is not known."""
-        return (
-            None if self.oom_probability is None else memory.fit(self.oom_probability)
-        )
+        chance = self.oom_probability
+        return None if chance is None else memory.fit(chance)
+
+    @property
+    def fits(self) -> bool | None:
+        """Return whether the run fits; None where that is tight, or not known."""
+        return {"fits": True, "does not fit": False}.get(self.fit or "")
 
 
 def predictions(
@@ -55,25 +58,22 @@ def _prediction(
     try:
         found = described(run)
     except NotModelled as why:
-        return Prediction(index, None, None, None, None, None, str(why))
+        return Prediction(index, not_modelled=str(why))
     parts = found.terms(table)
     systems = found.systems(run.model)
     seconds = sum(parts.values()) * table("system", *systems)
     wide = math.exp(OF_80_PERCENT * spread_after(found, systems, known))
     held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
-    fits = None if chance is None or TIGHT <= chance < TOO_MUCH else chance < TIGHT
     return Prediction(
         index,
         seconds,
         seconds / wide,
         seconds * wide,
         held / 2**30,
-        fits,
-        None,
-        parts,
-        undecided,
-        chance,
+        terms=parts,
+        unsaid=undecided,
+        oom_probability=chance,
     )
 
 
@@ -213,23 +213,17 @@ def fitted_on(
     for one in seen:
         for name, own in zip(one.systems, _system(one.described), strict=True):
             made.setdefault(f"system@{name}", Constant(1.0, own))
-    of_time = {n: c for n, c in made.items() if c.spread and not _of_memory(n)}
+    timed = [name for name in made if not name.startswith("memory.")]
+    of_time = {name: made[name] for name in timed if made[name].spread}
+    wide = {name: 1 if name.startswith("system@") else OWN for name in of_time}
     wider = {
-        name: one._replace(spread=one.spread * (1 if _of_system(name) else OWN))
+        name: one._replace(spread=one.spread * wide[name])
         for name, one in of_time.items()
     }
     return made | {
         name: one._replace(spread=min(one.spread, of_time[name].spread))
         for name, one in fit(seen, wider).constants.items()
     }
-
-
-def _of_system(name: str) -> bool:
-    return name.startswith("system@")
-
-
-def _of_memory(name: str) -> bool:
-    return name.startswith("memory.")
 
 
 class Summary(NamedTuple):

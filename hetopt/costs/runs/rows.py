@@ -5,12 +5,15 @@ fields beyond these are left alone. Words of a row (precision, recomputation, ov
 are as their authors wrote them: `description` says what they mean.
 """
 
+from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from ...plans import TrainingPlan
 from ...schema.record import SIZED
 
+_OF_LISTS = BeforeValidator(partial(TrainingPlan.model_validate, strict=False))
 _Whole = Annotated[int, Field(ge=0, le=10**12)]
 _Some = Annotated[int, Field(ge=1, le=10**9)]
 _Real = Annotated[float, Field(ge=0, lt=1e18), SIZED]
@@ -24,13 +27,9 @@ class Node(BaseModel):
 
     gpu: str = Field(description="Card and memory: a100_80gb, gb200.")
     gpus: _Some
+    name: str | None = Field(None, description="As the plan has it; else node0, ...")
     network: str | None = Field(None, description="Of the node, as `400 Gbps`.")
     intra_gbytes_per_s: _Rate | None = None
-
-    @property
-    def of(self) -> tuple[str, int, str | None, float | None]:
-        """Return what nodes have in common that are alike."""
-        return self.gpu, self.gpus, self.network, self.intra_gbytes_per_s
 
 
 class Run(BaseModel):
@@ -83,6 +82,9 @@ class Run(BaseModel):
     nodes: _Some | Annotated[tuple[Node, ...], Field(min_length=1)] | None = Field(
         None, description="How many, or a list of them."
     )
+    plan: Annotated[TrainingPlan, _OF_LISTS] | None = Field(
+        None, description="On nodes that are listed; its GPUs are `node0:3`."
+    )
     intra_gbytes_per_s: _Rate | None = Field(
         None, description="Of a GPU to others of its node, in one direction."
     )
@@ -122,15 +124,17 @@ class Run(BaseModel):
     @property
     def tokens(self) -> int | None:
         """Tokens of an iteration."""
-        return self.gbs * self.seq if self.gbs and self.seq else None
+        sequences = self.gbs or (self.plan.sequences if self.plan else None)
+        return sequences * self.seq if sequences and self.seq else None
 
     @property
     def measured_s(self) -> float | None:
         """Seconds of an iteration, told or from tokens a second and GPU; None: not."""
         if self.iteration_s:
             return self.iteration_s
-        if self.tokens and self.tokens_per_s_gpu and self.gpus:
-            return self.tokens / (self.tokens_per_s_gpu * self.gpus)
+        gpus = self.gpus or (self.plan.gpu_count if self.plan else None)
+        if self.tokens and self.tokens_per_s_gpu and gpus:
+            return self.tokens / (self.tokens_per_s_gpu * gpus)
         return None
 
     @property

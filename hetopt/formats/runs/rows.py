@@ -2,7 +2,7 @@
 
 JSON and YAML hold a list of rows, or an object with `runs`. The columns of a CSV file
 are the fields of a run (`hetopt.costs.runs.rows.Run`), named in its first line; a blank
-cell is null, a list is JSON. Columns and fields beyond these are left alone.
+cell is null, a list or a plan is JSON. Columns and fields beyond these are left alone.
 """
 
 import json
@@ -20,7 +20,7 @@ from .source import Source
 from .trainer import is_log
 
 MOST_ROWS = 100_000
-_LISTS = ("stage_layers", "nodes", "lora_targets")
+_TREES = ("stage_layers", "nodes", "plan", "lora_targets")
 _SOME = "model, layers, hidden, gpu, gpus, tp, pp, mbs, gbs, seq, iteration_s"
 
 
@@ -90,7 +90,7 @@ def _value(name: str, text: str) -> Any:
     bare = text.strip()
     if name == "fsdp" and bare.isdecimal():
         return int(bare)
-    if name in _LISTS and bare[:1] == "[":
+    if name in _TREES and bare[:1] in ("[", "{"):
         try:
             return json.loads(bare)
         except (ValueError, RecursionError):

@@ -136,4 +136,4 @@ def test_equal_nodes_are_counted_and_unlike_ones_are_a_plan() -> None:
         ]
     )
     assert alike.iteration_s == same.iteration_s is not None
-    assert "hetopt check PLAN" in (mixed.not_modelled or "")
+    assert "plan missing" in (mixed.not_modelled or "")
