@@ -12,6 +12,7 @@ from places import TESTS
 from test_exact_small_clusters import cluster_of, several, tiny
 
 import hetopt
+from hetopt.bounds.single_gpu import single_gpu_us
 from hetopt.exact.enumeration import boxes, completion
 from hetopt.exact.enumeration.boxes import BoxEnumeration, is_enumerated
 from hetopt.exact.enumeration.columns import Column
@@ -69,7 +70,9 @@ def test_the_best_plan_of_all_boxes_is_that_of_trying_all(instance, random):
     every = [part for box in bound.first for part in parts(box, bound, random)]
     random.shuffle(every)
     assert all(listing.closes(box, 1) for box in every)
-    assert listing.value == (LONG if best is None else best[0])
+    # Plans on one GPU are looked at before, where they take other times.
+    value = min([listing.value, *single_gpu_us(instance)])
+    assert value == (LONG if best is None else best[0])
 
 
 @examples(15)

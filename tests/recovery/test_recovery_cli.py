@@ -47,20 +47,6 @@ def test_a_recovery_is_written_judged_and_proved_again(
     assert hetopt("check", new).exit_code == 0
 
 
-def test_what_becomes_of_data_loaders_is_said(old: Path, tmp_path: Path) -> None:
-    new = tmp_path / "new.json"
-    words = ("--lost", "node0", "--planning", 0.3, "--plan-out", new)
-    told = hetopt("recover", old, MIXED, *words)
-    before, after = (
-        sum(len(one["stages"][0]["replicas"]) for one in plan["pipelines"])
-        for plan in (json.loads(path.read_text())["plan"] for path in (old, new))
-    )
-    assert before != after
-    assert f"{before} data-parallel ranks before, {after} now" in told.stderr
-    number = f"none for {after - before}" if after > before else f"of {before - after} "
-    assert number in told.stderr
-
-
 def test_a_plan_that_is_given_is_recovered_as_it_is(old: Path, tmp_path: Path) -> None:
     new, out = tmp_path / "new.json", tmp_path / "out.json"
     words = ("plan", "autohet/a100-h20-2x2-gpt3-6.7b", "--planner", "megatron")

@@ -338,16 +338,16 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "plan.json", tmp_path / "instance.json"
 
 
-def test_the_command_writes_a_picture_and_a_document(
+def test_the_command_writes_a_page_and_a_document(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     words = ("replay", *files, "--trace", tmp_path / "trace.csv")
     words += ("--planner", "megatron", "--planning", "inf", "--checkpoint", "60")
-    svg = tmp_path / "out.svg"
-    told = hetopt_command(*words, "--out", svg, "--method", "varuna,recovery")
+    page = tmp_path / "out.html"
+    told = hetopt_command(*words, "--out", page, "--method", "varuna,recovery")
     assert told.exit_code == 0
     assert "recovery" in told.stdout
-    assert svg.read_text().startswith("<?xml")
+    assert page.read_text().startswith("<!doctype html>")
     told = hetopt_command(*words, "--json")
     assert told.exit_code == 0
     document = json.loads(told.stdout)
