@@ -352,7 +352,7 @@ class _Links:
         nodes, classes = table.cluster.nodes, table.node_class
         self.between = table.cluster.links
         self.within = [classes[node.name].intra or (_NONE, _NONE) for node in nodes]
-        self.adapters = [node.adapters for node in nodes]
+        self.adapters = {a: one.adapters for a, one in enumerate(nodes) if one.adapters}
         rates = [(float(s), float(1 / r) if r else 0.0) for s, r in self.within]
         self.latencies, self.inverses = np.array(rates).T
         self.across = 1 / self.between.bytes_per_s
@@ -373,9 +373,9 @@ class _Ring:
         self._size = sum(counts)
         #: How many times as long the links of nodes take, and which of these it is.
         self._factors, self._level = [_ONE], np.zeros(len(counts), int)
-        if any(links.adapters):
+        if links.adapters:
             slower = {
-                a: ring_slowdown(links.adapters[a], shards, counts[a])
+                a: ring_slowdown(links.adapters.get(a), shards, counts[a])
                 for a in self._held.tolist()
             }
             self._factors = sorted({*slower.values()})
