@@ -163,7 +163,6 @@ class JobRates:
             # Adapters lie whole on every GPU, other weights in t parts.
             held = Fraction(trained.parameters, t if rank is None else 1)
             sync = _sync_s(self.costs, held, d, worst)
-        # Which type is slowest is a matter of its memory's rate, too.
         steps = []
         for name in types:
             gpu = self.cluster.gpus[name]

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 class GpuType(Record):
     """One type of GPU.
 
-    With `memory_gbytes_per_s`, the rate of its own memory, what no matrix product
-    hides is timed too: norms, activations, softmax, dropout and the optimiser.
+    With `memory_gbytes_per_s`, the rate of its own memory, the optimiser is timed too.
     `card`, `generation` and `peaks` are what calibrated times are looked up with.
     """
 

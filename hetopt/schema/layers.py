@@ -106,11 +106,6 @@ class Mixer(Record):
 
     @property
     @abstractmethod
-    def moved(self) -> int:
-        """Elements of a token that pass memory between the products, forward."""
-
-    @property
-    @abstractmethod
     def scan(self) -> int:
         """Return FLOPs of a token beside the products and the convolution, forward."""
 
@@ -158,11 +153,6 @@ class MambaMixer(Mixer):
         return 2 * self.convolved + 3 * self.inner
 
     @property
-    def moved(self) -> int:
-        """Convolution, scan, gate and norm."""
-        return 7 * self.inner
-
-    @property
     def scan(self) -> int:
         """Return the FLOPs as Megatron-LM counts them."""
         return 7 * self.inner * self.state
@@ -200,11 +190,6 @@ class SelectiveMixer(Mixer):
     def kept(self) -> int:
         """Gate, convolution's input and output, time step, output, gated output."""
         return 6 * self.width + self.rank + 2 * self.state
-
-    @property
-    def moved(self) -> int:
-        """Convolution, time step, scan and gate."""
-        return 9 * self.width
 
     @property
     def scan(self) -> int:
@@ -269,11 +254,6 @@ class LinearAttention(Mixer):
         return (2 if self.convolution else 1) * self.mixed + 3 * self.inner
 
     @property
-    def moved(self) -> int:
-        """Convolution, scan, gate and norm."""
-        return (3 if self.convolution else 1) * self.mixed + 4 * self.inner
-
-    @property
     def scan(self) -> int:
         """FLOPs of a state's decay, update and reading; the delta rule reads twice."""
         return (5 if self.decay == "fixed" else 7) * self.inner * self.key_dim
@@ -326,11 +306,6 @@ class ShortConvolution(Mixer):
     def kept(self) -> int:
         """Three that are projected, what the convolution takes and gives, gated."""
         return 6 * self.width
-
-    @property
-    def moved(self) -> int:
-        """Two gates and the convolution."""
-        return 8 * self.width
 
     @property
     def scan(self) -> int:
