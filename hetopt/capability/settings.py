@@ -79,10 +79,7 @@ def _sizes(instance: Instance) -> object:
 
 
 def _offload(instance: Instance) -> object:
-    offload = instance.workload.costs.memory.offload
-    if offload is None:
-        return None
-    return "optimiser" if offload.optimiser else f"activations {offload.activations}"
+    return "optimiser" if instance.workload.costs.memory.hosts_update else None
 
 
 def _profiled(words: str, field: str) -> Setting:

@@ -86,7 +86,7 @@ class Memory(Record):
     `precision` in place of `bytes_per_parameter` says what these bytes are, and how
     wide activations and gradients are on links; without it they are 16-bit.
     `optimiser` in place of AdamW keeps other states, which needs a `precision`;
-    `offload` has them, or activations, in the host's memory. `fused_loss` keeps one
+    `offload` has them in the host's memory. `fused_loss` keeps one
     copy of the logits, in their own precision; `logit_gradients` counts those of the
     loss beside them. `flat_gradients` weighs the flat copy from which the gradients of
     layers with several replicas are reduced.
@@ -158,7 +158,7 @@ class Memory(Record):
     @property
     def hosts_update(self) -> bool:
         """Return whether optimiser states are in the memory of hosts."""
-        return self.offload is not None and self.offload.optimiser
+        return self.offload is not None
 
     @cached_property
     def states(self) -> StateBytes:

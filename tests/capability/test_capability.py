@@ -93,7 +93,7 @@ def inside(*keys: str, **values: Any) -> Callable[[Tree], None]:
 
 
 def hosted(tree: Tree) -> None:
-    costs(offload={"activations": 0.5, "optimiser": False})(tree)
+    costs(offload={})(tree)
     tree["cluster"]["gpus"]["A"]["host_gbytes_per_s"] = 20
 
 

@@ -428,8 +428,6 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
     },
     schema.Offload: {
-        "optimiser": lambda d: d.maybe(None, False),
-        "activations": lambda d: d.maybe(0, 0.5, 1),
         "memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5),
     },
     schema.Lora: {
@@ -592,8 +590,6 @@ def _mended(workload: Tree) -> Tree:
         costs.pop("optimiser", None)
     if any({"update_us", "layer_mib"} & {*row} for row in costs.get("profile") or ()):
         costs.pop("offload", None)
-    if costs.get("offload") and not costs["offload"]["activations"]:
-        costs["offload"].pop("optimiser", None)
     if workload["sequence_length"] % 4:
         costs["context_parallel"] = 1
         other.pop("context_parallel", None)
