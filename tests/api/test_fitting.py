@@ -301,8 +301,6 @@ def test_a_model_that_is_not_known_is_answered_with_a_way() -> None:
     with pytest.raises(InstanceError, match=r"nowhere\.json: found no such file"):
         hetopt.fit("nowhere.json", ["H100-80GB-SXM5"])
     assert scheduling.load_model("Llama-3-70B") == scheduling.load_model("llama-3-70b")
-    with pytest.raises(UnknownName, match="hetopt assemble"):
-        hetopt.scale("llama-2-7b")
 
 
 def test_a_model_that_fits_tightly_is_said_to() -> None:

@@ -27,7 +27,6 @@ from hetopt.portfolio import asking, searching, walks
 from hetopt.problems import training_plan
 from hetopt.report import fitting as fit_report
 from hetopt.report import renting as rent_report
-from hetopt.report import scaling as scale_report
 from hetopt.result import Result, Status, Stop
 from hetopt.search import grid, islands, symmetric
 from hetopt.solving.run import Run
@@ -212,20 +211,6 @@ def test_fit_tells_the_margin_that_is_known_and_what_is_open() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("begin", "tried"), [("1 of 2 machines", 0), ("2 of 2 machines at 1 ", 2)]
-)
-def test_scale_tells_times_and_bounds_when_interrupted(begin: str, tried: int) -> None:
-    found = api.scale(SMALL, None, [1, 10], known=False, progress=signal_at(begin))
-    assert not found.complete
-    assert len(found.points) <= tried
-    for point in (found.alone, *found.points):
-        result = point.result
-        if result.bound is not None and result.objective is not None:
-            assert result.bound.value <= result.objective
-    assert "(Interrupted.)" in scale_report.answer(found)
-
-
 def test_rent_tells_the_cards_that_are_open() -> None:
     cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "B200-180GB-SXM"]
     heard: list[str] = []
@@ -247,7 +232,6 @@ def test_rent_tells_the_cards_that_are_open() -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("scale", SMALL, "--fresh"), 4),
         (("rent", "gpt2", "--tokens", "1B", "--gpus", "B200-180GB-SXM"), 4),
         (("fit", "gpt2", "--gpus", "T4", "--batch", "4"), 4),
     ],
