@@ -73,17 +73,17 @@ def uploaded(file: File) -> Posed:
         path = folder / f"{stem or 'instance'}{suffix}"
         path.write_text(file.text, encoding="utf-8")
         posed = opened(path)
-    return posed._replace(known=known_of(posed.instance, posed.instance))
+    return posed._replace(known=known_of(posed.instance))
 
 
 def opened(place: Place | Instance) -> Posed:
     """An instance, or of a plan file the instance and the plan."""
     if not isinstance(place, Instance) and _has_plan(Path(place)):
         instance, plan = api.posed_training(place)
-        return Posed(instance, plan, known_of(place, instance))
+        return Posed(instance, plan, known_of(instance))
     instance = api.load(place)
     _ = instance.planned_cluster
-    return Posed(instance, known=known_of(place, instance))
+    return Posed(instance, known=known_of(instance))
 
 
 def _has_plan(path: Path) -> bool:

@@ -94,7 +94,7 @@ def answered(order: Document, teller: Teller) -> Document:
 
 def _start_knowledge(data: Instance, order: Document) -> Known:
     """Return what the order's starts and the library have of the instance."""
-    here = known_of(data, data)
+    here = known_of(data)
     starts = (
         (source, TrainingPlan.model_validate(plan, strict=False))
         for source, plan in order.get("starts", ())
