@@ -51,7 +51,6 @@ NETWORKED = {
     "measuring/detecting": "",  # the name of this host
     "queueing/engines/local": "",
     "queueing/engines/ray": "Ray's head",
-    "serving/hosts": "hetopt serve",
     "serving/server": "hetopt serve",
     "solving/dask": "Dask",
 }

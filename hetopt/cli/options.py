@@ -136,22 +136,22 @@ Start = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Also start from this plan; plans next to the instance are used anyway.",
+        help="Also start from this plan.",
     ),
 ]
 Fresh = Annotated[
     bool,
     flag(
         "--fresh",
-        help="Ignore what is known: plans next to the instance and the library's best.",
+        help="Ignore the library's best plan and bound.",
     ),
 ]
 Known = Annotated[
     bool,
     flag(
         "--known",
-        help="Let the exact method and the portfolio start from plans next to the "
-        "instance and the library's best. Their rows are marked.",
+        help="Let the exact method and the portfolio start from the library's best. "
+        "Their rows are marked.",
     ),
 ]
 AsJson = Annotated[

@@ -31,14 +31,6 @@ def serve(
             min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one."
         ),
     ] = 0,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST",
-            help="Address to listen on; at any other than "
-            "127.0.0.1 others can reach the page.",
-        ),
-    ] = "127.0.0.1",
     open_page: Annotated[
         bool | None,
         flag(
@@ -70,12 +62,6 @@ def serve(
     shows = _has_screen() if open_page is None else open_page
 
     def ready(address: str) -> None:
-        if not serving.is_local(host):
-            output.tell(
-                f"--host {host}: others can reach this page by this machine's name or "
-                "address; whoever has the token can plan on it, and nothing that is "
-                "sent is encrypted"
-            )
         if as_json:
             output.print_json({"address": address})
         else:
@@ -84,13 +70,7 @@ def serve(
         if shows:
             webbrowser.open(address)
 
-    serving.serve(
-        instance,
-        host=host,
-        port=port,
-        time_limit=time_limit,
-        ready=ready,
-    )
+    serving.serve(instance, port=port, time_limit=time_limit, ready=ready)
 
 
 def _has_screen() -> bool:

@@ -50,7 +50,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("unsupported", ["list", "planners", "--schema"]),
     ("unknown_name", ["fit", "gpt-9", "--gpus", "A100-40G", "--batch", "2"]),
     ("unsupported", ["fit", "gpt2", "--batch", "2"]),
-    ("instance_error", ["scale", "nowhere.yaml"]),
     ("unknown_name", ["rent", "gpt-9", "--tokens", "1B"]),
     ("unknown_name", ["schedule", "frenzy/simulator-30", "--policy", "nobody"]),
     ("instance_error", ["schedule", SMALL, "--trace", "nowhere.csv"]),
