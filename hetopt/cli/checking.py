@@ -10,7 +10,7 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output, runs
 from .current import CurrentRun
-from .options import AsJson, Memory, RunsOn, TimeLimit, flag, limit_mib
+from .options import AsJson, Memory, RunsOn, TimeLimit, arg, flag, limit_mib, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -22,42 +22,37 @@ if TYPE_CHECKING:
     from ..report.sheet import Sheet
     from ..result import Bound
 
-_PlanFile = Annotated[
-    str | None, typer.Argument(help="A plan file, or a result document.")
-]
+_PlanFile = Annotated[str | None, arg("A plan file, or a result document.")]
 _On = Annotated[
-    str | None,
-    typer.Option(
-        metavar="INSTANCE", help="Check it on this instance instead of its own."
-    ),
+    str | None, opt("INSTANCE", "Check it on this instance instead of its own.")
 ]
-_Bound = Annotated[bool, flag("--bound", help="Verify the bound of a result document.")]
+_Bound = Annotated[bool, flag("Verify the bound of a result document.", "--bound")]
 _FromMegatron = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Check a run of Megatron-LM instead of a plan, from its arguments: a "
-        "command, a launch script, a log or YAML.",
+    opt(
+        "FILE",
+        "Check a run of Megatron-LM instead of a plan, from its arguments: a command, "
+        "a launch script, a log or YAML.",
     ),
 ]
 _FromRun = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--from",
-        metavar="FILE",
-        help="Check a run instead of a plan, and say which settings to change. FILE "
-        "is a launch script, a log, or a trainer's YAML, TOML, JSON or Python "
+    opt(
+        "FILE",
+        "Check a run instead of a plan, and say which settings to change. FILE is a "
+        "launch script, a log, or a trainer's YAML, TOML, JSON or Python "
         "(FILE.py:FUNCTION); may be repeated.",
+        "--from",
     ),
 ]
 _Measured = Annotated[
     float | None,
     duration(
-        least=1e-6,
-        metavar="S",
-        help="Measured time per iteration (14.2s, 850ms, 1.5min): shown next to the "
-        "prediction, and used to correct the times of other plans. Read from a "
-        "log, if there is one.",
+        "S",
+        "Measured time per iteration (14.2s, 850ms, 1.5min): shown next to the "
+        "prediction, and used to correct the times of other plans. Read from a log, if "
+        "there is one.",
+        least=1e-06,
     ),
 ]
 

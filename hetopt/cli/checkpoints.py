@@ -9,7 +9,7 @@ import typer
 from ..text.documents import Document
 from ..text.numbers import counted
 from . import output
-from .options import AsJson
+from .options import AsJson, arg, opt
 
 
 def register(app: typer.Typer) -> None:
@@ -18,16 +18,10 @@ def register(app: typer.Typer) -> None:
 
 
 def checkpoint(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="The folder of states."),
-    ],
+    folder: Annotated[Path, arg("The folder of states.", "DIR")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the weights to this folder, as a Hugging Face model.",
-        ),
+        opt("DIR", "Write the weights to this folder, as a Hugging Face model."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -10,7 +10,7 @@ from ..errors import Unsupported, naming
 from ..text.documents import Document
 from . import output
 from .importing import tell_imported
-from .options import AsJson, PlanFile, PlanInstance, flag
+from .options import AsJson, PlanFile, PlanInstance, arg, flag, opt, pairs
 from .quantities import length
 
 if TYPE_CHECKING:
@@ -19,17 +19,14 @@ if TYPE_CHECKING:
 _NO_FEATURE = "The plan has no feature that limits where it can run"
 OPTION = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="inter_gbytes_per_s, ports, port_gbytes_per_s, intra_gbytes_per_s, "
+    pairs(
+        "inter_gbytes_per_s, ports, port_gbytes_per_s, intra_gbytes_per_s, "
         "inter_latency_us, nvlinks, efficiency, reserve_mib, gpu, types; precision, "
         "flash, sequence_parallel, recompute (as full,none), zero (as 1,0), "
         "zero_groups, context_parallel, expert_parallel, interleave; runs_on; finetune "
         "(full, lora or qlora), rank, beside; optimiser (adamw, sgd, adafactor, muon, "
         "adamw_8bit), offload (optimiser,activations), host_gbytes_per_s; framework, "
-        "style, kernel, products of calibrated times; mtp, parameters of the model.",
+        "style, kernel, products of calibrated times; mtp, parameters of the model."
     ),
 ]
 
@@ -45,52 +42,44 @@ def register(app: typer.Typer) -> None:
 def assemble(
     config: Annotated[
         Path,
-        typer.Argument(
-            metavar="CONFIG",
-            help="A Hugging Face config.json, or a model's name in the catalogue.",
+        arg(
+            "A Hugging Face config.json, or a model's name in the catalogue.", "CONFIG"
         ),
     ],
-    hosts: Annotated[
-        list[Path], typer.Argument(metavar="HOSTS...", help="Files that list hosts.")
-    ],
-    global_batch: Annotated[int, length(metavar="B", help="Sequences per iteration.")],
+    hosts: Annotated[list[Path], arg("Files that list hosts.", "HOSTS...")],
+    global_batch: Annotated[int, length("B", "Sequences per iteration.")],
     sequence_length: Annotated[
-        int, length(metavar="S", help="Tokens per sequence, such as 8192 or 128Ki.")
+        int, length("S", "Tokens per sequence, such as 8192 or 128Ki.")
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="Write a .yaml or .json instance.")
-    ],
+    out: Annotated[Path, opt("FILE", "Write a .yaml or .json instance.")],
     format: Annotated[
         str,
-        typer.Option(
+        opt(
+            "FORMAT",
+            "hostfile, nvidia_smi, amd_smi, sinfo, kubectl or kuberay; auto recognises "
+            "each file, and merges lists of several kinds.",
             "--from",
-            metavar="FORMAT",
-            help="hostfile, nvidia_smi, amd_smi, sinfo, kubectl or kuberay; "
-            "auto recognises each file, and merges lists of several kinds.",
         ),
     ] = "auto",
     micro_batches: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help="Micro-batch sizes to choose from."),
+        str, opt("A,B,C", "Micro-batch sizes to choose from.")
     ] = "1",
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the instance.")
-    ] = None,
+    name: Annotated[str | None, opt("NAME", "Name of the instance.")] = None,
     option: OPTION = None,
     island: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="HOSTS=RATE",
-            help="Hosts joined by a faster network: `a100-*=400Gb/s`, or with its "
-            "latency `a1,a2=25GB/s@5us`; may be repeated.",
+        opt(
+            "HOSTS=RATE",
+            "Hosts joined by a faster network: `a100-*=400Gb/s`, or with its latency "
+            "`a1,a2=25GB/s@5us`; may be repeated.",
         ),
     ] = None,
     times: Annotated[
         str,
-        typer.Option(
-            metavar="HOW",
-            help="calibrated: by constants fitted to measured runs, if the catalogue "
-            "has every card; analytic: by a fixed share of the peak.",
+        opt(
+            "HOW",
+            "calibrated: by constants fitted to measured runs, if the catalogue has "
+            "every card; analytic: by a fixed share of the peak.",
         ),
     ] = "calibrated",
     as_json: AsJson = False,
@@ -130,30 +119,22 @@ def export(
     plan: PlanFile,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            metavar="FORMAT",
-            help="A target that --explain and `hetopt list formats` show.",
+        opt(
+            "FORMAT", "A target that --explain and `hetopt list formats` show.", "--to"
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the files to this folder.")
-    ] = None,
+    out: Annotated[Path | None, opt("DIR", "Write the files to this folder.")] = None,
     explain: Annotated[
-        bool, flag("--explain", help="Say which targets can run the plan.")
+        bool, flag("Say which targets can run the plan.", "--explain")
     ] = False,
     instance: PlanInstance = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="Further settings of the target. slurm: gres, partition, time, "
-            "account, cpus_per_gpu, mem_per_gpu; jobset, kueue: name, queue, "
-            "restarts; "
-            "all schedulers: train, a program in place of hetopt's executor; "
-            "megatron, torchtitan: init_from, a folder of Hugging Face weights.",
+        pairs(
+            "Further settings of the target. slurm: gres, partition, time, account, "
+            "cpus_per_gpu, mem_per_gpu; jobset, kueue: name, queue, restarts; all "
+            "schedulers: train, a program in place of hetopt's executor; megatron, "
+            "torchtitan: init_from, a folder of Hugging Face weights."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -192,16 +173,11 @@ def simulate(
     instance: PlanInstance = None,
     schedule: Annotated[
         str | None,
-        typer.Option(
-            metavar="1f1b|gpipe",
-            help="Schedule; default: the one that the instance names.",
-        ),
+        opt("1f1b|gpipe", "Schedule; default: the one that the instance names."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a page (.html) or a picture (.png, .svg, .pdf)."
-        ),
+        opt("FILE", "Write a page (.html) or a picture (.png, .svg, .pdf)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

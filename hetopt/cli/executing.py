@@ -10,7 +10,7 @@ import typer
 
 from ..text.documents import Document
 from . import output
-from .options import AsJson, PlanFile, PlanInstance, flag
+from .options import AsJson, PlanFile, PlanInstance, flag, opt
 from .quantities import count, duration
 
 if TYPE_CHECKING:
@@ -41,114 +41,71 @@ def register(app: typer.Typer) -> None:
 def run(
     plan: PlanFile,
     steps: Annotated[
-        int,
-        count(
-            metavar="N", help="Total number of steps, including those before a resume."
-        ),
+        int, count("N", "Total number of steps, including those before a resume.")
     ],
     data: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="Tokens: .npy, Megatron's .bin with its .idx, raw 2-byte numbers "
-            "(4-byte above 65,536 words); `synthetic`: generated tokens.",
+        opt(
+            "FILE",
+            "Tokens: .npy, Megatron's .bin with its .idx, raw 2-byte numbers (4-byte "
+            "above 65,536 words); `synthetic`: generated tokens.",
         ),
     ] = "synthetic",
     eval_data: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Evaluate on these tokens, which should not be in --data.",
-        ),
+        opt("FILE", "Evaluate on these tokens, which should not be in --data."),
     ] = None,
     eval_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Steps between evaluations; default: 100."
-        ),
+        int | None, opt("N", "Steps between evaluations; default: 100.", min=1)
     ] = None,
     eval_batches: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Global batches of an evaluation; default: 1."
-        ),
+        int | None, opt("N", "Global batches of an evaluation; default: 1.", min=1)
     ] = None,
     log: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Add a line of JSON to this file per step."),
+        Path | None, opt("FILE", "Add a line of JSON to this file per step.")
     ] = None,
     instance: PlanInstance = None,
     model: Annotated[
-        Path | None,
-        typer.Option(metavar="CONFIG", help="The config.json of the instance's model."),
+        Path | None, opt("CONFIG", "The config.json of the instance's model.")
     ] = None,
     init: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Start from the weights of a released model."),
+        Path | None, opt("DIR", "Start from the weights of a released model.")
     ] = None,
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save states here, and resume from them."),
+        Path | None, opt("DIR", "Save states here, and resume from them.")
     ] = None,
-    every: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Steps between saves.")
-    ] = 100,
+    every: Annotated[int, opt("N", "Steps between saves.", min=1)] = 100,
     restarts: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Most restarts from saved states after failures."
-        ),
+        int, opt("N", "Most restarts from saved states after failures.", min=0)
     ] = 0,
     elastic: Annotated[
         bool,
         flag(
+            "If ranks are lost, continue with a new plan for the remaining GPUs.",
             "--elastic",
-            help="If ranks are lost, continue with a new plan for the remaining GPUs.",
         ),
     ] = False,
-    cpu: Annotated[bool, flag("--cpu", help="Run on CPUs, in single precision.")] = (
-        False
-    ),
+    cpu: Annotated[bool, flag("Run on CPUs, in single precision.", "--cpu")] = (False),
     precision: Annotated[
         Precision | None,
-        typer.Option(
-            help="Precision, if not the one that follows from instance and card."
-        ),
+        opt(None, "Precision, if not the one that follows from instance and card."),
     ] = None,
     learning_rate: Annotated[
-        float,
-        typer.Option(
-            "--lr", min=0, metavar="X", help="Learning rate after the warm-up."
-        ),
+        float, opt("X", "Learning rate after the warm-up.", "--lr", min=0)
     ] = 3e-4,
-    warmup: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Steps of the warm-up.")
-    ] = 0,
+    warmup: Annotated[int, opt("N", "Steps of the warm-up.", min=0)] = 0,
     decay: Annotated[
         Decay,
-        typer.Option(
-            help="How the learning rate falls to a tenth at the last step, or none."
-        ),
+        opt(None, "How the learning rate falls to a tenth at the last step, or none."),
     ] = Decay.COSINE,
-    weight_decay: Annotated[
-        float, typer.Option(min=0, metavar="X", help="Weight decay of matrices.")
-    ] = 0.1,
+    weight_decay: Annotated[float, opt("X", "Weight decay of matrices.", min=0)] = 0.1,
     clip: Annotated[
-        float,
-        typer.Option(
-            min=0, metavar="X", help="Largest global norm of gradients; 0: no limit."
-        ),
+        float, opt("X", "Largest global norm of gradients; 0: no limit.", min=0)
     ] = 1.0,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Seed of initial weights and batches."),
-    ] = 0,
+    seed: Annotated[int, opt("N", "Seed of initial weights and batches.", min=0)] = 0,
     timeout: Annotated[
         float,
-        duration(
-            metavar="S",
-            help="Seconds that a rank may wait, or be silent (60 s at most).",
-        ),
+        duration("S", "Seconds that a rank may wait, or be silent (60 s at most)."),
     ] = 600.0,
     as_json: AsJson = False,
 ) -> None:

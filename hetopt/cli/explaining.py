@@ -7,7 +7,7 @@ import typer
 
 from ..errors import naming
 from . import output
-from .options import AsJson, PlanFile, PlanInstance
+from .options import AsJson, PlanFile, PlanInstance, opt
 from .quantities import duration
 
 
@@ -20,20 +20,11 @@ def explain(
     plan: PlanFile,
     instance: PlanInstance = None,
     time_limit: Annotated[
-        float,
-        duration(
-            metavar="S", help="Time for trying changes: seconds, or 5min; 0: try none."
-        ),
+        float, duration("S", "Time for trying changes: seconds, or 5min; 0: try none.")
     ] = 60.0,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed of the searches.")
-    ] = 0,
+    seed: Annotated[int, opt("N", "Seed of the searches.", min=0)] = 0,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a .html, .md, .csv, .json or .tex report.",
-        ),
+        Path | None, opt("FILE", "Write a .html, .md, .csv, .json or .tex report.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,7 @@ import typer
 from ..errors import Unsupported
 from . import output
 from .assumed import tell_assumed
-from .options import OutTree, flag
+from .options import OutTree, arg, flag, opt, pairs
 
 if TYPE_CHECKING:
     from ..formats.importing import Imported
@@ -25,38 +25,27 @@ def register(app: typer.Typer) -> None:
 
 
 def import_file(
-    format: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="One of `hetopt list formats`.")
-    ],
+    format: Annotated[str, arg("One of `hetopt list formats`.", "FORMAT")],
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[PATH]... [--NAME VALUE]...",
-            help="Files to read, and options of the format.",
-        ),
+        arg("Files to read, and options of the format.", "[PATH]... [--NAME VALUE]..."),
     ] = None,
     out: OutTree = None,
     instance: Annotated[
         str | None,
-        typer.Option(
-            metavar="INSTANCE",
-            help="Write this instance with what was read; plans are read against it.",
+        opt(
+            "INSTANCE",
+            "Write this instance with what was read; plans are read against it.",
         ),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="An option of the format, like --NAME VALUE.",
-        ),
+        pairs("An option of the format, like --NAME VALUE."),
     ] = None,
     as_json: Annotated[
         bool,
         flag(
-            "--json",
-            help="Print one JSON document on stdout: what was written and assumed.",
+            "Print one JSON document on stdout: what was written and assumed.", "--json"
         ),
     ] = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 from ..errors import InstanceError, UnknownName
 from . import output
 from .assumed import tell_assumed
-from .options import AsJson, OutTree, flag
+from .options import AsJson, OutTree, arg, flag, opt, pairs
 from .output import written
 from .quantities import length, rate
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..measuring.profiling import Profiled
     from ..schema import ModelSpec
 
-Sizes = Annotated[str, typer.Option(metavar="A,B,C", help="Sizes to measure.")]
+Sizes = Annotated[str, opt("A,B,C", "Sizes to measure.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,26 +29,16 @@ def register(app: typer.Typer) -> None:
 def detect(
     out: OutTree = None,
     name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Name of the node; default: the host's name."
-        ),
+        str | None, opt("NAME", "Name of the node; default: the host's name.")
     ] = None,
     instance: Annotated[
         str | None,
-        typer.Option(
-            metavar="INSTANCE",
-            help="Write this instance with these GPUs as its cluster.",
-        ),
+        opt("INSTANCE", "Write this instance with these GPUs as its cluster."),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="inter_gbytes_per_s, intra_gbytes_per_s, efficiency, reserve_mib, "
-            "types ...",
+        pairs(
+            "inter_gbytes_per_s, intra_gbytes_per_s, efficiency, reserve_mib, types ..."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -74,42 +64,31 @@ def detect(
 
 
 def profile(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
-    ],
+    model: Annotated[str, arg("A preset, or a config.json.", "MODEL")],
     sequence_length: Annotated[
-        int,
-        length(metavar="S", help="Tokens per sequence, such as 4096 or 4Ki."),
+        int, length("S", "Tokens per sequence, such as 4096 or 4Ki.")
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE",
-            help="Write the rows, for `costs.compute.profile: FILE` of an instance.",
+        opt(
+            "FILE", "Write the rows, for `costs.compute.profile: FILE` of an instance."
         ),
     ],
-    gpu: Annotated[bool, flag("--gpu/--cpu", help="Where the layers run.")] = True,
+    gpu: Annotated[bool, flag("Where the layers run.", "--gpu/--cpu")] = True,
     gpu_name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="GPU type of the rows; default: the device's name."
-        ),
+        str | None, opt("NAME", "GPU type of the rows; default: the device's name.")
     ] = None,
     micro_batches: Sizes = "1,2,4",
     tensor_parallel: Sizes = "1",
     intra_gbytes_per_s: Annotated[
         float | None,
-        rate(
-            metavar="X",
-            help="Bandwidth within a tensor-parallel group: 300, or 300GB/s.",
-        ),
+        rate("X", "Bandwidth within a tensor-parallel group: 300, or 300GB/s."),
     ] = None,
     recompute: Annotated[
-        bool,
-        flag(help="Recompute the layer in the backward pass, or keep its activations."),
+        bool, flag("Recompute the layer in the backward pass, or keep its activations.")
     ] = True,
     flash: Annotated[
-        bool, flag(help="Fused attention, which never stores the scores, or plain.")
+        bool, flag("Fused attention, which never stores the scores, or plain.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

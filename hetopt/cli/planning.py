@@ -29,10 +29,12 @@ from .options import (
     Threads,
     TimeLimit,
     Work,
+    arg,
     flag,
     limit_mib,
     limit_s,
     listed,
+    opt,
     time_s,
 )
 from .quantities import duration, usd
@@ -77,30 +79,27 @@ def plan(
     context: typer.Context,
     instance: InstanceWord,
     planner: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only this planner: `hetopt list planners`."),
+        str | None, opt("NAME", "Only this planner: `hetopt list planners`.")
     ] = None,
     exact: Annotated[
         bool,
         flag(
-            "--exact",
-            help="Use only the exact method, which finds its plans by itself; an error "
+            "Use only the exact method, which finds its plans by itself; an error "
             "where it does not support the instance.",
+            "--exact",
         ),
     ] = False,
     improve: Annotated[
         bool,
-        flag(
-            "--improve", help="Improve the planner's plan by local search; never worse."
-        ),
+        flag("Improve the planner's plan by local search; never worse.", "--improve"),
     ] = False,
     runs_on: RunsOn = None,
     objective: Annotated[
         Objective,
-        typer.Option(
-            metavar="time|usd",
-            help="What to minimise per iteration; usd counts only the nodes in use, "
-            "and may leave groups of equal nodes idle.",
+        opt(
+            "time|usd",
+            "What to minimise per iteration; usd counts only the nodes in use, and may "
+            "leave groups of equal nodes idle.",
         ),
     ] = Objective.TIME,
     tokens: runs.Tokens = None,
@@ -169,33 +168,23 @@ def plan(
 
 def solve(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(help="A problem file, or an instance.")],
+    file: Annotated[str, arg("A problem file, or an instance.")],
     problem: Problem = None,
     method: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="An exact method (the default), a statement or a planner.",
-        ),
+        opt("NAME", "An exact method (the default), a statement or a planner."),
     ] = None,
     planner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A planner of the problem: `hetopt list planners`.",
-        ),
+        str | None, opt("NAME", "A planner of the problem: `hetopt list planners`.")
     ] = None,
     backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Solve a statement on scip, cpsat, highs or pulp."
-        ),
+        str | None, opt("NAME", "Solve a statement on scip, cpsat, highs or pulp.")
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Only write the statement, as .lp or .mps; several files where it has "
+        opt(
+            "FILE",
+            "Only write the statement, as .lp or .mps; several files where it has "
             "several cases.",
         ),
     ] = None,
@@ -253,47 +242,38 @@ def solve(
 
 def compare(
     context: typer.Context,
-    instances: Annotated[
-        list[str], typer.Argument(help="Paths, or names of `hetopt list instances`.")
-    ],
+    instances: Annotated[list[str], arg("Paths, or names of `hetopt list instances`.")],
     planners: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Only these planners, or `none`; default: all. `portfolio` is what "
-            "`hetopt plan` does.",
+        opt(
+            "A,B,C",
+            "Only these planners, or `none`; default: all. `portfolio` is what `hetopt "
+            "plan` does.",
         ),
     ] = None,
     exact: Annotated[
         bool,
         flag(
+            "Include the exact method by itself, and its bound; --problem always does.",
             "--exact",
-            help="Include the exact method by itself, and its bound; --problem always "
-            "does.",
         ),
     ] = False,
     problem: Problem = None,
     statements: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="With --problem: only these statements, or none; default: all.",
-        ),
+        opt("A,B,C", "With --problem: only these statements, or none; default: all."),
     ] = None,
     backends: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="With --problem: only these back ends for statements; default: all.",
+        opt(
+            "A,B,C",
+            "With --problem: only these back ends for statements; default: all.",
         ),
     ] = None,
     option: ProblemOptions = None,
     targets: Annotated[
         bool,
-        flag(
-            "--targets",
-            help="Compare targets instead of planners: what does each cost?",
-        ),
+        flag("Compare targets instead of planners: what does each cost?", "--targets"),
     ] = False,
     runs_on: RunsOn = None,
     start: Start = None,
@@ -305,10 +285,7 @@ def compare(
     memory: Memory = None,
     seed: Seed = 0,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a .html, .md, .csv, .json or .tex report."
-        ),
+        Path | None, opt("FILE", "Write a .html, .md, .csv, .json or .tex report.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -417,32 +394,21 @@ def provision(
     until: Annotated[
         float | None,
         duration(
+            "D",
+            "Find the cheapest plan that ends by then: 3d, or seconds.",
             "--deadline",
-            metavar="D",
-            help="Find the cheapest plan that ends by then: 3d, or seconds.",
         ),
     ] = None,
     budget: Annotated[
-        float | None,
-        usd(metavar="USD", help="Find the fastest plan that costs no more."),
+        float | None, usd("USD", "Find the fastest plan that costs no more.")
     ] = None,
     frontier: Annotated[
-        bool,
-        flag("--frontier", help="Find the whole Pareto front of cost and time."),
+        bool, flag("Find the whole Pareto front of cost and time.", "--frontier")
     ] = False,
-    planner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Use this planner.",
-        ),
-    ] = None,
+    planner: Annotated[str | None, opt("NAME", "Use this planner.")] = None,
     plan_out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also write it as a training plan on the rented machines.",
-        ),
+        opt("FILE", "Also write it as a training plan on the rented machines."),
     ] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
@@ -450,10 +416,10 @@ def provision(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the result document; with --frontier also .md, .csv, or a "
-            "picture (.png, .svg).",
+        opt(
+            "FILE",
+            "Write the result document; with --frontier also .md, .csv, or a picture "
+            "(.png, .svg).",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -504,25 +470,21 @@ def provision(
 
 
 def list_entries(
-    kind: Annotated[
-        Kind, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}.")
-    ],
+    kind: Annotated[Kind, arg(f"One of {', '.join(Kind)}.", "KIND")],
     problem: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="With formulations, methods, planners: only those of this problem.",
+        opt(
+            "NAME", "With formulations, methods, planners: only those of this problem."
         ),
     ] = None,
     schema: Annotated[
-        bool,
-        flag("--schema", help="With formats: the JSON Schemas of hetopt's own files."),
+        bool, flag("With formats: the JSON Schemas of hetopt's own files.", "--schema")
     ] = False,
     markdown: Annotated[
         bool,
         flag(
+            "With fields, commands or capabilities: the page REFERENCE.md.",
             "--markdown",
-            help="With fields, commands or capabilities: the page REFERENCE.md.",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from . import output
-from .options import AsJson
+from .options import AsJson, arg, opt
 from .output import written
 
 _CONSTANTS = typer.Option(
@@ -24,13 +24,10 @@ def register(app: typer.Typer) -> None:
 
 
 def predict(
-    runs: Annotated[
-        Path, typer.Argument(help="Measured runs: rows as JSON, YAML or CSV.")
-    ],
+    runs: Annotated[Path, arg("Measured runs: rows as JSON, YAML or CSV.")],
     constants: Constants = None,
     fit_on: Annotated[
-        Path | None,
-        typer.Option(metavar="RUNS", help="Fit constants to these runs first."),
+        Path | None, opt("RUNS", "Fit constants to these runs first.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,13 +47,10 @@ def predict(
 
 
 def calibrate(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Your runs: rows as JSON, YAML or CSV.")
-    ],
+    runs: Annotated[list[Path], arg("Your runs: rows as JSON, YAML or CSV.")],
     constants: Constants = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the constants to this file."),
+        Path | None, opt("FILE", "Write the constants to this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

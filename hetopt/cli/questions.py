@@ -9,14 +9,7 @@ from ..errors import Unsupported
 from ..text import units
 from . import output
 from .exchange import sizes
-from .options import (
-    AnyModel,
-    AsJson,
-    Fresh,
-    InstanceWord,
-    limit_s,
-    listed,
-)
+from .options import AnyModel, AsJson, Fresh, InstanceWord, limit_s, listed, opt, pairs
 from .quantities import count, duration, length
 
 if TYPE_CHECKING:
@@ -25,26 +18,17 @@ if TYPE_CHECKING:
 #: How a model is trained on machines that are named: as in `assemble`.
 Trained = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="Options as in `assemble`: finetune "
-        "(full, lora, qlora), precision, recompute, "
-        "zero, optimiser, offload, runs_on, inter_gbytes_per_s ...",
+    pairs(
+        "Options as in `assemble`: finetune (full, lora, qlora), precision, recompute, "
+        "zero, optimiser, offload, runs_on, inter_gbytes_per_s ..."
     ),
 ]
 Limit = Annotated[
-    float,
-    duration(
-        metavar="S", help="Wall-clock limit of the whole command: seconds, or 5min."
-    ),
+    float, duration("S", "Wall-clock limit of the whole command: seconds, or 5min.")
 ]
 Page = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="Write a page (.html), tables (.md, .csv, .tex) or .json."
-    ),
+    opt("FILE", "Write a page (.html), tables (.md, .csv, .tex) or .json."),
 ]
 
 
@@ -58,27 +42,25 @@ def register(app: typer.Typer) -> None:
 def fit(
     model: AnyModel,
     batch: Annotated[
-        int | None,
-        length(metavar="B", help="Sequences per step; default: the instance's, or 64."),
+        int | None, length("B", "Sequences per step; default: the instance's, or 64.")
     ] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option(metavar="C", help="Use the cluster of this instance."),
+        str | None, opt("C", "Use the cluster of this instance.")
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
-            help="GPU types, to find the fewest of each that suffice: "
-            "A100-40G,RTX2080Ti; or a number of them: 8xA100-40G.",
+        opt(
+            "A,B",
+            "GPU types, to find the fewest of each that suffice: A100-40G,RTX2080Ti; "
+            "or a number of them: 8xA100-40G.",
         ),
     ] = None,
     sequence: Annotated[
         int | None,
         length(
-            metavar="S",
-            help="Tokens per sequence, such as 4096 or 4Ki; default: the instance's, "
-            "or 1024.",
+            "S",
+            "Tokens per sequence, such as 4096 or 4Ki; default: the instance's, or "
+            "1024.",
         ),
     ] = None,
     option: Trained = None,
@@ -125,18 +107,16 @@ def scale(
     instance: InstanceWord,
     machines: Annotated[
         int | None,
-        typer.Option(
-            min=2,
-            metavar="N",
-            help="Machines in all; default: the instance's, or 2 if it has one.",
+        opt(
+            "N", "Machines in all; default: the instance's, or 2 if it has one.", min=2
         ),
     ] = None,
     gbits: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Network rates of a machine to try, in Gbit/s; default: "
-            "1,10,25,100,400 and the instance's own.",
+        opt(
+            "A,B,C",
+            "Network rates of a machine to try, in Gbit/s; default: 1,10,25,100,400 "
+            "and the instance's own.",
         ),
     ] = None,
     fresh: Fresh = False,
@@ -178,51 +158,41 @@ def scale(
 
 def rent(
     model: AnyModel,
-    tokens: Annotated[int, count(metavar="N", help="Tokens of the whole run: 100B.")],
+    tokens: Annotated[int, count("N", "Tokens of the whole run: 100B.")],
     until: Annotated[
         float | None,
         duration(
+            "D",
+            "When the run must end: 10d; machines are added until it does.",
             "--deadline",
-            metavar="D",
-            help="When the run must end: 10d; machines are added until it does.",
         ),
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
-            help="Only these cards: A100-80GB-SXM4,B200; A100 means every A100.",
-        ),
+        opt("A,B", "Only these cards: A100-80GB-SXM4,B200; A100 means every A100."),
     ] = None,
     prices: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A SkyPilot price list (CLOUD/vms.csv), instead of the catalogue's; "
-            "may be repeated.",
+        opt(
+            "FILE",
+            "A SkyPilot price list (CLOUD/vms.csv), instead of the catalogue's; may be "
+            "repeated.",
         ),
     ] = None,
     batch: Annotated[
-        int | None,
-        length(metavar="B", help="Sequences per iteration; the instance's, or 256."),
+        int | None, length("B", "Sequences per iteration; the instance's, or 256.")
     ] = None,
     sequence: Annotated[
         int | None,
         length(
-            metavar="S",
-            help="Tokens per sequence, such as 4096 or 4Ki; the instance's, or 4096.",
+            "S", "Tokens per sequence, such as 4096 or 4Ki; the instance's, or 4096."
         ),
     ] = None,
     micro_batches: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Micro-batch sizes to choose from; the instance's, or 1,2,4.",
-        ),
+        opt("A,B,C", "Micro-batch sizes to choose from; the instance's, or 1,2,4."),
     ] = None,
-    quota: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Most GPUs of each card.")
-    ] = 512,
+    quota: Annotated[int, opt("N", "Most GPUs of each card.", min=1)] = 512,
     option: Trained = None,
     time_limit: Limit = 60.0,
     out: Page = None,

@@ -7,7 +7,7 @@ import typer
 
 from ..errors import Unsupported
 from . import options, output
-from .options import AsJson, Gap, Threads, flag
+from .options import AsJson, Gap, Threads, arg, flag, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -23,63 +23,46 @@ def recover(
     old_plan: options.OldPlan,
     instance: Annotated[
         str,
-        typer.Argument(
-            help="The new cluster: nodes that it lacks are lost, "
-            "additional ones are new."
-        ),
+        arg("The new cluster: nodes that it lacks are lost, additional ones are new."),
     ],
     lost: Annotated[
         str | None,
-        typer.Option(
-            metavar="N1,N2:3,...", help="Lost nodes and GPUs that INSTANCE still lists."
-        ),
+        opt("N1,N2:3,...", "Lost nodes and GPUs that INSTANCE still lists."),
     ] = None,
     new_plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Recover to this plan instead of planning one."
-        ),
+        Path | None, opt("FILE", "Recover to this plan instead of planning one.")
     ] = None,
     planner: options.Replanners = None,
     exact: Annotated[
         bool,
         flag(
-            "--exact",
-            help="Also re-plan with the exact method, from the planners' plans.",
+            "Also re-plan with the exact method, from the planners' plans.", "--exact"
         ),
     ] = False,
     planning: options.ReplanningTime = 1.5,
     horizon: options.HorizonSeconds = 3600.0,
     method: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="autohet_recovery, varuna, or recovery, the exact one.",
-        ),
+        str, opt("NAME", "autohet_recovery, varuna, or recovery, the exact one.")
     ] = "recovery",
     option: options.StorageWords = None,
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
-        duration(
-            metavar="S",
-            help="Wall-clock limit of the method: seconds, or 5min; `inf`: none.",
-        ),
+        duration("S", "Wall-clock limit of the method: seconds, or 5min; `inf`: none."),
     ] = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
     seed: options.PlannersSeed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the document, which `check` reads, or a page or picture of it "
+        opt(
+            "FILE",
+            "Write the document, which `check` reads, or a page or picture of it "
             "(.html, .svg, .png, .pdf).",
         ),
     ] = None,
     plan_out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the new training plan, a plan file."),
+        Path | None, opt("FILE", "Write the new training plan, a plan file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

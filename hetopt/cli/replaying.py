@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from . import options, output
-from .options import AsJson, Threads
+from .options import AsJson, Threads, arg, opt
 from .quantities import duration
 from .recovering import replanners, storage
 
@@ -18,62 +18,43 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     old_plan: options.OldPlan,
-    instance: Annotated[
-        str, typer.Argument(help="A cluster with every node that the trace may have.")
-    ],
+    instance: Annotated[str, arg("A cluster with every node that the trace may have.")],
     trace: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE",
-            help="A CSV file with columns time_s, gpus and, optionally, series.",
-        ),
+        opt("FILE", "A CSV file with columns time_s, gpus and, optionally, series."),
     ],
     series: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A series of the trace, if it has several.",
-        ),
+        str | None, opt("NAME", "A series of the trace, if it has several.")
     ] = None,
     planner: options.Replanners = None,
     planning: options.ReplanningTime = 1.5,
     horizon: options.HorizonSeconds = 3600.0,
     method: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="autohet_recovery, varuna or recovery; default: all three.",
-        ),
+        opt("A,B,C", "autohet_recovery, varuna or recovery; default: all three."),
     ] = None,
     option: options.StorageWords = None,
     checkpoint: Annotated[
         float,
-        duration(
-            least=1e-6, metavar="S", help="Time between checkpoints: seconds, or 10min."
-        ),
+        duration("S", "Time between checkpoints: seconds, or 10min.", least=1e-06),
     ] = 600.0,
     restart: Annotated[
         float,
         duration(
-            metavar="S",
-            help="Restart time at every change, on top of --planning and the recovery.",
+            "S", "Restart time at every change, on top of --planning and the recovery."
         ),
     ] = 0.0,
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
         duration(
-            metavar="S",
-            help="Wall-clock limit of each exact recovery, in seconds; `inf`: none.",
+            "S", "Wall-clock limit of each exact recovery, in seconds; `inf`: none."
         ),
     ] = 2.0,
     threads: Threads = 1,
     seed: options.PlannersSeed = 0,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a .html, .md, .csv, .json or .tex report."
-        ),
+        Path | None, opt("FILE", "Write a .html, .md, .csv, .json or .tex report.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

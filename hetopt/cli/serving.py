@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import output
-from .options import AsJson, flag
+from .options import AsJson, arg, flag, opt
 from .quantities import duration
 
 
@@ -20,40 +20,37 @@ def register(app: typer.Typer) -> None:
 def serve(
     instance: Annotated[
         str | None,
-        typer.Argument(
-            help="What to open: the path of an instance or a plan file, or a name "
-            "from `hetopt list instances`."
+        arg(
+            "What to open: the path of an instance or a plan file, or a name from "
+            "`hetopt list instances`."
         ),
     ] = None,
     port: Annotated[
-        int,
-        typer.Option(
-            min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one."
-        ),
+        int, opt("N", "Port to listen on; 0: any free one.", min=0, max=65535)
     ] = 0,
     host: Annotated[
         str,
-        typer.Option(
-            metavar="HOST",
-            help="Address to listen on; at any other than "
-            "127.0.0.1 others can reach the page.",
+        opt(
+            "HOST",
+            "Address to listen on; at any other than 127.0.0.1 others can reach the "
+            "page.",
         ),
     ] = "127.0.0.1",
     open_page: Annotated[
         bool | None,
         flag(
+            "Open a browser; default: if there is a display.",
             "--open/--no-open",
-            help="Open a browser; default: if there is a display.",
             show_default=False,
         ),
     ] = None,
     time_limit: Annotated[
         float,
         duration(
+            "S",
+            "Time limit that the page proposes for a plan, in seconds.",
             least=0.1,
-            most=86_400,
-            metavar="S",
-            help="Time limit that the page proposes for a plan, in seconds.",
+            most=86400,
         ),
     ] = 20,
     as_json: AsJson = False,
