@@ -17,11 +17,6 @@ from .output import OURS, stopped, written
 from .quantities import duration
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(bench)
-
-
 def bench(
     suite: Annotated[
         str | None, arg("One of `hetopt list suites`.", show_default=False)
@@ -155,7 +150,6 @@ def _rows_kept(folder: Path, *, is_read: bool, as_json: bool) -> Iterator[None]:
 def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
     from ..bench import running
     from .progress import Steps
-    from .terminal import console
 
     done = every = 0
 
@@ -165,7 +159,7 @@ def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
         done, every = (done, count) if row is None else (done + count, every)
         bar.report(done, every)
 
-    with Steps(console(stderr=True), chosen.suite) as bar:
+    with Steps(output.console(stderr=True), chosen.suite) as bar:
         running.go(chosen, out, told=told, **how)
 
 

@@ -117,11 +117,6 @@ def check(
     judged.end()
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(check)
-
-
 @dataclass(frozen=True)
 class _Subject:
     """A plan with the instance that it is judged on, and where both are from.

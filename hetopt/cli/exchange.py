@@ -1,22 +1,88 @@
-"""The commands between other tools and ours, registered by `hetopt.cli`."""
+"""The commands between other tools and ours: `import`, `assemble` and `export`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import Unsupported, naming
 from ..text.documents import Document
 from . import output
-from .importing import tell_imported
-from .options import AsJson, PlanFile, PlanInstance, arg, flag, opt, pairs
+from .options import AsJson, OutTree, PlanFile, PlanInstance, arg, flag, opt, pairs
 from .quantities import length
 
 if TYPE_CHECKING:
-    from ..explaining.timeline import Schedule
+    from ..formats.importing import Imported
+    from ..formats.importing.assumptions import Assumption
+
+
+def tell_assumed(rows: "Sequence[Assumption]") -> None:
+    """Say on stderr what was assumed, why, and what changes it; nothing if nothing."""
+    if not rows:
+        return
+    headings = ("assumed", "value", "source", "change it with")
+    cells = ((row.what, row.value, row.source, row.change) for row in rows)
+    output.show([output.table(headings, cells, headings)], stderr=True)
+
+
+_OWN = ("out", "instance", "option", "json", "help")
+
+
+def import_file(
+    format: Annotated[str, arg("One of `hetopt list formats`.", "FORMAT")],
+    paths: Annotated[
+        list[str] | None,
+        arg("Files to read, and options of the format.", "[PATH]... [--NAME VALUE]..."),
+    ] = None,
+    out: OutTree = None,
+    instance: Annotated[
+        str | None,
+        opt(
+            "INSTANCE",
+            "Write this instance with what was read; plans are read against it.",
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        pairs("An option of the format, like --NAME VALUE."),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        flag(
+            "Print one JSON document on stdout: what was written and assumed.", "--json"
+        ),
+    ] = False,
+) -> None:
+    """Convert another tool's file, such as a price list, to hetopt's format.
+
+    Examples: `hetopt import skypilot vms.csv --region us-east-1
+    --instance espresso/llama-7b --out market.yaml`;
+    `hetopt import metis-plan search.log --instance i.yaml --rank 2 --out plan.json`
+    """
+    from ..formats import importing
+
+    files, given = importing.split(format, paths or [], _OWN)
+    options = [*given, *(option or [])]
+    if out is None:
+        raise Unsupported("expected --out FILE; add it")
+    output.check_writable(out)
+    importing.check(out)
+    found = importing.imported(format, files, options, instance)
+    importing.write(out, found.document)
+    tell_imported(found, out, as_json=as_json)
+
+
+def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:
+    """Say where a document was written, and what was assumed in it."""
+    if as_json:
+        output.print_json({"written": str(out), **found.to_json()})
+        return
+    output.tell(f"written to {out}")
+    tell_assumed(found.assumed)
+
 
 _NO_FEATURE = "The plan has no feature that limits where it can run"
+
+
 OPTION = Annotated[
     list[str] | None,
     pairs(
@@ -29,14 +95,6 @@ OPTION = Annotated[
         "style, kernel, products of calibrated times; mtp, parameters of the model."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(assemble)
-    app.command()(export)
-    app.command()(simulate)
-    app.command()(doctor)
 
 
 def assemble(
@@ -166,78 +224,6 @@ def export(
         output.print_json({"target": to, "files": [str(path) for path in paths]})
     else:
         output.tell(f"written to {', '.join(map(str, paths))}")
-
-
-def simulate(
-    plan: PlanFile,
-    instance: PlanInstance = None,
-    schedule: Annotated[
-        str | None,
-        opt("1f1b|gpipe", "Schedule; default: the one that the instance names."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        opt("FILE", "Write a page (.html) or a picture (.png, .svg, .pdf)."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Simulate a plan pass by pass: its time, bubbles and idle time.
-
-    Example: `hetopt simulate plan.json --out timeline.html`
-    """
-    from .. import api
-    from ..explaining import simulator
-    from ..report import timeline, writers
-
-    output.check_out(out)
-    data, made = api.posed_training(plan, instance)
-    with naming(plan):
-        found = simulator.simulate(data, made, _schedule(schedule))
-    if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
-        timeline.check_size(found)
-    document = found.to_json()
-    output.present(document, lambda: timeline.sheet(found), out, as_json=as_json)
-
-
-def doctor(
-    as_json: AsJson = False,
-) -> None:
-    """Find the installed solvers, and try each on a small problem.
-
-    Example: `hetopt doctor`
-    """
-    from .doctor import findings, report
-
-    found = report(findings())
-    output.give(found, _tables(found), as_json=as_json)
-    if not all(one["healthy"] for one in found["backends"]):
-        raise typer.Exit(output.BAD_INPUT)
-
-
-def _tables(found: Document) -> Iterator[Any]:
-    """The back ends, under what they run on."""
-    yield "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
-    headings = ("back end", "version", "verdict")
-    rows = (
-        (
-            one["name"],
-            one["version"] or "",
-            f"works, {one['seconds']} s" if one["healthy"] else one["reason"],
-        )
-        for one in found["backends"]
-    )
-    yield output.table(headings, rows, texts=headings)
-
-
-def _schedule(word: str | None) -> "Schedule | None":
-    if word is None:
-        return None
-    from ..explaining.timeline import Schedule
-
-    known = get_args(Schedule)
-    if word not in known:
-        raise Unsupported(f"--schedule {word}: expected one of {', '.join(known)}")
-    return cast("Schedule", word)
 
 
 def _able(rows: list[Document]) -> Iterator[Any]:

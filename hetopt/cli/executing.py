@@ -1,5 +1,6 @@
-"""The command that runs a plan, registered by `hetopt.cli`."""
+"""The commands that run a plan, and look at the states that it saved."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from enum import StrEnum
 from functools import partial
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..text.documents import Document
+from ..text.numbers import counted
 from . import output
-from .options import AsJson, PlanFile, PlanInstance, flag, opt
+from .options import AsJson, PlanFile, PlanInstance, arg, flag, opt
 from .quantities import count, duration
 
 if TYPE_CHECKING:
@@ -31,11 +33,6 @@ class Decay(StrEnum):
 
     COSINE = "cosine"
     NONE = "none"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(run)
 
 
 def run(
@@ -121,10 +118,9 @@ def run(
     """
     from .. import api
     from .progress import Steps
-    from .terminal import console
 
     # Lines of steps are progress enough, and a bar would take them off stdout.
-    bar = Steps(console(stderr=True), "training") if as_json else None
+    bar = Steps(output.console(stderr=True), "training") if as_json else None
     evaluation = {"eval_every": eval_every, "eval_batches": eval_batches}
     with bar or nullcontext():
         ran = api.run(
@@ -197,3 +193,38 @@ def _line(row: dict[str, object]) -> str:
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
+
+
+def checkpoint(
+    folder: Annotated[Path, arg("The folder of states.", "DIR")],
+    out: Annotated[
+        Path | None,
+        opt("DIR", "Write the weights to this folder, as a Hugging Face model."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what states of `hetopt run` a folder has, or write them as a released model.
+
+    Exits with 3 where parts of the latest states are missing.
+
+    Example: `hetopt checkpoint states --out trained`
+    """
+    from ..runtime import handover
+
+    if out is not None:
+        told = {"out": str(out), **handover.to_huggingface(folder, out)}
+        words = f"{told['tensors']} tensors after step {told['step']} written to {out}"
+        output.print_json(told) if as_json else output.tell(words)
+        return
+    found = handover.summary(folder)
+    output.give(found, _shown(found), as_json=as_json)
+    raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
+
+
+def _shown(found: Document) -> Iterator[object]:
+    from ..report import words
+
+    size = f"{found['bytes'] / 2**30:.3f} GiB in {counted(found['files'], 'file')}"
+    yield f"step {found['step']}: {found['parameters']:,} parameters, {size}"
+    if found["incomplete"]:
+        yield words.plain("not whole: " + ", ".join(found["incomplete"]))

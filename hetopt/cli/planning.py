@@ -1,4 +1,4 @@
-"""`hetopt plan`, `solve`, `compare`, `provision`, `check` and `list`."""
+"""The commands `plan`, `solve`, `compare` and `provision`."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -47,25 +47,6 @@ if TYPE_CHECKING:
 
 #: Bytes of a file that takes a moment to read: twice would be felt.
 _LONG_TO_READ = 2**20
-
-
-class Kind(StrEnum):
-    """The kinds of things that `hetopt list` lists."""
-
-    COMMANDS = "commands"
-    INSTANCES = "instances"
-    FIELDS = "fields"
-    PROBLEMS = "problems"
-    FORMULATIONS = "formulations"
-    METHODS = "methods"
-    PLANNERS = "planners"
-    POLICIES = "policies"
-    BACKENDS = "backends"
-    FORMATS = "formats"
-    SUITES = "suites"
-    GPUS = "gpus"
-    MACHINES = "machines"
-    CAPABILITIES = "capabilities"
 
 
 class Objective(StrEnum):
@@ -467,92 +448,6 @@ def provision(
     output.deliver(
         result, out, lambda: results.sheet(result, told), lost, as_json=as_json
     )
-
-
-def list_entries(
-    kind: Annotated[Kind, arg(f"One of {', '.join(Kind)}.", "KIND")],
-    problem: Annotated[
-        str | None,
-        opt(
-            "NAME", "With formulations, methods, planners: only those of this problem."
-        ),
-    ] = None,
-    schema: Annotated[
-        bool, flag("With formats: the JSON Schemas of hetopt's own files.", "--schema")
-    ] = False,
-    markdown: Annotated[
-        bool,
-        flag(
-            "With fields, commands or capabilities: the page REFERENCE.md.",
-            "--markdown",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List what is available, by name.
-
-    Examples: `hetopt list planners --problem recovery`; `hetopt list fields`;
-    `hetopt list formats --schema`
-    """
-    from . import listing
-
-    if schema:
-        from ..files import schemas
-
-        if kind is not Kind.FORMATS:
-            raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
-        output.print_json(schemas.schemas())
-        return
-    if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS, Kind.CAPABILITIES):
-        expected = "expected `list fields`, `list commands` or `list capabilities`"
-        raise Unsupported(f"--markdown with {kind.value}: {expected}")
-    if problem is not None:
-        from .. import problems
-
-        if kind.value not in listing.OF_A_PROBLEM:
-            expected = f"expected one of {', '.join(listing.OF_A_PROBLEM)}"
-            raise Unsupported(f"--problem with {kind.value}: {expected}")
-        problems.get(problem := problem.replace("-", "_"))
-    entries = listing.entries(kind.value, problem)
-    if as_json:
-        output.print_json(entries)
-    elif markdown and kind is Kind.COMMANDS:
-        from ..report import commands
-
-        output.print_text(commands.page(entries))
-    elif kind is Kind.CAPABILITIES:
-        from ..report import capabilities
-
-        if markdown:
-            output.print_text(capabilities.page(entries))
-        else:
-            output.show([capabilities.terminal(entries)])
-    elif kind is Kind.FIELDS:
-        from ..report import reference
-
-        if markdown:
-            output.print_text(reference.page(entries))
-        else:
-            output.show([reference.terminal(entries)])
-    elif kind in (Kind.GPUS, Kind.MACHINES):
-        from ..report import cards
-
-        table = cards.gpus if kind is Kind.GPUS else cards.machines
-        output.show([table(entries)])
-    else:
-        from ..report import results
-
-        lines = [{**one, "options": ""} for one in entries]
-        output.show([results.named(lines if kind is Kind.COMMANDS else entries)])
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(plan)
-    app.command()(solve)
-    app.command()(compare)
-    app.command()(provision)
-    app.command("list")(list_entries)
 
 
 # --- answers ---------------------------------------------------------------------

@@ -32,13 +32,6 @@ Page = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(fit)
-    app.command()(scale)
-    app.command()(rent)
-
-
 def fit(
     model: AnyModel,
     batch: Annotated[

@@ -39,12 +39,6 @@ _COLUMNS = (
 _TEXTS = ("name", "state", "GPUs", "start", "end")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    for command in (submit, queue, status, cancel, logs):
-        app.command()(command)
-
-
 def submit(
     jobs: Annotated[list[Path], arg("Jobs, as YAML or JSON.", "JOB...")],
     engine: Annotated[

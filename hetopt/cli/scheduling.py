@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from ..problems.job_scheduling import Data
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(schedule)
-
-
 def schedule(
     instance: Annotated[
         str, arg("A queue; with --trace, any instance with a cluster.")

@@ -5,16 +5,9 @@ import sys
 import webbrowser
 from typing import Annotated
 
-import typer
-
 from . import output
 from .options import AsJson, arg, flag, opt
 from .quantities import duration
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(serve)
 
 
 def serve(

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import api, cli, files, registry
-from hetopt.cli import planning
+from hetopt.cli import listing, planning
 from hetopt.errors import BoundContradicted
 from hetopt.planners import megatron
 from hetopt.report import words as texts
@@ -151,8 +151,8 @@ def test_check_reads_its_plan_file_once(
     assert read.count(out) == 1
 
 
-@pytest.mark.parametrize("kind", list(planning.Kind))
-def test_list_gives_objects_with_a_name(kind: planning.Kind) -> None:
+@pytest.mark.parametrize("kind", list(listing.Kind))
+def test_list_gives_objects_with_a_name(kind: listing.Kind) -> None:
     entries = json.loads(hetopt("list", kind, "--json").stdout)
     assert entries
     assert all(entry["name"] and entry["description"] for entry in entries)
