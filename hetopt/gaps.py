@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from statistics import fmean, median
-from typing import Any
 
 from . import problems, registry
 from .errors import MixedData
@@ -106,13 +105,6 @@ class GapReport:
     def _repr_html_(self) -> str:
         """For notebooks: a table for each instance."""
         return str(registry.entry("report", "notebook").of_gaps(self))
-
-    def to_frame(self) -> Any:
-        """A data frame, a row a method and instance; pandas, or polars.
-
-        Raises `Unsupported` where neither is installed.
-        """
-        return registry.entry("report", "notebook").frame_of_gaps(self)
 
     @classmethod
     def of(

@@ -22,7 +22,7 @@ def explain(
     ] = 60.0,
     seed: Annotated[int, opt("N", "Seed of the searches.", min=0)] = 0,
     out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv, .json or .tex report.")
+        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -266,7 +266,7 @@ def compare(
     memory: Memory = None,
     seed: Seed = 0,
     out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv, .json or .tex report.")
+        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -28,7 +28,7 @@ Limit = Annotated[
 ]
 Page = Annotated[
     Path | None,
-    opt("FILE", "Write a page (.html), tables (.md, .csv, .tex) or .json."),
+    opt("FILE", "Write a page (.html), tables (.md, .csv) or .json."),
 ]
 
 

@@ -174,7 +174,7 @@ def replay(
     threads: Threads = 1,
     seed: options.PlannersSeed = 0,
     out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv, .json or .tex report.")
+        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

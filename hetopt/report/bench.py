@@ -34,7 +34,7 @@ FIELDS = (
         "gap_to_bound",
     ),
     *("gap_to_best", "method_s", "wall_s", "reasons"),
-    *("reference_bound", "reference_by", "best_known", "primal_integral_s"),
+    *("reference_bound", "reference_by", "best_known"),
 )
 
 
@@ -94,9 +94,9 @@ def _best_known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | 
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write `report.html`, `.md`, `.tex`, `.csv` and `.json` to a folder."""
+    """Write `report.html`, `.md`, `.csv` and `.json` to a folder."""
     made = sheet(report)
-    for suffix in (".html", ".md", ".tex", ".csv", ".json"):
+    for suffix in (".html", ".md", ".csv", ".json"):
         writers.write(made, document(report), folder / f"{NAME}{suffix}")
 
 
@@ -106,21 +106,10 @@ def document(report: Report) -> Document:
         "header": report.header,
         "counts": report.counts,
         "summaries": [asdict(summary) for summary in report.summaries],
-        "growth": [
-            {"problem": problem, "method": method, **asdict(law)}
-            for problem, found in statistics.by_problem(report.entries).items()
-            for method, law in statistics.growths(found).items()
-        ],
         "rows": [
             {**entry.row, "gap_to_bound": entry.gap_to_bound}
             | {"gap_to_best": entry.gap_to_best, **entry.references}
-            | {"primal_integral_s": entry.primal_integral_s}
             for entry in report.entries
-        ],
-        "spreads": [
-            {"instance": mine[0].row["instance"], "method": mine[0].method}
-            | asdict(spread)
-            for mine, spread in statistics.spreads(report.entries)
         ],
     }
 
@@ -136,7 +125,6 @@ def records(report: Report) -> Iterator[Document]:
             "wall_s": entry.row.get("seconds", {}).get("wall"),
             "reasons": "; ".join(entry.row.get("reasons", [])),
             **entry.references,
-            "primal_integral_s": entry.primal_integral_s,
         }
         yield {name: row.get(name) for name in FIELDS}
 
@@ -167,13 +155,6 @@ def _of_problem(
     """Yield what is known of one problem: counts, gaps and every solve."""
     mine = [s for s in report.summaries if s.problem == problem]
     yield Section(f"Summary: {problem}", table=bench_tables.summary(mine))
-    laws = statistics.growths(entries)
-    if laws:
-        table = bench_tables.growth(laws, statistics.sizes(entries))
-        yield Section(f"Time against size: {problem}", table=table)
-    if spread := statistics.spreads(entries):
-        title = f"Seeds: best, mean and worst plan, {problem}"
-        yield Section(title, (words.DEVIATION,), table=bench_tables.seeds(spread))
     table = bench_tables.gaps(entries)
     title = f"Gaps to the proved bound: {problem}"
     yield Section(title, table=table, in_files_only=True)  # too wide for a terminal

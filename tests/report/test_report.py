@@ -187,7 +187,7 @@ def test_the_headline_is_the_strongest_bound() -> None:
     assert "by CP-SAT" in gaps.Row.of(GapReport.of([asked]).rows[0]).outcome
 
 
-@pytest.mark.parametrize("suffix", [".html", ".md", ".tex", ".csv", ".json"])
+@pytest.mark.parametrize("suffix", [".html", ".md", ".csv", ".json"])
 def test_the_suffix_says_the_format(
     report: GapReport, suffix: str, tmp_path: Path
 ) -> None:
