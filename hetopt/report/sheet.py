@@ -108,7 +108,6 @@ class Sheet:
     sections: tuple[Section, ...]
     kind: str = ""
     facts: tuple[tuple[str, str], ...] = ()  # names and values
-    facts_in_files_only: bool = False  # where a terminal's sections say them
     answer: str = ""
     picture: "Callable[[], Drawing] | None" = None
     records: Callable[[], Iterable[Mapping[str, object]]] | None = None

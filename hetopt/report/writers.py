@@ -59,12 +59,11 @@ def terminal(sheet: Sheet) -> Iterator[RenderableType]:
     """Yield the answer, the facts, and every section that a terminal has room for."""
     if sheet.answer:
         yield Text(words.plain(sheet.answer))
-    shown = () if sheet.facts_in_files_only else sheet.facts
-    if sheet.answer and shown:
+    if sheet.answer and sheet.facts:
         yield ""
-    if shown:
-        yield facts(shown)
-    begun = bool(sheet.answer or shown)
+    if sheet.facts:
+        yield facts(sheet.facts)
+    begun = bool(sheet.answer or sheet.facts)
     for section in sheet.sections:
         if section.on_page_only or section.in_files_only:
             continue
