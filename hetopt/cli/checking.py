@@ -76,7 +76,8 @@ def check(
     `hetopt check --from run.sh --instance hosts.yaml`, which says how far the run is
     from the best one, and which settings to change.
     """
-    if [plan, from_megatron, from_run or None].count(None) != 2:
+    files = [*(from_run or ()), *([from_megatron] if from_megatron else ())]
+    if (plan is None) == (not files) or (from_run and from_megatron):
         raise Unsupported(
             "expected a plan, --from FILE or --from-megatron FILE; give one"
         )
@@ -99,7 +100,7 @@ def check(
         if read.plan is None:
             _answer_without_plan(plan, read, proof, as_json=as_json)
             return
-    run = CurrentRun(from_run, instance) if from_run else None
+    run = CurrentRun(files, instance) if files else None
     if run is not None and run.data is None:
         if measured is not None:
             raise Unsupported(
@@ -107,7 +108,7 @@ def check(
             )
         _show_read(run, as_json=as_json)
         return
-    subject = _subject(plan, read, instance, from_megatron, run).on(runs_on)
+    subject = _subject(plan, read, instance, run).on(runs_on)
     judged = replace(_judge(subject, tokens), proof=proof)
     if run is not None:
         run.improve(time_limit)
@@ -129,7 +130,6 @@ class _Subject:
     problem: str
     data: Any
     plan: "Plan"
-    is_running: bool
     notes: tuple[str, ...] = ()
     made_for: "Origin | None" = None
     run: CurrentRun | None = None
@@ -150,10 +150,9 @@ def _subject(
     plan: str | None,
     read: "PlanFile | None",
     instance: str | None,
-    arguments: Path | None,
     run: CurrentRun | None,
 ) -> _Subject:
-    """Return what is judged: a plan, a run by its arguments, or one by its files."""
+    """Return what is judged: a plan, or a run by its files."""
     if plan is not None and read is not None:
         from ..files import origin_of
 
@@ -161,22 +160,13 @@ def _subject(
         origin = None if instance is None else origin_of(document, plan)
         if origin is not None and origin.digest == data.digest:
             origin = None
-        return _Subject(plan, name, data, made, is_running=False, made_for=origin)
-    if run is not None:
-        claim = run.claim
-        assert claim is not None
-        assert claim.plan is not None
-        told = str(run.asked.place), "training_plan", claim.data, claim.plan
-        return _Subject(
-            *told, is_running=True, notes=(*claim.notes, *run.notes), run=run
-        )
-    from ..formats import importing
-
-    assert arguments is not None
-    data, made, notes = importing.running("megatron-plan", arguments, instance)
-    return _Subject(
-        str(arguments), "training_plan", data, made, is_running=True, notes=notes
-    )
+        return _Subject(plan, name, data, made, made_for=origin)
+    assert run is not None
+    assert run.claim is not None
+    assert run.claim.plan is not None
+    notes, place = (*run.claim.notes, *run.notes), str(run.asked.place)
+    told = place, "training_plan", run.claim.data, run.claim.plan, notes
+    return _Subject(*told, run=run)
 
 
 @dataclass(frozen=True)
@@ -325,7 +315,7 @@ def _judge(subject: _Subject, tokens: int | None) -> _Judged:
 
     found = api.check(subject.plan, subject.data)
     beside = runs.answers(subject.data, subject.plan, found, tokens)
-    running = subject.is_running
+    running = subject.run is not None
     reached = api.no_plan_is_shorter(subject.data) if running else None
     return _Judged(subject, found, beside, reached)
 

@@ -285,16 +285,6 @@ def is_plugin_broken(results: Iterable["Result"]) -> bool:
     return any(one.failed and registry.source_of(one.method.name) for one in results)
 
 
-def tell_limit(seconds: float | None, whose: str, *, as_json: bool) -> None:
-    """Say what a time limit is of, where it is not of the whole command."""
-    from ..report import words
-
-    if seconds is None or as_json:
-        return
-    text = f"{seconds:g} s" if seconds < 3600 else words.duration(seconds)
-    tell(f"time limit: {text} {whose}")
-
-
 # --- what is wrong ---------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -9,7 +10,6 @@ import typer
 
 from ..errors import Unsupported
 from ..text.documents import Document
-from ..text.numbers import counted
 from . import output, runs
 from .options import (
     AsJson,
@@ -32,7 +32,6 @@ from .options import (
     arg,
     flag,
     limit_mib,
-    limit_s,
     listed,
     opt,
     time_s,
@@ -119,9 +118,6 @@ def plan(
         "known": not fresh,
     }
     nodes = None
-    if objective is not Objective.TIME:
-        whose = "for all nodes, and as much again for smaller sets"
-        output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("us", time_limit) as watch:
         if objective is not Objective.TIME:
             if exact or improve or planner is not None or option:
@@ -298,13 +294,6 @@ def compare(
         _deliver_targets(instances, how, limits, out, as_json=as_json)
     names = None if planners is None else _name_list(planners, "--planners")
     given = problem is not None or _states_problem(instances[0])
-    whose = "for each planner"
-    if names is not None:
-        several = f"for each of {counted(len(names), 'planner')}"
-        whose = several if len(names) > 1 else "for the planner"
-    whose += ", and for the exact method" * exact
-    whose = "for each method" if given else whose
-    output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("" if given else "us", time_limit) as watch:
         report = api.compare(
             instances,
@@ -355,7 +344,6 @@ def _deliver_targets(
     from .. import api
     from ..report import targets
 
-    output.tell_limit(limits.time_s, "for each target", as_json=as_json)
     with output.watch("us", limits.time_s or 0.0) as watch:
         report = api.compare_targets(instances, limits=limits, progress=watch, **how)
     output.present(
@@ -387,10 +375,6 @@ def provision(
         bool, flag("Find the whole Pareto front of cost and time.", "--frontier")
     ] = False,
     planner: Annotated[str | None, opt("NAME", "Use this planner.")] = None,
-    plan_out: Annotated[
-        Path | None,
-        opt("FILE", "Also write it as a training plan on the rented machines."),
-    ] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -413,9 +397,6 @@ def provision(
     from ..modelling import Limits
 
     (output.check_out if frontier else output.check_writable)(out)
-    output.check_writable(plan_out, "--plan-out")
-    if plan_out is not None and frontier:
-        raise Unsupported("--plan-out writes one plan: leave out --frontier")
     if frontier:
         if (until, budget, planner) != (None, None, None):
             raise Unsupported(
@@ -439,45 +420,12 @@ def provision(
         )
     from ..report import front, results
 
-    lost = output.written(
-        plan_out if result.plan is not None else None,
-        lambda path: _write_rented(result, path),
-        "training plan ",
-    )
     told = front.answer(result)
-    output.deliver(
-        result, out, lambda: results.sheet(result, told), lost, as_json=as_json
-    )
+    sheet = partial(results.sheet, result, told)
+    output.deliver(result, out, sheet, as_json=as_json)
 
 
 # --- answers ---------------------------------------------------------------------
-
-
-def _write_rented(result: "Result", path: Path) -> None:
-    """Write the training plan of a plan of offers, and say how long it takes."""
-    from .. import api
-    from ..api.rented import plan_file
-    from ..report import words
-    from ..text.writing import write_json
-
-    data, plan = api.posed_training(result)
-    write_json(path, plan_file(data, plan))
-    judged, priced = api.check(plan, data), result.evaluation
-    assert priced is not None  # it has a plan
-    iteration = words.amount(judged.objective, "us")
-    offered = words.amount(priced.parts["iteration_us"], "us")
-    output.tell(
-        "offers are priced without transfers between stages; with them an iteration "
-        f"takes {iteration} instead of {offered}"
-    )
-    due = result.data.deadline_s
-    whole = priced.parts["total_s"] * float(judged.objective or 0)
-    whole /= priced.parts["iteration_us"]
-    if due is not None and whole > due:
-        output.tell(
-            f"so all iterations take {words.duration(whole)}, beyond the deadline of "
-            f"{words.duration(due)}: give an earlier --deadline, or a faster network"
-        )
 
 
 def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:

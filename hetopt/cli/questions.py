@@ -128,7 +128,6 @@ def scale(
     from ..report import scaling
 
     output.check_out(out, pictures=False)
-    output.tell_limit(limit_s(time_limit), "for all points together", as_json=as_json)
     with output.watch("us", time_limit) as watch:
         found = api.scale(
             instance,

@@ -1,7 +1,5 @@
 """The command that serves the page of plans, registered by `hetopt.cli`."""
 
-import os
-import sys
 import webbrowser
 from typing import Annotated
 
@@ -29,14 +27,7 @@ def serve(
             "page.",
         ),
     ] = "127.0.0.1",
-    open_page: Annotated[
-        bool | None,
-        flag(
-            "Open a browser; default: if there is a display.",
-            "--open/--no-open",
-            show_default=False,
-        ),
-    ] = None,
+    open_page: Annotated[bool, flag("Open the page in a browser.", "--open")] = False,
     time_limit: Annotated[
         float,
         duration(
@@ -57,8 +48,6 @@ def serve(
     """
     from .. import serving
 
-    shows = _has_screen() if open_page is None else open_page
-
     def ready(address: str) -> None:
         if not serving.is_local(host):
             output.tell(
@@ -71,7 +60,7 @@ def serve(
         else:
             output.print_text(f"{address}\n")
             output.tell("Ctrl-C to stop")
-        if shows:
+        if open_page:
             webbrowser.open(address)
 
     serving.serve(
@@ -81,11 +70,3 @@ def serve(
         time_limit=time_limit,
         ready=ready,
     )
-
-
-def _has_screen() -> bool:
-    """Return whether somebody sits before a terminal on a screen with windows."""
-    if not sys.stdout.isatty():
-        return False
-    named = ("DISPLAY", "WAYLAND_DISPLAY")
-    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, named))

@@ -432,16 +432,6 @@ def test_unknown_methods_are_listed_with_their_kinds() -> None:
     assert "training_plan (exact method)" in message
 
 
-@pytest.mark.parametrize(
-    ("planners", "whose"),
-    [("megatron", "for the planner"), ("megatron,amp", "for each of 2 planners")],
-)
-def test_a_time_limit_says_whose_it_is(planners: str, whose: str) -> None:
-    words = ("compare", "tiny/two-nodes", "--planners", planners, "--time-limit", "5")
-    told = CliRunner().invoke(cli.app, words)
-    assert told.stderr.splitlines()[0] == f"time limit: 5 s {whose}"
-
-
 @pytest.mark.parametrize("command", ["plan", "solve"])
 def test_a_proof_ends_at_a_limit_of_memory(
     command: str, monkeypatch: pytest.MonkeyPatch
