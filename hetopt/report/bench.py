@@ -106,26 +106,22 @@ def document(report: Report) -> Document:
         "header": report.header,
         "counts": report.counts,
         "summaries": [asdict(summary) for summary in report.summaries],
-        "rows": [
-            {**entry.row, "gap_to_bound": entry.gap_to_bound}
-            | {"gap_to_best": entry.gap_to_best, **entry.references}
-            for entry in report.entries
-        ],
+        "rows": [entry.row | _gaps(entry) for entry in report.entries],
     }
+
+
+def _gaps(entry: Entry) -> Document:
+    gaps = {"gap_to_bound": entry.gap_to_bound, "gap_to_best": entry.gap_to_best}
+    return gaps | entry.references
 
 
 def records(report: Report) -> Iterator[Document]:
     """Yield a record for each solve; raw numbers, None where nothing is known."""
     for entry in report.entries:
-        row = {
-            **entry.row,
-            "gap_to_bound": entry.gap_to_bound,
-            "gap_to_best": entry.gap_to_best,
-            "method_s": entry.seconds,
-            "wall_s": entry.row.get("seconds", {}).get("wall"),
-            "reasons": "; ".join(entry.row.get("reasons", [])),
-            **entry.references,
-        }
+        row = entry.row | _gaps(entry)
+        row["method_s"] = entry.seconds
+        row["wall_s"] = entry.row.get("seconds", {}).get("wall")
+        row["reasons"] = "; ".join(entry.row.get("reasons", []))
         yield {name: row.get(name) for name in FIELDS}
 
 
@@ -158,12 +154,6 @@ def _of_problem(
     table = bench_tables.gaps(entries)
     title = f"Gaps to the proved bound: {problem}"
     yield Section(title, table=table, in_files_only=True)  # too wide for a terminal
-    yield Section(
-        f"All {words.counted(len(entries), 'solve')}: {problem}",
-        table=bench_tables.solves(entries),
-        folded=True,
-        on_page_only=True,
-    )
 
 
 def _of_all(report: Report) -> Iterator[Section]:

@@ -82,44 +82,12 @@ def failures(found: Sequence[Row]) -> Table:
     return Table.of(headings, rows, texts=headings)
 
 
-def solves(found: Sequence[Entry]) -> Table:
-    """Every solve."""
-    headings = (
-        *("instance", "method", "size", "objective", "gap to bound"),
-        *("gap to best plan", "time", "status"),
-    )
-    rows = [
-        (
-            Cell.of(entry.row["instance"]),
-            Cell.of(entry.method),
-            Cell.of(entry.row.get("size")),
-            _amount(entry.row),
-            _share(entry.gap_to_bound),
-            _share(entry.gap_to_best),
-            _seconds(entry.seconds),
-            Cell.of(_outcome(entry.row)),
-        )
-        for entry in found
-    ]
-    return Table.of(headings, rows, texts=("instance", "method", "status"))
-
-
-def _outcome(row: Row) -> str:
-    reasons = "; ".join(row.get("reasons", []))
-    return f"{row['status']}: {reasons[:300]}" if reasons else str(row["status"])
-
-
 def _gap(entry: Entry | None) -> Cell:
     if entry is None:
         return Cell.of(None)
     if entry.gap_to_bound is not None:
         return _share(entry.gap_to_bound)
     return Cell(entry.status)
-
-
-def _amount(row: Row) -> Cell:
-    value = row.get("objective")
-    return Cell.of(value, words.amount(value, str(row.get("unit", ""))))
 
 
 def _share(value: float | None) -> Cell:
