@@ -81,10 +81,10 @@ def _place(name: str) -> Path:
     for file in _files():
         if name in _trees(file):
             return file
-    more = "those of benchmarks/suites.toml, which need a checkout of hetopt"
-    raise UnknownName(
-        "suite", name, [*known(), *([] if CHECKOUT.is_file() else [more])]
-    )
+    there = [*known()]
+    if not CHECKOUT.is_file():
+        there.append("those of benchmarks/suites.toml, which need a checkout of hetopt")
+    raise UnknownName("suite", name, there)
 
 
 def _files() -> list[Path]:

@@ -34,7 +34,6 @@ SUMMARY_HEADINGS = {
     "p90_gap_to_bound": "90% within",
     "worst_gap_to_bound": "worst gap to bound",
     "shifted_mean_s": "mean time (shifted geometric)",
-    "mean_primal_integral_s": "mean primal integral",
 }
 #: Problems whose plans are training plans.
 TRAINING = ("training_plan", "one_pipeline")
@@ -83,7 +82,6 @@ def record(row: GapRow) -> Document:
         "unit": unit,
         "formulation": result.method.formulation,
         "seed": row.seed,
-        "primal_integral_s": row.primal_integral_s,
         **row.conditions,
         "quoted": _finder(row),
     }
