@@ -59,7 +59,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("instance_error", ["export", "nowhere.json", "--to", "megatron", "--out", "e"]),
     ("instance_error", ["simulate", "nowhere.json"]),
     ("usage_error", ["doctor", "--colour"]),
-    ("unsupported", ["detect", "--out", "here.txt"]),
     ("usage_error", ["profile", "gpt2"]),
     ("unknown_name", ["import", "no-format", "x.csv"]),
     ("instance_error", ["checkpoint", "nowhere"]),
