@@ -77,7 +77,7 @@ def as_offers(
     count = dict.fromkeys(cluster.gpus, 0)
     for node in cluster.nodes:
         count[node.gpu] += node.count
-    rates = [pair.slower_gbytes_per_s for pair in cluster.inter.pairs]
+    rates = [pair.gbytes_per_s for pair in cluster.inter.pairs]
     if cluster.inter.gbytes_per_s is not None:
         rates.append(cluster.inter.gbytes_per_s)
     if not rates:

@@ -6,10 +6,9 @@ the same rationals.
 """
 
 from .calibration import Calibration
-from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
+from .cluster import Cluster, GpuType, Inter, Island, Link, Node
 from .groups import Compute, Links, Memory, Recompute, Schedule, Updates
 from .instance import Instance, Offer, Requirements, Search, Storage
-from .islands import Island
 from .layers import (
     Indexer,
     LatentAttention,
@@ -41,6 +40,7 @@ from .record import (
     Usd,
     UsdPerHour,
     exact,
+    link_of,
     name_fault,
     printable,
     table_record,
@@ -96,7 +96,6 @@ __all__ = [
     "NotNegative",
     "Offer",
     "Offload",
-    "Pairs",
     "Positive",
     "Profile",
     "Recompute",

@@ -137,8 +137,8 @@ def _layer_shapes(draw: Draw) -> list[Tree] | None:
     return [record(draw, schema.LayerShape) for _ in range(many)]
 
 
-# Of a pair: latency, and the rate of the other direction.
-_REST: list[list[Any]] = [[], [0], [30.5], [0, 2.5], [30.5, 7.0], [4, None]]
+# Of a pair: its latency.
+_REST: list[list[Any]] = [[], [0], [30.5], [4]]
 
 
 def _links(draw: Draw) -> list[list[Any]]:

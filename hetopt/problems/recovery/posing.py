@@ -47,7 +47,7 @@ def pose(
             Pair(
                 first=pair.first,
                 second=pair.second,
-                bytes_per_s=_rate(pair.slower_gbytes_per_s),
+                bytes_per_s=_rate(pair.gbytes_per_s),
             )
             for pair in cluster.inter.pairs
         ),
@@ -115,11 +115,7 @@ def _shards(change: Change, plan: TrainingPlan, storage: Storage) -> Iterator[Sa
 def _machine(cluster: Cluster, name: str, storage: Storage) -> Machine:
     """Return a node; its network is as fast as the fastest of its links."""
     inter = cluster.inter
-    speeds = [
-        max(p.gbytes_per_s, p.back_gbytes_per_s or 0)
-        for p in inter.pairs
-        if name in (p.first, p.second)
-    ]
+    speeds = [p.gbytes_per_s for p in inter.pairs if name in (p.first, p.second)]
     if inter.gbytes_per_s is not None:
         speeds.append(inter.gbytes_per_s)
     return Machine(
