@@ -107,7 +107,6 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
             "cluster": _cluster(machines),
             "workload": workload,
             "offers": (),
-            "storage": None,
             "search": None,
         }
     )

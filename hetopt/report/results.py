@@ -201,8 +201,6 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
         "trials": ("trials out of memory", str),
         "usd": ("cost", lambda v: f"{words.number(v)} USD"),
         "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD per hour"),
-        "storage_usd": ("of which storage", lambda v: f"{words.number(v)} USD"),
-        "egress_usd": ("of which egress", lambda v: f"{words.number(v)} USD"),
         "machines": ("to rent", words.machines),
         "deadline_slack_s": ("slack to the deadline", words.duration),
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),

@@ -8,7 +8,7 @@ the same rationals.
 from .calibration import Calibration
 from .cluster import Cluster, GpuType, Inter, Island, Link, Node
 from .groups import Compute, Links, Memory, Recompute, Schedule, Updates
-from .instance import Instance, Offer, Requirements, Search, Storage
+from .instance import Instance, Offer, Requirements, Search
 from .layers import (
     Indexer,
     LatentAttention,
@@ -108,7 +108,6 @@ __all__ = [
     "ShortConvolution",
     "Split",
     "StateBytes",
-    "Storage",
     "Updates",
     "Usd",
     "UsdPerHour",
