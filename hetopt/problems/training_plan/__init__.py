@@ -47,7 +47,6 @@ from ...text.documents import Document
 from ...text.numbers import memory as size
 from .. import Evaluation, Violation
 from . import divided, hosts, ports, shapes, targets
-from . import links as plan_links
 
 sense: Literal["minimise"] = "minimise"
 _LATEST: dict[tuple[str, TrainingPlan], Evaluation] = {}  # the oldest first
@@ -135,7 +134,6 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         **_fit(data, memory, costs.updates.zero),
         "stages": timed,
         "divided": _degrees(table),
-        "links": plan_links.link_use(plan),
     }
     return Evaluation(iteration_us, tuple(broken), parts)
 
