@@ -87,7 +87,7 @@ def standard(
     whole += tokens * 4 * e * h * (FURTHER in kind)
     mixers = [mixer for part in kind if (mixer := model.mixer(part))]
     mlps = sum(part in (DENSE, EXPERTS) for part in kind)
-    shared = e * (4 * h * attending + 8 * h * mlps + sum(x.kept for x in mixers))
+    shared = e * (4 * h * attending + 8 * h * mlps + sum(x.sizes.kept for x in mixers))
     scores = 0
     if not costs.compute.flash:
         scores = attending * (2 * e + 1) * model.heads * workload.sequence_length
@@ -112,7 +112,7 @@ def working_bytes(
         if part in (DENSE, EXPERTS):
             wide.append((3 if model.gated else 2) * e * inner_width(model, part))
         if mixer := model.mixer(part):
-            wide.append(3 * e * mixer.inner)
+            wide.append(3 * e * mixer.sizes.inner)
     return tokens * (sums + Fraction(max(wide), t))
 
 
@@ -132,7 +132,7 @@ def _shared(model: ModelSpec, part: str, e: int) -> int:
     if part == FURTHER:
         return 0
     if (mixer := model.mixer(part)) is not None:
-        return e * mixer.kept
+        return e * mixer.sizes.kept
     if part in (DENSE, EXPERTS):
         copies = 4 if model.gated else 1 if model.activation == "relu" else 2
         kept = copies * inner_width(model, part)

@@ -100,7 +100,7 @@ def _of_part(model: ModelSpec, part: str, e: int) -> tuple[int, int]:
     if part == FURTHER:
         return 0, 0
     if (mixer := model.mixer(part)) is not None:
-        return mixer.moved * e, mixer.moved * 10 // 7 * e
+        return mixer.sizes.moved * e, mixer.sizes.moved * 10 // 7 * e
     if part in (DENSE, EXPERTS):
         forward, backward = (3, 5) if model.gated else (2, 3)
         width, moved = inner_width(model, part), 0

@@ -19,7 +19,7 @@ from hetopt.modelling import Limits
 from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status, Stop
-from hetopt.schema import Instance, Storage
+from hetopt.schema import Instance
 from hetopt.solving import statements
 
 UNLIMITED = Limits()
@@ -213,26 +213,18 @@ def test_a_model_that_no_memory_holds_says_so():
 
 
 def in_machines(random):
-    """A tiny problem, offers in machines, some numbers of which are not asked for.
-
-    Storage and egress matter beside its GPUs.
-    """
+    """A tiny problem, offers in machines."""
     data = MAKERS["provisioning"](random)
     offers = tuple(
         offer.model_copy(update={"gpus_per_instance": random.choice([1, 1, 2, 3])})
         for offer in data.offers
     )
-    counts = tuple(sorted(random.sample(range(1, 7), random.randint(1, 4))))
-    hours = data.iterations * data.layers * 1000 / 3.6e9
-    asked = {"offers": offers, "other_than_machines": random.choice([(), counts])}
-    asked["storage_usd_per_hour"] = random.choice([0.0, 0.75, 12.5, 1000.0])
-    asked["egress_usd"] = round(hours * random.choice([0, 1, 4, 50]), 6)
-    return data.model_copy(update=asked)
+    return data.model_copy(update={"offers": offers})
 
 
 @examples(5)
 @given(drawn(in_machines))
-def test_the_statement_counts_machines_storage_and_egress_alike(data):
+def test_the_statement_counts_whole_machines(data):
     for backend in ("cpsat", "scip"):
         stated = statements.solve(
             "provisioning", data, "provisioning", backend, limits=Limits(time_s=60)
@@ -250,58 +242,6 @@ def test_the_statement_counts_machines_storage_and_egress_alike(data):
             warm_start=found.plan,
         )
         assert warm.objective == found.objective
-
-
-def test_planners_do_not_choose_numbers_of_machines():
-    data = hetopt.load("tiny/offers")
-    posed = judge.data(data).model_copy(update={"other_than_machines": (4,)})
-    for planner in ("espresso", "espresso_placer", "hph_plus", "sia_plus"):
-        result = hetopt.solve(posed, planner)
-        assert result.status is Status.UNDECIDED
-        assert "how many machines" in result.reasons[0]
-
-
-@examples(20)
-@given(drawn(in_machines))
-def test_storage_and_egress_are_part_of_every_cost(data):
-    bare = data.model_copy(update={"storage_usd_per_hour": 0.0, "egress_usd": 0.0})
-    for objective, plan in valid("provisioning", data):
-        alone = judge.evaluate(bare, plan)
-        beside = exact_usd(data, alone.parts["iteration_us"])
-        if not data.minimises_time:
-            assert objective == alone.objective + beside
-        else:
-            cost = judge.evaluate(asking(bare), plan).objective + beside
-            assert cost <= Fraction(repr(data.budget_usd))
-
-
-def exact_usd(data, iteration_us):
-    """What is paid beside the GPUs."""
-    hours = Fraction(data.iterations * iteration_us, 3_600_000_000)
-    rate, once = data.storage_usd_per_hour, data.egress_usd
-    return hours * Fraction(repr(rate)) + Fraction(repr(once))
-
-
-def test_an_instance_says_what_is_stored_and_what_leaves():
-    instance = hetopt.load("tiny/offers")
-    storage = Storage(
-        gbytes=2000,
-        usd_per_gbyte_month=0.08,
-        egress_gbytes=140,
-        usd_per_egress_gbyte=0.09,
-    )
-    kept = instance.model_copy(update={"storage": storage})
-    data = judge.data(kept)
-    assert data.storage_usd_per_hour == 0.219179  # 160 USD in 730 hours, rounded up
-    assert data.egress_usd == 12.6
-    parts = hetopt.provision(kept).evaluation.parts
-    assert parts["usd"] > parts["egress_usd"] + parts["storage_usd"] > 12.6
-
-
-def test_storage_without_offers_is_refused():
-    tree = hetopt.load("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
-    with pytest.raises(ValueError, match="storage is for offers only"):
-        Instance.model_validate_json(json.dumps({**tree, "storage": {"gbytes": 1}}))
 
 
 def with_losses(random):
@@ -368,12 +308,11 @@ def expected_us(data, plan):
 @examples(15)
 @given(data=drawn(with_losses))
 def test_planners_reckon_with_losses(planner, data):
-    posed = data.model_copy(update={"other_than_machines": ()})
-    result = hetopt.solve(posed, planner)
+    result = hetopt.solve(data, planner)
     assert not result.failed
     if result.objective is not None:
-        assert judge.evaluate(posed, result.plan).valid
-        assert result.objective >= solve(posed).objective
+        assert judge.evaluate(data, result.plan).valid
+        assert result.objective >= solve(data).objective
 
 
 def test_the_statement_refuses_losses_by_name():

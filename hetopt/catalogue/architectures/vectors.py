@@ -85,7 +85,7 @@ def _of_mixer(config: Reading, family: str, spec: ModelSpec, name: str) -> int:
     """Return what a family's mixer has beside the usual, or lacks."""
     if family == "falcon_h1" and spec.mamba:  # beside attention, behind one norm
         normed = config.get("mamba_rms_norm") is True
-        return -spec.hidden - (0 if normed else spec.mamba.inner)
+        return -spec.hidden - (0 if normed else spec.mamba.sizes.inner)
     if family == "jamba" and spec.mamba1:  # norms of the step and of the states
         return spec.mamba1.rank + 2 * spec.mamba1.state
     return 0

@@ -167,17 +167,13 @@ def _priced_plan(data: Data, plan: plans.Provisioning) -> Found:
         losses.per_machine[row["offer"]] * row["machines"] for row in parts["machines"]
     )
     time = parts["iteration_us"] * (losses.unit + lost)
-    return Found(time, price + data.storage_micro_usd_per_hour, plan)
+    return Found(time, price, plan)
 
 
 def _why_none(
     data: Data, degrees: list[Degree], check: Callable[[], None]
 ) -> Iterator[str]:
     """Yield reasons, the surest first; `data` is known to have no plan."""
-    if data.other_than_machines:
-        counts = ", ".join(map(str, data.other_than_machines))
-        yield f"machines: no plan that meets the rest has others than {counts} of them"
-        return
     if data.deadline_s is not None:
         yield f"deadline: no plan ends within {data.deadline_s} s"
     elif data.budget_usd is not None:

@@ -90,7 +90,7 @@ def _keys(degree: Degree, stages: int, counts: Ints, goal: Goal) -> Floats:
         return keys
     level, waiting = counts.shape[1], float(degree.micro_batches - 1)
     free = (stages - counts.sum(axis=1)).astype(float)
-    price = (counts @ degree.c[:level] + degree.standing).astype(float)
+    price = (counts @ degree.c[:level]).astype(float)
     stretch = degree.least_stretches(counts)
     exposed = exposed_least(degree, stages)
     shortest, grid = _grid(degree, stages)

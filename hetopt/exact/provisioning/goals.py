@@ -177,14 +177,12 @@ def longest_iteration(data: Data) -> int:
 
 
 def largest_cost(data: Data) -> int | None:
-    """Cost of one iteration that the budget leaves; None without one.
-
-    Below 0 where egress alone costs more.
-    """
+    """Cost of one iteration that the budget leaves; None without one."""
     if data.budget_usd is None:
         return None
-    left = exact(data.budget_usd) - exact(data.egress_usd)
-    return floor(left * _PER_USD * Losses.of(data).unit / data.iterations)
+    return floor(
+        exact(data.budget_usd) * _PER_USD * Losses.of(data).unit / data.iterations
+    )
 
 
 def us(data: Data, time: int) -> int | Fraction:
@@ -195,9 +193,9 @@ def us(data: Data, time: int) -> int | Fraction:
 
 
 def usd(data: Data, cost: int) -> Fraction:
-    """A cost of one iteration as USD of all iterations and of egress."""
+    """A cost of one iteration as USD of all iterations."""
     per_usd = _PER_USD * Losses.of(data).unit
-    return Fraction(cost) * data.iterations / per_usd + exact(data.egress_usd)
+    return Fraction(cost) * data.iterations / per_usd
 
 
 def objective(data: Data, key: int) -> int | Fraction:

@@ -149,7 +149,6 @@ class Search:
 
     def _batch(self, degree: Degree, counts: Ints) -> tuple[int, Batch] | None:
         """Allocations with their bounds, in order, those worth having."""
-        counts = degree.allowed(counts)
         time = least_times(degree, counts)
         price = degree.prices(counts)
         batch = Batch(degree, counts, time, price, degree.stretches(counts))

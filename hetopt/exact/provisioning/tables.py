@@ -76,8 +76,6 @@ class Degree:
     quota: Ints
     cap: Ints
     whole: Ints  # GPUs of an instance, rented together
-    not_machines: tuple[int, ...]  # numbers of instances that are not asked for
-    standing: int  # price of storage, micro-USD an hour
     unit: int  # parts of a us that expected times are counted in
     lost: tuple[int, ...]  # of these parts, what a machine of each type adds to each us
     choice: Fields  # what plans say of the variant
@@ -129,25 +127,16 @@ class Degree:
                 len(rows), stages + 1
             ),
             whole=_column(rows, 7),
-            not_machines=data.other_than_machines,
-            standing=data.storage_micro_usd_per_hour,
             unit=losses.unit,
             lost=tuple(losses.per_machine[row[1]] for row in rows),
             choice=data.choice,
         )
 
     def prices(self, counts: Ints) -> list[int]:
-        """micro-USD an hour of allocations, at least their `c` and `standing`."""
+        """micro-USD an hour of allocations, at least their `c`."""
         gpus = self.d * counts
         billed = gpus + -gpus % self.whole
-        return [int(p) + self.standing for p in billed @ (self.c // self.d)]
-
-    def allowed(self, counts: Ints) -> Ints:
-        """The allocations whose number of instances is asked for."""
-        if not self.not_machines:
-            return counts
-        machines = self._machines(counts).sum(axis=1)
-        return counts[~np.isin(machines, self.not_machines)]
+        return [int(p) for p in billed @ (self.c // self.d)]
 
     def _machines(self, counts: Ints) -> Ints:
         return -(-self.d * counts // self.whole[: counts.shape[1]])

@@ -45,7 +45,7 @@ def plan(
 
 
 def counted_by(data: Data, metric: Metric) -> Data:
-    """Return the problem whose prices are those of a metric; storage has none.
+    """Return the problem whose prices are those of a metric.
 
     Raises `NoPlan` for another metric than dollars under a budget, which is of them.
     """
@@ -61,8 +61,7 @@ def counted_by(data: Data, metric: Metric) -> Data:
                 raise NoPlan(f"espresso: offer {offer.gpu!r} has no peak_gflops")
             price = offer.peak_gflops / 10**6
         offers.append(offer.model_copy(update={"usd_per_hour": price}))
-    free = {"storage_usd_per_hour": 0, "egress_usd": 0}
-    return data.model_copy(update={"offers": tuple(offers), **free})
+    return data.model_copy(update={"offers": tuple(offers)})
 
 
 def explore(data: Data, pruning: Pruning) -> Search:

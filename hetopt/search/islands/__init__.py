@@ -23,7 +23,6 @@ from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...problems.training_plan import support
 from ...schema import Instance, Inter
-from ...schema.rates import slower
 from ..balancing import Balancer, with_batch
 from ..fast_cost import FastCost, Pipe
 from ..layouts import Layouts
@@ -96,8 +95,8 @@ def _as_if_links_were_alike(
     if not cluster.inter.pairs or len(cluster.nodes) <= _MANY_NODES:
         return None
     slowest = min(cluster.links.present, key=cluster.links.bytes_per_s.__getitem__)
-    rate = cluster.links.rates[slowest]
-    inter = Inter(gbytes_per_s=slower(rate), latency_us=rate[1])
+    rate, latency = cluster.links.rates[slowest]
+    inter = Inter(gbytes_per_s=rate, latency_us=latency)
     alike = cost.instance.model_copy(
         update={"cluster": cluster.model_copy(update={"inter": inter})}
     )
