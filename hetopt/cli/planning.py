@@ -187,9 +187,7 @@ def solve(
     ] = None,
     backend: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Solve a statement on scip, cpsat, highs or pulp."
-        ),
+        typer.Option(metavar="NAME", help="Solve a statement on scip, cpsat or pulp."),
     ] = None,
     write: Annotated[
         Path | None,
