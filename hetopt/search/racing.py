@@ -3,9 +3,8 @@
 A setting is a way to divide the model, a stage of ZeRO (but those for which others
 stand) and one rule of recomputation everywhere. First come the grids of each way to
 divide, which are plans of every target, then islands of each setting, those that
-recompute least first, and none whose bound is no better than the best plan. The best
-settings are searched for longer, and local search starts from the best two, where
-stages choose their rules anew.
+recompute least first, and none whose bound is no better than the best plan. Local
+search starts from the best two, where stages choose their rules anew.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,12 +27,12 @@ from .descent import descended
 from .improving import improve
 from .quick import share_of, time_of
 
-#: Shares of the time at whose ends grids, islands, and the second look are over.
-_ENDS = (0.4, 0.65, 0.8)
+#: Shares of the time at whose ends grids and islands are over.
+_ENDS = (0.4, 0.7)
 #: The first setting has one in so many parts of the time for grids, at the least.
 _FIRST = 3
-#: How many settings have a second look, how many local search, and how near they are.
-_SECOND, _WALKS, _NEAR = 5, 2, 1.3
+#: How many settings have local search, and how near they are to the best plan.
+_WALKS, _NEAR = 2, 1.3
 
 _Item = TypeVar("_Item")
 
@@ -60,9 +59,7 @@ def raced(
             race.fill_grids(number, end)
         for numbers, end in _in_turn(race.groups(), ends[1]):
             race.look_at(numbers, end)
-        for number, end in _in_turn(race.standing(_SECOND), ends[2]):
-            race.look_at([number], end)
-        for number, end in _in_turn(race.standing(_WALKS), deadline):
+        for number, end in _in_turn(race.standing(), deadline):
             race.walk(number, end, rounds)
     return race.plan
 
@@ -104,8 +101,8 @@ class _Race:
     def fill_grids(self, number: int, deadline: float | None) -> None:
         """Look for the best grid of a setting."""
         if self._may_be_better(number):
-            data, seed = self.settings[number], self._seed
-            found = grid.search(data, deadline=deadline, below=self._us, seed=seed)
+            data = self.settings[number]
+            found = grid.search(data, deadline=deadline, below=self._us)
             self._keep(number, found.plan)
 
     def look_at(self, numbers: Sequence[int], deadline: float | None) -> None:
@@ -136,22 +133,16 @@ class _Race:
             found.setdefault((costs.split, costs.updates.zero), []).append(number)
         return [*found.values()]
 
-    def standing(self, most: int) -> list[int]:
-        """Return the settings to go on with: of each split and ZeRO stage the best.
-
-        One place is left to the best of the others.
-        """
-        groups = [[x for x in group if self._stands(x)] for group in self.groups()]
-        first = [group[0] for group in groups if group]
-        others = sorted((x for group in groups for x in group[1:]), key=self._rank)
-        return (first[: most - 1] + others)[:most]
+    def standing(self) -> list[int]:
+        """Return the settings from whose plans local search starts, the best first."""
+        return sorted(filter(self._stands, self._best), key=self._rank)[:_WALKS]
 
     def _rank(self, number: int) -> tuple[float, int]:
         return self._best.get(number, (inf, None))[0], number
 
     def _stands(self, number: int) -> bool:
         near = self._rank(number)[0] <= _NEAR * self._us
-        return number in self._best and near and self._may_be_better(number)
+        return near and self._may_be_better(number)
 
     def _may_be_better(self, number: int) -> bool:
         """Tell whether the bound of a setting is below the best plan."""
