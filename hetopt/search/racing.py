@@ -4,7 +4,7 @@ A setting is a way to divide the model, a stage of ZeRO (but those for which oth
 stand) and one rule of recomputation everywhere. First come the grids of each way to
 divide, which are plans of every target, then islands of each setting, those that
 recompute least first, and none whose bound is no better than the best plan. Local
-search starts from the best two, where stages choose their rules anew.
+search starts from the best two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,6 @@ from ..schema import Instance
 from . import grid, islands, symmetric
 from .attempts import tried
 from .choices import said
-from .descent import descended
 from .improving import improve
 from .quick import share_of, time_of
 
@@ -117,13 +116,11 @@ class _Race:
                     return
 
     def walk(self, number: int, deadline: float | None, rounds: int) -> None:
-        """Search locally from the best plan of a setting, then over mixed rules."""
+        """Search locally from the best plan of a setting."""
         data, start = self.settings[number], self._best[number][1]
-        end, seed = share_of(deadline, 2), self._seed
-        plan = improve(data, start, deadline=end, seed=seed, rounds=rounds)
+        seed = self._seed
+        plan = improve(data, start, deadline=deadline, seed=seed, rounds=rounds)
         self._keep(number, plan)
-        plan = said(self._instance, data, plan)
-        self._take(descended(self._instance, plan, deadline=deadline))
 
     def groups(self) -> list[list[int]]:
         """Return the settings of each split and stage of ZeRO, the best first."""
@@ -159,12 +156,6 @@ class _Race:
         if number not in self._best or us < self._best[number][0]:
             self._best[number] = us, plan
         if us < self._us:
-            self._take(said(self._instance, data, plan))
-        return True
-
-    def _take(self, plan: TrainingPlan) -> None:
-        """Take a plan of the instance, if it is the best of all."""
-        us = time_of(self._instance, plan)
-        if us is not None and us < self._us:
-            self.plan, self._us = plan, us
+            self.plan, self._us = said(self._instance, data, plan), us
             self._report(us)
+        return True
