@@ -155,7 +155,7 @@ def solve(
         str | None, opt("NAME", "A planner of the problem: `hetopt list planners`.")
     ] = None,
     backend: Annotated[
-        str | None, opt("NAME", "Solve a statement on scip, cpsat, highs or pulp.")
+        str | None, opt("NAME", "Solve a statement on scip, cpsat or pulp.")
     ] = None,
     write: Annotated[
         Path | None,

@@ -290,7 +290,7 @@ def test_a_bad_file_exits_2_with_its_name_and_no_traceback(
         (["plan", SMALL, "--colour"], "--colour"),
         (["compare", SMALL, "--planners", "megatron,"], "commas"),
         (["compare", SMALL, "--out", "report.doc"], ".html, .md, .csv, .json"),
-        (["solve", SMALL, "--backend", "gurobi"], "cpsat, highs, pulp, scip"),
+        (["solve", SMALL, "--backend", "gurobi"], "cpsat, pulp, scip"),
         (["solve", SMALL, "--method", "provisioning"], "provisioning"),
         (["provision", SMALL], "offers"),
         (["provision", "tiny/offers", "--deadline", "1", "--budget", "1"], "give one"),
