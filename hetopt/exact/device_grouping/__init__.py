@@ -192,24 +192,28 @@ class _Search:
         return refuted(question, rows)
 
     def _one_number(self, node: _Node) -> list[_Node]:
-        """Narrow the range of the ratio for one number of groups; [] when closed."""
+        """Improve groupings of one number of groups until there is no better one.
+
+        Returns the node again where its budget of patterns does not reach.
+        """
         scale = node.low * self.k(node.low)
         if node.budget == _CHEAP:
             self._offer_balanced(node.low)
         if self.run.plan is None and not self._first_of(node):
             return []
-        bracket = _Bracket(node.low, self.best / scale, -node.minus_bound / scale)
-        if node.budget == _CHEAP:
-            self._descend(bracket)
-        while not bracket.closed and self._narrow(bracket, node.budget):
-            pass
-        if bracket.closed:
-            return []
-        bound = min(-node.minus_bound, bracket.high * scale)
+        while True:
+            self.run.check()
+            question = self._ask(node.low, self.best / scale)
+            answer = self._decide(question, node.budget)
+            if answer is False:
+                return []
+            if answer is None:
+                break
+            self._offer(complete(question, answer))
         if node.budget > _ENOUGH:
-            self.stuck.append(bound)
+            self.stuck.append(-node.minus_bound)
             return []
-        return [_Node(-bound, node.low, node.low, 8 * node.budget)]
+        return [_Node(node.minus_bound, node.low, node.low, 8 * node.budget)]
 
     def _first_of(self, node: _Node) -> bool:
         """Find any plan of a given number of groups; whether there may be one."""
@@ -220,38 +224,6 @@ class _Search:
         if answer:
             self._offer(complete(question, answer))
         return answer is not False
-
-    def _narrow(self, bracket: "_Bracket", budget: int) -> bool:
-        """Move one end of the bracket; False where the budget does not reach."""
-        for ratio in bracket.tries():
-            self.run.check()
-            question = self._ask(bracket.groups, ratio)
-            answer = self._decide(question, budget)
-            if answer is False:
-                bracket.high = ratio
-            elif answer is not None:
-                self._accept(bracket, question, answer)
-            if answer is not None:
-                return True
-        return False
-
-    def _accept(self, bracket: "_Bracket", question: Question, found: Groups) -> None:
-        found = complete(question, found)
-        self._offer(found)
-        least = min(self.kinds.ratio(group, question.k) for group in found)
-        bracket.low = max(bracket.low, least)
-
-    def _descend(self, bracket: "_Bracket") -> None:
-        """From the closed form down to where groups can be had, by prices alone."""
-        step = bracket.high / 20_000
-        while not bracket.closed:
-            self.run.check()
-            ratio = bracket.round(bracket.high - step)
-            question = self._ask(bracket.groups, max(ratio, bracket.low))
-            if not self._refuted(question):
-                return
-            bracket.high = question.ratio
-            step *= 2
 
     def _decide(
         self, question: Question, budget: int
@@ -284,34 +256,3 @@ class _Search:
             f"memory: no more than {low} groups can each have {floor} MiB, "
             f"{asked} asked for",
         )
-
-
-@dataclass
-class _Bracket:
-    """The least ratio of the best D groups lies in [low, high], as far as it matters.
-
-    `low` is a ratio that is reached, or that the incumbent makes worthless.
-    """
-
-    groups: int
-    low: Fraction
-    high: Fraction
-
-    @property
-    def closed(self) -> bool:
-        """Return whether nothing is left between."""
-        return self.high <= self.low
-
-    def round(self, ratio: Fraction) -> Fraction:
-        """A ratio nearby with few digits, so that integers stay short."""
-        bits = max(0, 24 - int(ratio).bit_length()) if ratio > 0 else 0
-        return Fraction(int(ratio * 2**bits), 2**bits)
-
-    def tries(self) -> list[Fraction]:
-        """Return what to ask next: is there more than `low`; if too dear, higher up."""
-        asked = [self.low]
-        for share in (2, 8, 64):
-            ratio = self.round(self.high - (self.high - self.low) / share)
-            if self.low < ratio < self.high:
-                asked.append(ratio)
-        return asked
