@@ -32,15 +32,12 @@ _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
 _SPARE = 100_000_000  # of these, for tables of few replicas besides
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
-_DIVE_INTERVALS = 12  # where plans are looked for
 _MOST_HOLDERS = 16  # replicas among which ZeRO divides, in tables of their own
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 
 #: Tells whether all plans of a box can be listed, with an effort of 0 or 1.
 Listed = Callable[[Box, int], bool]
-#: Takes an integer master that stands, with its table of stages and its box.
-Packed = Callable[[StageTable, IntegerMaster, Box], None]
 
 
 class _View:
@@ -164,8 +161,6 @@ class PipelineBound:
         self._early_labels = isqrt(least * most)
         #: Lists all plans of a box, none of which is better than the best one known.
         self.listed: Listed | None = None
-        #: Takes integer masters of boxes that stand.
-        self.packed: Packed | None = None
         self.table = StageTable(instance)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
@@ -340,34 +335,6 @@ class PipelineBound:
             return False
         return self._whole(box, time_us, self._early_labels if split else inf)
 
-    def dives(self) -> list[Box]:
-        """Return boxes in which plans may be: those that synchronise for so long.
-
-        Single pipelines come first.
-        """
-        box = self.division.by_count(self.first[0])
-        parts = [x for x in (box.low, box.high) if x.count_low <= x.count_high]
-        most = self.division.most_sync_us
-        times = sorted({most >> i for i in range(1, 7)}) if self.priced else [None]
-        return [
-            part.part(sync_low_us=us or 0, sync_high_us=us)
-            for part in parts
-            for us in times
-        ]
-
-    def dive(self, box: Box, time_us: int) -> None:
-        """Tell of a packing that may be a plan of a box within a time."""
-        left = self._left(time_us, box.sync_low_us)
-        if self.packed is None or not self.scale or left <= 0:
-            return
-        if self.verdict(box, time_us).prices is not None:
-            return
-        if (asked := self._integer(box, time_us)) is not None:
-            view, _, master, proposed, ends = asked
-            proposed = np.maximum(view.priced(proposed), 0.0)
-            master.pack(proposed, ends, _DIVE_INTERVALS)
-            self.packed(view.table, master, box)
-
     def _whole(self, box: Box, time_us: int, most_labels: float) -> bool:
         """Tell whether whole pipelines of a box take less than the batch.
 
@@ -386,8 +353,6 @@ class PipelineBound:
         some = [proposed, *(x for x in [self._served] if x is not None)]
         each = [np.maximum(view.priced(x), 0.0) for x in some]
         found = master.refute(each, ends, most_labels, known)
-        if found is None and self.packed is not None:
-            self.packed(view.table, master, box)
         if most_labels < inf:
             self._learn(refuted=found is not None, exhausted=master.exhausted)
         box.whole = found and view.merged(found)

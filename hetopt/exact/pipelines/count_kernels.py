@@ -72,31 +72,6 @@ class Least(NamedTuple):
     chain_cost: Whole
 
 
-def segments(
-    graph: Graph,
-    costs: Costs,
-    high: int,
-    scale: int,
-    suffix: Least,
-    room: tuple[int, int],
-    at: tuple[int, int, int, int],
-    first: int,
-    inside_us: Whole,
-    inside_cost: Whole,
-    us: Whole,
-    cost: Whole,
-) -> None:
-    """Fill in segments that begin at a layer: [hop, GPUs, layer behind].
-
-    The next stage is in no node of theirs (hop 0), or in several, one of which is this
-    one (1). `at` are the class, the GPUs that the pipeline uses of the node, the least
-    number of them at which segments end, and the most that they have. Of no interest is
-    what takes and costs more than `room`.
-    """
-    given = graph, costs, high, scale, suffix, room, at, first
-    compiled("segments", *given, inside_us, inside_cost, us, cost)
-
-
 def labels(
     graph: Graph,
     costs: Costs,

@@ -24,7 +24,6 @@ from ...solving.certificates import joined
 from ..enumeration.boxes import BoxEnumeration, is_enumerated
 from ..pipelines.bound import PipelineBound, Refutation
 from ..pipelines.schedule import Goals, Schedule
-from .packings import Packings
 
 _PRICED = "linear-programming bound"
 _LISTED = "linear-programming bound, enumeration where it leaves a gap"
@@ -168,21 +167,6 @@ class Tightening:
         is_far = highest_us > (1 + plan.goals.first) * self._lowest
         self._goals = _Progress(plan.few_goals if self._few or is_far else plan.goals)
 
-    def dive(self, run: Known) -> None:
-        """Look for better plans among packings, while that brings any, for a while."""
-        span = self._clock.span(self._schedule.shares.dives)
-        with suppress(_Postponed), self._clock.allowing(span):
-            self._dive(run)
-
-    def _dive(self, run: Known) -> None:
-        for bound in self._bounds if self._few else ():
-            for box in bound.dives():
-                before = None
-                while run.objective != before and run.objective is not None:
-                    before = run.objective
-                    self._clock.check()
-                    bound.dive(box, int(before * self._schedule.searching.dive))
-
     def tighten(self, run: Known) -> None:
         """Tighten the bound of a run, from where it was last time.
 
@@ -259,8 +243,8 @@ def tightening(
 ) -> Tightening | None:
     """Return a refuter of the times; None where prices do not carry the instance.
 
-    Where plans may be offered (`offer` returns their time), packings of boxes that
-    stand are, and boxes are closed by enumeration.
+    Where plans may be offered (`offer` returns their time), boxes are closed by
+    enumeration.
     """
     if not capability.carries("proof pipelines", instance):
         return None
@@ -286,8 +270,6 @@ def tightening(
                 levelled=bound.is_levelled,
             )
             bound.listed = listing.closes
-        if offer and not settings.has_choices(instance):
-            bound.packed = Packings(instance, offer).offer
         few &= bound.few
         refuters.append(bound)
     return Tightening(
@@ -305,7 +287,6 @@ def tighten(
     """Tighten the bound of a run for a share of the time; it can go on afterwards."""
     clock.end_at(clock.after(share))
     with suppress(OutOfTime):
-        tightening.dive(run)
         tightening.tighten(run)
     clock.end_at(inf)
 

@@ -12,7 +12,6 @@ from hetopt.exact.checking.packing import Packing
 from hetopt.exact.pipelines import count_kernels, counts, kernels
 from hetopt.exact.pipelines.count_kernels import Least, States
 from hetopt.exact.pipelines.kernels import BIG, HALF
-from hetopt.exact.pipelines.tracing import Labels, Trace
 from hetopt.stages import NEVER
 
 _SEEDS = range(80)
@@ -138,16 +137,6 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
         assert found[within].min() <= us
     for state in np.flatnonzero(found < HALF):
         assert int(found[state]) in exactly[tuple(states.use[state].tolist())]
-    trace = Trace(Labels(*asked, labels))
-    for state in range(len(found)):
-        stages = trace.stages(state)
-        within = (states.use <= states.use[state]).all(1)
-        assert bool(stages) == bool(found[within].min() < HALF)
-        if stages:
-            assert [x.last for x in stages[:-1]] == [x.first for x in stages[1:]]
-            assert (stages[0].first, stages[-1].last) == (0, graph.run.shape[0] - 1)
-            used = tuple(np.sum([x.use for x in stages], axis=0).tolist())
-            assert int(found[within].min()) in exactly[used]
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
