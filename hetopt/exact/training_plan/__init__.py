@@ -104,20 +104,6 @@ class _Task:
         run.check()
         return run.objective != before
 
-    def offer(self, plan: TrainingPlan) -> int:
-        """Offer a plan, and return its time in us, whether or not it is the best.
-
-        The best is improved for a moment. `PlanRejected` where it breaks rules.
-        """
-        run, before = self.run, self.run.objective
-        run.offer(plan)
-        if run.objective != before:
-            moment = monotonic() + self.schedule.searching.moment_s
-            self.search(plan, min(self.deadline(1.0), moment))
-        judged = run.judge.evaluate(run.data, plan)
-        assert judged.objective is not None  # an offer is refused where it is
-        return int(judged.objective)
-
 
 def solve(
     data: Instance,
@@ -496,11 +482,8 @@ def _refute(task: _Task, share: float, alone_us: int = 0) -> None:
         return
     clock = task.clock(share) if task.limited else endless(run.check)
     with suppress(OutOfTime):  # what was refuted in time is known
-        found = tightening(
-            *(instance, Times(lowest, highest, alone_us), clock),
-            schedule=task.schedule,
-            offer=task.offer,
-        )
+        times = Times(lowest, highest, alone_us)
+        found = tightening(instance, times, clock, schedule=task.schedule)
         if found is None:
             return
         several = len(settings.split_variants(instance)) > 1

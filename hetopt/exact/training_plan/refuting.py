@@ -15,18 +15,15 @@ from ... import capability
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...errors import OutOfTime
-from ...plans import TrainingPlan
 from ...problems import Objective
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
-from ..enumeration.boxes import BoxEnumeration, is_enumerated
 from ..pipelines.bound import PipelineBound, Refutation
 from ..pipelines.schedule import Goals, Schedule
 
 _PRICED = "linear-programming bound"
-_LISTED = "linear-programming bound, enumeration where it leaves a gap"
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
 
 
@@ -140,16 +137,14 @@ class Tightening:
         *,
         few: bool = False,
         certified: Sequence[int],
-        listing: BoxEnumeration | None = None,
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     ) -> None:
         """Begin with these times; `few` GPUs let goals be far apart.
 
-        Boxes that are closed by a `listing` have no plan better than those that it
-        found. `certified` are the numbers of the bounds whose certificates are of the
+        `certified` are the numbers of the bounds whose certificates are of the
         choices of settings, one for each; none where some choice has none.
         """
-        self._listing, self._few, self._schedule = listing, few, schedule
+        self._few, self._schedule = few, schedule
         self._certified = certified
         self._bounds, self._clock = bounds, clock
         self._lowest = times.lowest_us
@@ -185,16 +180,10 @@ class Tightening:
             if target <= run.bound.value:
                 self._goals.tell(refuted=True)
             elif (record := self._tried(target)) is not None:
-                least, certificate = target + 1, None
+                run.tighten(target + 1, _PRICED)
+                run.certificate = None
                 if self._certified:
-                    certificate = joined([record[i] for i in self._certified])
-                source = _PRICED
-                if self._listing is not None:
-                    least = min(least, self._listing.value)
-                    if self._listing.closed and certificate is None:
-                        source = _LISTED
-                run.tighten(least, source)
-                run.certificate = certificate
+                    run.certificate = joined([record[i] for i in self._certified])
                 run.check()
         self.ended = True
 
@@ -239,16 +228,10 @@ def tightening(
     clock: Clock,
     *,
     schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
-    offer: Callable[[TrainingPlan], int] | None = None,
 ) -> Tightening | None:
-    """Return a refuter of the times; None where prices do not carry the instance.
-
-    Where plans may be offered (`offer` returns their time), boxes are closed by
-    enumeration.
-    """
+    """Return a refuter of the times; None where prices do not carry the instance."""
     if not capability.carries("proof pipelines", instance):
         return None
-    listing: BoxEnumeration | None = None
     refuters, few = list[PipelineBound](), True
     variants, lightest = settings.variants(instance), settings.lightest(instance)
     several = len(settings.split_variants(instance)) > 1
@@ -264,19 +247,12 @@ def tightening(
             alone_us=times.alone_us,
             whole=True,
         )
-        if offer and is_enumerated(instance):
-            listing = BoxEnumeration(
-                *(variant, times.highest_us, offer, clock.check),
-                levelled=bound.is_levelled,
-            )
-            bound.listed = listing.closes
         few &= bound.few
         refuters.append(bound)
     return Tightening(
         *(refuters, times, clock),
         few=few,
         certified=[place[x] for x in lightest] if {*lightest} <= {*place} else [],
-        listing=listing,
         schedule=schedule,
     )
 
