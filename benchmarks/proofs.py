@@ -94,10 +94,8 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     limits = hetopt.Limits(time_s=seconds)
     alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
-        found = refuting.tightening(
-            *(instance, refuting.Times(lowest_us, int(plan_us), alone_us), clock),
-            offer=lambda plan: int(plan_us),  # no better one is known
-        )
+        times = refuting.Times(lowest_us, int(plan_us), alone_us)
+        found = refuting.tightening(instance, times, clock)
         if found is not None:
             refuting.tighten(known, found, clock)
     return float(known.bound.value)
