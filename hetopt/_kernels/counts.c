@@ -1,4 +1,4 @@
-/* Pipelines by the GPUs that they use: `hetopt.exact.pipelines.count_kernels` says what
+/* Pipelines by the GPUs that they use: `hetopt.exact.pipelines.kernels` says what
 labels and sides are. Whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 

@@ -14,7 +14,7 @@ from hetopt.exact.enumeration.columns import Column
 from hetopt.exact.enumeration.completion import Limits
 from hetopt.exact.enumeration.packings import lasting, tightened
 from hetopt.exact.enumeration.stages import StageTables
-from hetopt.exact.pipelines.count_kernels import States
+from hetopt.exact.pipelines.kernels import States
 
 LONG = 1 << 40  # us
 

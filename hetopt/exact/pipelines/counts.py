@@ -38,10 +38,9 @@ from numpy.typing import NDArray
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.sync import UNIT
-from . import count_kernels, kernels
+from . import kernels
 from .arcs import Arcs, exits_us
-from .count_kernels import Least, States
-from .kernels import BIG, HALF
+from .kernels import BIG, HALF, Least, States
 from .pricing import Array, Prices, Pricing, Rows, flat
 from .schedule import Schedule
 
@@ -107,7 +106,7 @@ class Vectors:
             kept[:, more] = NEVER
             given = arcs.shared, self.table.nodes, self.states, arcs.size
             for us, found in zip(every, kept, strict=True):
-                count_kernels.vector_us(us, *given, more, found)
+                kernels.vector_us(us, *given, more, found)
             known |= more
         return kept
 
@@ -249,7 +248,7 @@ class _Part:
         ]
         least = Least(*each)
         most = self.need(low, mean) + ceil(self.v * low * allowed)
-        return count_kernels.labels(
+        return kernels.labels(
             *(graph, costs, self.states, least, high, self.v * low),
             *(most_us, most if most < _CLEAR else _ANY),
         )
@@ -379,7 +378,7 @@ class _Search:
         """Return what one pipeline takes, so many together, and all but one of them."""
         one = np.max([*self.kept.values()], axis=0)
         fewest, most = self._master.fewest, self._master.most
-        return one, *count_kernels.most_taken(one, self._states, fewest, most)
+        return one, *kernels.most_taken(one, self._states, fewest, most)
 
     def divided(self, one: Whole, others: Whole, packing: list[int]) -> list[_Interval]:
         """Return finer intervals of those that a packing needs, in their place."""
