@@ -95,9 +95,7 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
         times = refuting.Times(lowest_us, int(plan_us), alone_us)
-        found = refuting.tightening(instance, times, clock)
-        if found is not None:
-            refuting.tighten(known, found, clock)
+        refuting.Tightening(instance, times, clock).tighten(known)
     return float(known.bound.value)
 
 

@@ -40,7 +40,7 @@ from ...solving.run import Report, Run
 from .. import enumeration, one_pipeline
 from ..pipelines.schedule import Planners, Schedule, Shares
 from . import alone, fitting, holding
-from .refuting import Clock, Times, endless, tighten, tightening
+from .refuting import Clock, Tightening, Times, endless
 
 Certificate = BoxCertificate
 problem = "training_plan"
@@ -483,13 +483,13 @@ def _refute(task: _Task, share: float, alone_us: int = 0) -> None:
     clock = task.clock(share) if task.limited else endless(run.check)
     with suppress(OutOfTime):  # what was refuted in time is known
         times = Times(lowest, highest, alone_us)
-        found = tightening(instance, times, clock, schedule=task.schedule)
-        if found is None:
+        found = Tightening(instance, times, clock, task.schedule)
+        if found.ended:
             return
         several = len(settings.split_variants(instance)) > 1
         rather_small = enumeration.is_rather_small(instance) and not several
         if rather_small and not _alike(instance):
-            tighten(run, found, clock, task.shares.first_prices)
+            found.tighten(run, task.shares.first_prices)
             _list(task)
         if not run.closed():
-            tighten(run, found, clock)
+            found.tighten(run)
