@@ -223,7 +223,6 @@ static PyMethodDef methods[] = {
     {"segment_price", core_segment_price, METH_VARARGS, NULL},
     {"least_unordered", core_least_unordered, METH_VARARGS, NULL},
     {"repeated", core_repeated, METH_VARARGS, NULL},
-    {"segments", core_segments, METH_VARARGS, NULL},
     {"labels", core_labels, METH_VARARGS, NULL},
     {"vector_us", core_vector_us, METH_VARARGS, NULL},
     {"most_taken", core_most_taken, METH_VARARGS, NULL},
