@@ -62,7 +62,7 @@ def forward_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> i
     flops = 2 * model.active_parameters[layer] * b * s
     flops += scores_flops(model, workload, layer, b)
     mixers = (model.mixer(part) for part in kind)
-    flops += b * s * sum(mixer.scan for mixer in mixers if mixer is not None)
+    flops += b * s * sum(mixer.sizes.scan for mixer in mixers if mixer is not None)
     if FURTHER in kind and workload.costs.compute.head == "include":
         flops += 2 * model.embedding_parameters * b * s
     return flops

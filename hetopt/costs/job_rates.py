@@ -30,7 +30,6 @@ from ..schema import (
     exact,
     link_of,
 )
-from ..schema.rates import slower
 from . import marp
 from .compute import LinkRate, backward_share, ceil, head_s, layer_s
 from .formulas.shared import ring_s
@@ -254,13 +253,9 @@ class JobRates:
     @cached_property
     def _links_between(self) -> set[LinkRate]:
         """Every link that two nodes may have."""
-        inter = self.cluster.inter
-        links: set[LinkRate] = set()
-        if len(self.cluster.nodes) > 1:
-            links |= {link_of(slower(rate), rate[1]) for rate in inter.pairs.rates}
-            if inter.gbytes_per_s is not None:
-                links.add(link_of(inter.gbytes_per_s, inter.latency_us))
-        return links
+        if len(self.cluster.nodes) == 1:
+            return set()
+        return {link_of(*rate) for rate in self.cluster.links.rates}
 
 
 def _best(links: set[LinkRate]) -> LinkRate:

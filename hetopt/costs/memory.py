@@ -181,7 +181,7 @@ def _kept(
     whole += 4 * e * h * (FURTHER in kind)
     attending = sum(part in ATTENDING for part in kind)
     mlps = sum(part in (DENSE, EXPERTS) for part in kind)
-    mixers = sum(mixer.kept for part in kind if (mixer := model.mixer(part)))
+    mixers = sum(mixer.sizes.kept for part in kind if (mixer := model.mixer(part)))
     shared = e * (4 * h * attending + 8 * h * mlps + mixers)
     tokens = b * workload.sequence_length
     scores = 0

@@ -406,7 +406,7 @@ class ModelSpec(Record):
             own = (1 + self.post_norm) * self.hidden
             own += self._of_attention() if name == ATTENTION else 0
             mixer = self.mixer(part)
-            own += mixer.vectors if mixer else 0
+            own += mixer.sizes.vectors if mixer else 0
         return own
 
     def _of_attention(self) -> int:

@@ -9,7 +9,7 @@ another is mended at the end, one rule a line (`_mended`).
 Scales fit each other: a layer takes about a millisecond, a gradient as long on a link,
 and memory is drawn as a multiple of the states, so that it binds, or is ample.
 
-What is rented has drawers of its own: offers, requirements, storage, and of a workload
+What is rented has drawers of its own: offers, requirements, and of a workload
 `restart_s` and `checkpoint_every_s`, in `random_data`; what calibrated times need of a
 GPU type (`sheet`) is in `random_calibrations`.
 """
@@ -137,8 +137,8 @@ def _layer_shapes(draw: Draw) -> list[Tree] | None:
     return [record(draw, schema.LayerShape) for _ in range(many)]
 
 
-# Of a pair: latency, and the rate of the other direction.
-_REST: list[list[Any]] = [[], [0], [30.5], [0, 2.5], [30.5, 7.0], [4, None]]
+# Of a pair: its latency.
+_REST: list[list[Any]] = [[], [0], [30.5], [4]]
 
 
 def _links(draw: Draw) -> list[list[Any]]:

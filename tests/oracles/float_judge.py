@@ -44,11 +44,6 @@ class FloatJudge:
             frozenset((pair.first, pair.second)): (pair.latency_us, pair.gbytes_per_s)
             for pair in inter.pairs
         }
-        # Of rows about one pair the last counts.
-        last = {frozenset((pair.first, pair.second)): pair for pair in inter.pairs}
-        self.backwards = {
-            (pair.second, pair.first): pair.back_gbytes_per_s for pair in last.values()
-        }
         self.runs = self.costs.interleave
         # Bytes of a parameter, and of an element on links and in activations.
         states = {"fp32": (4, 4, 8), "bf16": (2, 2, 4), "bf16_mixed": (2, 2, 12)}
@@ -101,7 +96,6 @@ class FloatJudge:
             node = self.nodes[a]
             return node.intra_latency_us * 1e-6, (node.intra_gbytes_per_s or 0) * 1e9
         latency_us, gbytes_per_s = self.links.get(frozenset((a, b)), self.between)
-        gbytes_per_s = self.backwards.get((a, b)) or gbytes_per_s
         return latency_us * 1e-6, gbytes_per_s * 1e9
 
     def flops(self, node: str) -> float:

@@ -42,8 +42,6 @@ def random_instance(
     inter: dict[str, Any] = {"gbytes_per_s": 0.7, "latency_us": random.choice([0, 9])}
     if not uniform and random.random() < 0.4:
         inter["pairs"] = [{"first": "n0", "second": "n1", "gbytes_per_s": 0.3}]
-        if later:
-            inter["pairs"][0]["back_gbytes_per_s"] = random.choice([None, 0.2, 0.9])
     layers = random.randint(2, 7)
     model: dict[str, Any] = {"layers": layers, "hidden": 256, "heads": 4}
     if not uniform and random.random() < 0.4:
