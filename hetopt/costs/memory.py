@@ -23,9 +23,6 @@
                   with ZeRO's gathered weights; needs calibrated times
     head        = states of V H / t and logits (e + 4) b S V / t        (last stage)
     embedding   = states of V H / t                                     (first stage)
-    flat        = g sum p_l / t over layers of several replicas         flat_gradients
-                  what their gradients are copied to and reduced in, with those of
-                  embedding and head; not with ZeRO 2 and 3, which go by buckets
 
 With tied embeddings a stage that is first and last holds V H once. Logits count in
 their own precision and, for the loss, in single precision: two live copies; once with
@@ -276,17 +273,6 @@ def end_copies(model: ModelSpec, workload: Workload, ends: int) -> int:
     if workload.costs.compute.head == "omit":
         return 0
     return min(ends, 1) if model.tied_embeddings else ends
-
-
-def flat_mib(costs: CostSettings, parameters: int, t: int) -> int:
-    """The flat copy of the gradients of what several replicas hold."""
-    if not costs.memory.flat_gradients or costs.updates.zero >= 2:
-        return 0
-    return mib(
-        Fraction(
-            costs.memory.gradient_bytes * parameters * costs.compute.context_parallel, t
-        )
-    )
 
 
 def ends_mib(

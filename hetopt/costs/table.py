@@ -174,32 +174,20 @@ class CostTable:
 
         `by` GPUs send; None leaves adapters out, for who does not state them.
         """
-        whole = self.workload.costs.links.hop_parts == "whole"
         latency, rate = self.link(sender, receiver)
-        copies = self._copies(t)
         if by is not None and sender != receiver:
             ends = (sender, by), (receiver, t)
             rate /= max(
-                communication.hop_slowdown(self.adapters[x], n, copies) for x, n in ends
+                communication.hop_slowdown(self.adapters[x], n) for x, n in ends
             )
         # Each context-parallel part hands on its own share of the sequence.
         parts = max(1, t // self.split.context)
-        gathers = parts > 1 and not whole
-        within = self.link(receiver, receiver) if gathers else None
-        size = self._activation(b)
+        within = self.link(receiver, receiver) if parts > 1 else None
+        size = self.hop_bytes(b)
         seconds = communication.hop_s(size, (latency, rate), within, t, parts)
         return self._exposed_us(seconds)
 
-    def _copies(self, t: int) -> int:
-        """How often a stage sends its activations to `t` GPUs."""
-        whole = self.workload.costs.links.hop_parts == "whole"
-        return max(1, t // self.split.context) if whole else 1
-
-    def hop_bytes(self, t: int, b: int) -> int:
-        """Bytes that a hop to `t` GPUs takes over the link, in each direction."""
-        return self._copies(t) * self._activation(b)
-
-    def _activation(self, b: int) -> int:
+    def hop_bytes(self, b: int) -> int:
         """Bytes of what `b` sequences hand on to the next stage."""
         each = self.workload.costs.memory.element_bytes
         return each * b * self.workload.sequence_length * self.model.hidden
@@ -211,9 +199,7 @@ class CostTable:
     def hop_over_us(self, link: int, b: int) -> int:
         """Return the time of a hop over a link of a class of `cluster.links`."""
         across = self.cluster.links.exactly(link)
-        return self._exposed_us(
-            communication.hop_s(self._activation(b), across, None, 1)
-        )
+        return self._exposed_us(communication.hop_s(self.hop_bytes(b), across, None, 1))
 
     def _exposed_us(self, seconds: Fraction) -> int:
         """Return what of a hop nothing hides."""
@@ -359,7 +345,6 @@ class CostTable:
         return {
             **held,
             "ends": self._ends_mib(t, b, replicas, first=first, last=last),
-            **self._flat(layers, t, holders, first + last),
             "reserve": costs.memory.reserve_mib,
         }
 
@@ -429,23 +414,6 @@ class CostTable:
         if not self.model.even or self.profile.weighs:
             return False
         return self.weighing is None or len(set(self.weighing.sorts)) == 1
-
-    def _flat(
-        self, layers: range, t: int, holders: Sequence[int] | int, ends: int
-    ) -> dict[str, int]:
-        """The flat copy of a run's gradients, where the costs have it weighed."""
-        costs, model = self.workload.costs, self.model
-        if not costs.memory.flat_gradients:
-            return {}
-        copied = 0
-        if not isinstance(holders, int):
-            own = self.trained
-            copied = sum(own.layers[x] for x in layers if holders[x] > 1)
-            # Embedding and head lie beside the first and the last layer.
-            beside = memory.end_copies(model, self.workload, ends)
-            at = layers.start if layers.start == 0 else layers.stop - 1
-            copied += beside * (own.end or 0) * (holders[at] > 1)
-        return {"flat_gradients": memory.flat_mib(costs, copied, t)}
 
     @cached_method
     def _least_mib(self, layers: range, t: int, replicas: int) -> int:

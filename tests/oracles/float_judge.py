@@ -252,7 +252,6 @@ class FloatJudge:
         # Parts of a group, each of which has its own tokens.
         parts = self.costs.context_parallel
         size, t = self.e * b * self.S * self.H, y[1] // parts
-        each = self.costs.hop_parts == "whole"
         total = 0.0
         for a, c in ((x, y), (y, x)):
             alpha, beta = self.link(a[0], c[0])
@@ -260,11 +259,10 @@ class FloatJudge:
                 reach = []
                 for node, gpus in (a, c):
                     n = self.nodes[node].adapters
-                    many = t if each else 1
-                    reach.append(min(gpus, n) / n / many if n else 1.0)
+                    reach.append(min(gpus, n) / n if n else 1.0)
                 beta *= min(reach)
             total += alpha + size / beta
-        if t > 1 and not each:
+        if t > 1:
             alpha, beta = self.link(y[0], y[0])
             total += 2 * (t - 1) * (alpha + size / (parts * t * beta))
         factor, other = self.costs.hop_factor, self.costs.interleaved_hop_factor
@@ -480,9 +478,6 @@ class FloatJudge:
                 total += kept + once
             else:
                 total += self.activations(layers, t, b, held)
-        if costs.flat_gradients and costs.zero < 2:
-            copied = [self.trained(x) for x in layers if many[x] > 1]
-            total += self.g * sum(copied) * costs.context_parallel / t
         if costs.head == "include":
             ends = (j == 0) + (j == stages - 1)
             if ends == 2 and self.model.tied_embeddings:
@@ -491,8 +486,6 @@ class FloatJudge:
             here = many[layers[0] if j == 0 else layers[-1]]
             c = costs.context_parallel
             total += ends * self.parameter(c * here, self.wide) * v * h * c / t
-            if costs.flat_gradients and costs.zero < 2 and here > 1:
-                total += self.g * ends * self.trained("head") * c / t
             if j == stages - 1 and costs.activations != "calibrated":
                 each = self.e + (0 if costs.fused_loss else 4)
                 each += 4 if costs.logit_gradients else 0
