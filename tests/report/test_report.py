@@ -91,16 +91,6 @@ def html(report: GapReport) -> str:
     return writers.page(gaps.sheet(report))
 
 
-def test_the_page_needs_nothing_else(html: str) -> None:
-    # A picture may point into itself.
-    assert not re.search(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp", html)
-    fetching = {"src", "href", "srcset", "data", "action", "poster"}
-    for tag, attributes in Page(html).tags:
-        assert not fetching & set(attributes), tag
-        assert (attributes.get("xlink:href") or "#").startswith("#")
-        assert tag not in {"link", "iframe", "img", "object", "embed", "base"}
-
-
 def test_hostile_names_are_shown_and_not_run(html: str) -> None:
     assert len(Page(html).of("script")) == 1
     assert Page(html).of("b") == []
