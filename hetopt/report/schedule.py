@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import RenderableType
-
 from .. import registry
 from ..api.scheduling import Outcome
 from ..plans import Schedule
 from ..problems.job_scheduling import Data
 from ..scheduling.traces import offered_load
 from ..text.documents import Document
-from . import words, writers
+from . import words
 from .gantt import gantt
 from .sheet import Cell, Figure, Section, Sheet, Table
 
@@ -105,11 +103,6 @@ def assumed_of(data: Data) -> Table:
 # --- terminal and page -----------------------------------------------------------
 
 
-def assumed(data: Data) -> Iterator[RenderableType]:
-    """Yield what the maker of the queue filled in, for a terminal."""
-    yield writers.grid(assumed_of(data), narrow=False)
-
-
 def choosers(queue: Queue) -> str:
     """Return which policies do not follow what jobs ask for; empty where all do."""
     if all(job.asked is None for job in queue.data.jobs):
@@ -138,7 +131,7 @@ def sheet(queue: Queue) -> Sheet:
     drawn = Figure("Who held which GPU", "", lambda: gantt(data, queue.plans))
     sections = (
         Section(notes=(_NOTE, *source), in_files_only=True),
-        Section("What was assumed" * bool(assumed), table=assumed, in_files_only=True),
+        Section("What was assumed" * bool(assumed), table=assumed),
         Section("Completion and queueing times", table=times_of(queue)),
         Section("Use of the cluster", notes, refused, use_of(queue)),
         Section("Who held which GPU", (_GANTT,), figures=(drawn,), on_page_only=True),

@@ -207,14 +207,3 @@ def test_amounts_read_as_people_say_them(
     value: float | None, unit: str, shown: str
 ) -> None:
     assert words.amount(value, unit) == shown
-
-
-def test_long_times_of_a_reason_are_told_in_hours_and_days() -> None:
-    told = words.with_long_times
-    assert told("no plan ends within 840172.2 s") == (
-        "no plan ends within 840172.2 s (9.72 days)"
-    )
-    assert told("at least 5400.000000 s, at most 60 s") == (
-        "at least 5400.000000 s (1.50 h), at most 60 s"
-    )
-    assert told("3600.5 seconds, 12 stages") == "3600.5 seconds, 12 stages"
