@@ -50,7 +50,6 @@ NETWORKED = {
     "formats/ray": "What is exported",
     "queueing/engines/local": "",
     "queueing/engines/ray": "Ray's head",
-    "serving/hosts": "hetopt serve",
     "serving/server": "hetopt serve",
     "solving/dask": "Dask",
 }

@@ -83,7 +83,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 a plan, 2 bad input or an output that cannot be written, "
     "3 proved that there is no plan, 4 none found in time, 1 a bug of ours. With "
-    "`--json` an error is a document, too: `hetopt list formats --schema`.",
+    "`--json` an error is a document, too.",
 )
 
 

@@ -113,7 +113,7 @@ def check(
     if run is not None:
         run.improve(time_limit)
         judged = replace(judged, reached=run.bound() or judged.reached)
-    judged = judged.beside_measurement(instance or plan, measured)
+    judged = judged.beside_measurement(measured)
     output.present(judged.to_json(), judged.sheet, None, as_json=as_json)
     judged.end()
 
@@ -180,9 +180,7 @@ class _Judged:
     proof: "BoundCheck | None" = None
     measured: "Footing | None" = None
 
-    def beside_measurement(
-        self, instance: str | None, seconds: float | None
-    ) -> "_Judged":
+    def beside_measurement(self, seconds: float | None) -> "_Judged":
         """Return what is said with the time that was measured, by the user or a log."""
         from .. import api
         from ..api.measured import Measurement, footing
@@ -200,8 +198,7 @@ class _Judged:
             )
         bound = self.reached or api.no_plan_is_shorter(of.data)
         other = run.advice.best.us if run is not None and run.advice else None
-        place = of.data if instance is None else instance
-        made = footing(told, self.found, bound, of.data, place, other)
+        made = footing(told, self.found, bound, of.data, other)
         return replace(self, measured=made)
 
     def to_json(self) -> Document:

@@ -264,9 +264,6 @@ def list_entries(
             "NAME", "With formulations, methods, planners: only those of this problem."
         ),
     ] = None,
-    schema: Annotated[
-        bool, flag("With formats: the JSON Schemas of hetopt's own files.", "--schema")
-    ] = False,
     markdown: Annotated[
         bool,
         flag(
@@ -278,16 +275,8 @@ def list_entries(
 ) -> None:
     """List what is available, by name.
 
-    Examples: `hetopt list planners --problem recovery`; `hetopt list fields`;
-    `hetopt list formats --schema`
+    Examples: `hetopt list planners --problem recovery`; `hetopt list fields`
     """
-    if schema:
-        from ..files import schemas
-
-        if kind is not Kind.FORMATS:
-            raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
-        output.print_json(schemas.schemas())
-        return
     if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS, Kind.CAPABILITIES):
         expected = "expected `list fields`, `list commands` or `list capabilities`"
         raise Unsupported(f"--markdown with {kind.value}: {expected}")

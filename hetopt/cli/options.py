@@ -119,22 +119,20 @@ Memory = Annotated[
 ]
 Start = Annotated[
     list[str] | None,
-    opt(
-        "FILE", "Also start from this plan; plans next to the instance are used anyway."
-    ),
+    opt("FILE", "Also start from this plan."),
 ]
 Fresh = Annotated[
     bool,
     flag(
-        "Ignore what is known: plans next to the instance and the library's best.",
+        "Ignore the library's best plan and bound.",
         "--fresh",
     ),
 ]
 Known = Annotated[
     bool,
     flag(
-        "Let the exact method and the portfolio start from plans next to the instance "
-        "and the library's best. Their rows are marked.",
+        "Let the exact method and the portfolio start from the library's best. "
+        "Their rows are marked.",
         "--known",
     ),
 ]

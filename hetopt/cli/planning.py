@@ -98,7 +98,7 @@ def plan(
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
     The default is the portfolio: planners in turn, then the exact method, from the best
-    plan so far and of the files beside the instance. `--objective usd` uses
+    plan so far. `--objective usd` uses
     the time limit twice: for all nodes, and for smaller sets of nodes.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
@@ -155,7 +155,7 @@ def solve(
         str | None, opt("NAME", "A planner of the problem: `hetopt list planners`.")
     ] = None,
     backend: Annotated[
-        str | None, opt("NAME", "Solve a statement on scip, cpsat, highs or pulp.")
+        str | None, opt("NAME", "Solve a statement on scip, cpsat or pulp.")
     ] = None,
     write: Annotated[
         Path | None,

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import Unsupported
-from ..text import units
 from . import output
 from .exchange import sizes
-from .options import AnyModel, AsJson, Fresh, InstanceWord, limit_s, listed, opt, pairs
+from .options import AnyModel, AsJson, limit_s, listed, opt, pairs
 from .quantities import count, duration, length
 
 if TYPE_CHECKING:
@@ -96,58 +95,6 @@ def fit(
     raise typer.Exit(_exit(found))
 
 
-def scale(
-    instance: InstanceWord,
-    machines: Annotated[
-        int | None,
-        opt(
-            "N", "Machines in all; default: the instance's, or 2 if it has one.", min=2
-        ),
-    ] = None,
-    gbits: Annotated[
-        str | None,
-        opt(
-            "A,B,C",
-            "Network rates of a machine to try, in Gbit/s; default: 1,10,25,100,400 "
-            "and the instance's own.",
-        ),
-    ] = None,
-    fresh: Fresh = False,
-    time_limit: Limit = 60.0,
-    out: Page = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say whether other machines pay off, and from which network speed on.
-
-    The best plan on all machines, at several network rates, next to the best plan on
-    one. The most that the others can save is proved.
-
-    Example: `hetopt scale my-cluster.yaml --out scale.html`
-    """
-    from .. import api
-    from ..report import scaling
-
-    output.check_out(out, pictures=False)
-    with output.watch("us", time_limit) as watch:
-        found = api.scale(
-            instance,
-            machines,
-            None if gbits is None else _rates(gbits),
-            known=not fresh,
-            limits=limit_s(time_limit),
-            progress=watch,
-        )
-    document = found.to_json() | {"answer": scaling.answer(found)}
-    output.present(document, lambda: scaling.sheet(found), out, as_json=as_json)
-    results = [point.result for point in (found.alone, *found.points)]
-    if any(result.plan is not None for result in results):
-        raise typer.Exit(output.PLAN)
-    last = found.points[-1:]
-    raise typer.Exit(
-        output.exit_of(last[0].result.status) if last else output.NOT_FOUND
-    )
-
-
 def rent(
     model: AnyModel,
     tokens: Annotated[int, count("N", "Tokens of the whole run: 100B.")],
@@ -221,18 +168,6 @@ def rent(
     output.present(document, lambda: renting.sheet(found), out, as_json=as_json)
     none = output.NO_PLAN if found.refuted else output.NOT_FOUND
     raise typer.Exit(output.PLAN if found.best is not None else none)
-
-
-def _rates(text: str) -> list[float]:
-    """Rates of a list in Gbit/s, each a number or with a unit."""
-    kind = units.GBYTES_PER_S.of("Gb/s", "10", "25Gb/s")
-    try:
-        found = [float(units.parse(word, kind)) for word in listed(text, "--gbits")]
-    except ValueError as error:
-        raise Unsupported(f"--gbits {text!r}: {error}") from None
-    if min(found) <= 0:
-        raise Unsupported(f"--gbits {text!r}: expected rates above 0")
-    return found
 
 
 def _exit(found: "Fitting") -> int:

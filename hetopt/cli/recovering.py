@@ -11,7 +11,7 @@ from .options import AsJson, Gap, Threads, arg, flag, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
-    from ..problems.recovery.storage import Storage
+    from ..problems.recovery import Storage
 
 
 def recover(
@@ -114,7 +114,7 @@ def replanners(words: str | None) -> tuple[str, ...] | None:
 
 def storage(words: list[str] | None) -> "Storage":
     """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
-    from ..problems.recovery.storage import Storage
+    from ..problems.recovery import Storage
     from ..text.complaints import validated
     from ..text.options import pairs
 

@@ -19,14 +19,6 @@ def serve(
     port: Annotated[
         int, opt("N", "Port to listen on; 0: any free one.", min=0, max=65535)
     ] = 0,
-    host: Annotated[
-        str,
-        opt(
-            "HOST",
-            "Address to listen on; at any other than 127.0.0.1 others can reach the "
-            "page.",
-        ),
-    ] = "127.0.0.1",
     open_page: Annotated[bool, flag("Open the page in a browser.", "--open")] = False,
     time_limit: Annotated[
         float,
@@ -49,12 +41,6 @@ def serve(
     from .. import serving
 
     def ready(address: str) -> None:
-        if not serving.is_local(host):
-            output.tell(
-                f"--host {host}: others can reach this page by this machine's name or "
-                "address; whoever has the token can plan on it, and nothing that is "
-                "sent is encrypted"
-            )
         if as_json:
             output.print_json({"address": address})
         else:
@@ -63,10 +49,4 @@ def serve(
         if open_page:
             webbrowser.open(address)
 
-    serving.serve(
-        instance,
-        host=host,
-        port=port,
-        time_limit=time_limit,
-        ready=ready,
-    )
+    serving.serve(instance, port=port, time_limit=time_limit, ready=ready)

@@ -105,8 +105,7 @@ page is made from the records that check a file; this writes it again:
 `[]` is each object of a list, `NAME` a name of your own: `cluster.nodes[].count` is the
 field `count` of each object of the list `nodes` within `cluster`. A field without a
 default has to be there; `null` is absent. [tiny/two-nodes.yaml](tiny/two-nodes.yaml) is
-a whole short one, and `hetopt list formats --schema` prints the JSON Schema, for
-editors.
+a whole short one.
 """
 _HEADINGS = ("field", "unit", "expects", "default", "what it says", "found where")
 

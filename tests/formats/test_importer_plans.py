@@ -68,15 +68,6 @@ def layout(plan: TrainingPlan) -> list[Any]:
 # --- Metis -----------------------------------------------------------------------
 
 
-def test_metis_fills_stages_with_gpus_in_the_order_of_its_types(there: str) -> None:
-    plan = plan_of("metis-plan", PLANS / "metis.log", there, "rank=2")
-    assert plan.pipelines[0].micro_batches == 8
-    assert layout(plan) == [
-        ((0, 2), [("10.0.0.2:0 10.0.0.2:1", 2), ("10.0.0.2#2:0 10.0.0.2#2:1", 2)]),
-        ((2, 6), [("10.0.0.1:0 10.0.0.1:1", 2), ("10.0.0.1:2 10.0.0.1:3", 2)]),
-    ]
-
-
 def test_a_mixed_group_shares_by_the_time_of_one_sequence(
     there: str, instance: Instance
 ) -> None:

@@ -133,9 +133,7 @@ def assumed(made: Document, options: Values) -> Iterator[Assumption]:
     yield Assumption("data-parallel degrees", degrees, "the batch", change)
     yield Assumption("stages at most", str(search["max_stages"]), "the layers", change)
     yield from _choices(workload, search)
-    if "storage" not in made:
-        change = "storage of the instance"
-        yield Assumption("storage and egress", "free", UNTOLD, change)
+    yield Assumption("storage and egress", "free", UNTOLD, "")
     yield Assumption("not priced", NOT_PRICED, UNTOLD, "")
 
 
