@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..trainers.table import Fields
 from .architecture import Architecture
+from .groups import Split
 from .layers import EXPERTS, WINDOW, Kind
 from .model import ModelSpec
-from .splits import Split
 
 if TYPE_CHECKING:
     from .instance import Instance

@@ -12,7 +12,7 @@ from ..costs import under
 from ..plans import TrainingPlan
 from ..problems.training_plan import shapes
 from ..schema import Instance, Recompute
-from ..schema.splits import FIELDS
+from ..schema.groups import FIELDS
 from .balancing import with_batch
 from .fast_cost import FastCost, Pipe, Slot
 

@@ -42,7 +42,7 @@ from ...costs.compute import LinkRate
 from ...costs.formulas.memory import fit
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from ...text.documents import Document
 from ...text.numbers import memory as size
 from .. import Evaluation, Violation

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from ...costs import CostTable
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, ModelSpec, Split
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from ...schema.targets import UNTOLD, Feature
 
 
