@@ -96,8 +96,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool,
-        flag("--version", callback=_version, is_eager=True, help="Show the version."),
+        bool, flag("Show the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Plans the training of large language models on mixed GPUs.

@@ -162,7 +162,6 @@ class JobRates:
             # Adapters lie whole on every GPU, other weights in t parts.
             held = Fraction(trained.parameters, t if rank is None else 1)
             sync = _sync_s(self.costs, held, d, worst)
-        # Which type is slowest is a matter of its memory's rate, too.
         steps = []
         for name in types:
             gpu = self.cluster.gpus[name]
@@ -232,33 +231,6 @@ class JobRates:
             for gpu in self.cluster.gpus
         }
 
-    def fastest_us(self, trained: Trained) -> int:
-        """No GPUs of this cluster train one step in less: a bound, not a plan.
-
-        The best type, the best link for everything, no limit of memory.
-        """
-        total = self.cluster.gpu_count
-        return min(
-            self.least_step_us(trained, gpu, d, t)
-            for gpu in self.cluster.gpus
-            for d in trained.divisors
-            for t in DEGREES
-            if d * t <= total
-        )
-
-    def least_step_us(self, trained: Trained, gpu: str, d: int, t: int) -> int:
-        """No GPUs of which some are of a type train one step at (d, t) in less.
-
-        The best latency and the best bandwidth of all links carry everything.
-        """
-        link = self._best_link
-        kinds = frozenset([gpu])
-        key = (trained, d, t, kinds, link, "least")
-        if key not in self._steps:
-            links = [] if link is None else [link]
-            self._steps[key] = self._step_us(trained, d, t, kinds, link, links)
-        return self._steps[key]
-
     def least_across_us(self, trained: Trained, node: str, d: int, t: int) -> int:
         """No GPUs of several nodes, `node` among them, train one step in less.
 
@@ -284,14 +256,6 @@ class JobRates:
         if len(self.cluster.nodes) == 1:
             return set()
         return {link_of(*rate) for rate in self.cluster.links.rates}
-
-    @cached_property
-    def _best_link(self) -> LinkRate | None:
-        """The least latency and the highest bandwidth of all links, together."""
-        cluster = self.cluster
-        own = {cluster.link(n.name, n.name) for n in cluster.nodes if n.count > 1}
-        links = own | self._links_between
-        return _best(links) if links else None
 
 
 def _best(links: set[LinkRate]) -> LinkRate:

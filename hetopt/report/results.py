@@ -6,10 +6,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 
-from rich.console import RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
-
 from ..api import margins
 from ..costs.formulas.memory import fit
 from ..plans import (
@@ -107,23 +103,6 @@ def problems(violations: Iterable[Violation]) -> list[str]:
         listed = ", ".join(where[:MOST_PLACES]) + f" and {more} more" * (more > 0)
         lines.append(f"breaks {rule}: {listed}: {by}")
     return lines
-
-
-def named(entries: Iterable[dict[str, str]]) -> RenderableType:
-    """Names and what they stand for."""
-    grid = Grid.grid(padding=(0, 2))
-    entries = list(entries)
-    directed = any("direction" in entry for entry in entries)
-    for _ in range(1 + directed):
-        grid.add_column(no_wrap=True)  # names are copied from here
-    grid.add_column(overflow="fold")
-    for entry in entries:
-        description = words.plain(entry["description"])
-        which = [Text(entry["direction"])] if "direction" in entry else []
-        if own := entry.get("options"):
-            description += f"\n  {own}"
-        grid.add_row(Text(entry["name"], style="bold"), *which, Text(description))
-    return grid
 
 
 # --- what is known ---------------------------------------------------------------

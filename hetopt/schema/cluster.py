@@ -37,8 +37,7 @@ MOST_PAIRS = 2_000_000
 class GpuType(Record):
     """One type of GPU.
 
-    With `memory_gbytes_per_s`, the rate of its own memory, what no matrix product
-    hides is timed too: norms, activations, softmax, dropout and the optimiser.
+    With `memory_gbytes_per_s`, the rate of its own memory, the optimiser is timed too.
     `card`, `generation` and `peaks` are what calibrated times are looked up with.
     """
 

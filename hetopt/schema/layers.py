@@ -95,15 +95,14 @@ class Indexer(Record):
 class Sizes(NamedTuple):
     """The sizes of a mixer of tokens, by which it is counted, timed and cut.
 
-    `inner` is the width between the projections. Elements of a token: `kept` for the
-    backward pass, its input apart, and `moved` through memory between the products,
-    forward. `scan` are forward FLOPs of a token beside products and convolution,
-    `vectors` parameters in no product; a tensor-parallel degree divides all of `whole`.
+    `inner` is the width between the projections. Elements of a token `kept` for
+    the backward pass leave out its input. `scan` are forward FLOPs of a token beside
+    products and convolution, `vectors` parameters in no product; a tensor-parallel
+    degree divides all of `whole`.
     """
 
     inner: int
     kept: int
-    moved: int
     scan: int
     vectors: int
     whole: tuple[int, ...]
@@ -142,7 +141,6 @@ class MambaMixer(Mixer):
         return Sizes(
             inner,
             kept=2 * convolved + 3 * inner,
-            moved=7 * inner,
             scan=7 * inner * self.state,
             vectors=convolved * (self.convolution + 1) + 3 * self.heads + inner,
             whole=(self.heads, self.groups),
@@ -173,7 +171,6 @@ class SelectiveMixer(Mixer):
         return Sizes(
             self.width,
             kept=6 * self.width + self.rank + 2 * self.state,
-            moved=9 * self.width,
             scan=7 * self.width * self.state,
             vectors=self.width * (self.convolution + 3 + self.state),
             whole=(self.width,),
@@ -216,7 +213,6 @@ class LinearAttention(Mixer):
         return Sizes(
             inner,
             kept=(2 if self.convolution else 1) * mixed + 3 * inner,
-            moved=(3 if self.convolution else 1) * mixed + 4 * inner,
             scan=(5 if fixed else 7) * inner * self.key_dim,
             vectors=vectors + decays.get(self.decay, keyed + self.value_heads),
             whole=(self.key_heads, self.value_heads),
@@ -252,7 +248,6 @@ class ShortConvolution(Mixer):
         return Sizes(
             self.width,
             kept=6 * self.width,
-            moved=8 * self.width,
             scan=2 * self.width,
             vectors=self.width * self.convolution,
             whole=(self.width,),

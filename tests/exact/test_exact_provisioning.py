@@ -1,7 +1,6 @@
 """Exact provisioning: against all plans, against itself, and under limits."""
 
 import json
-from contextlib import contextmanager
 from fractions import Fraction
 from random import Random
 
@@ -71,22 +70,6 @@ def medium(random):
 MEDIUM = drawn(medium)
 
 
-@contextmanager
-def unlisted():
-    """Every degree is searched through partial allocations, however few there are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "_LISTED", 0)
-        yield
-
-
-@examples(2)
-@given(MEDIUM)
-def test_partial_allocations_lose_no_point_of_the_front(data):
-    listed = points(data)
-    with unlisted():
-        assert points(data) == listed
-
-
 def pareto(values):
     """Pairs (us, USD) that no other pair reaches in both."""
     kept = []
@@ -145,6 +128,18 @@ def test_without_time_the_warm_start_is_returned_unproved():
     assert (result.status, result.stop) == (Status.FEASIBLE, Stop.TIME)
     assert result.plan == best_plan
     assert solve(data, time_s=0.0).status is Status.UNDECIDED
+
+
+def test_allocations_beyond_number_leave_plans_unproved(monkeypatch):
+    data = medium(Random("medium 0"))
+    best_plan = solve(data).plan
+    monkeypatch.setattr(search, "MOST", 0)
+    result = exact.solve(data, limits=UNLIMITED, warm_start=best_plan)
+    assert (result.status, result.stop) == (Status.FEASIBLE, Stop.MEMORY)
+    assert (result.plan, result.bound) == (best_plan, None)
+    assert solve(data).status is Status.FEASIBLE
+    front = exact.frontier(data, limits=UNLIMITED)
+    assert (front.stop, front.points) == (Stop.MEMORY, ())
 
 
 def test_an_interrupted_frontier_claims_only_what_is_proved():
@@ -266,8 +261,6 @@ def test_the_optimum_reckons_with_losses(data):
     assert found.stop is Stop.PROVED
     assert (found.status is Status.INFEASIBLE) == (wanted is None)
     assert bool(found.reasons) == (wanted is None)
-    with unlisted():
-        assert solve(data).objective == wanted
 
 
 @examples(50)
@@ -278,8 +271,6 @@ def test_frontiers_reckon_with_losses(data):
         for _, plan in valid("provisioning", data)
     ]
     assert points(data) == pareto(every)
-    with unlisted():
-        assert points(data) == pareto(every)
 
 
 @examples(25)

@@ -15,8 +15,7 @@ from hetopt.formats import exporting
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
-from hetopt.schema import PRECISIONS, CostSettings, Instance
-from hetopt.schema.states import states_of
+from hetopt.schema import PRECISIONS, Instance
 from hetopt.schema.targets import TARGETS
 from hetopt.schema.widths import LAUNCHED, launched_precision
 from hetopt.text.complaints import validated
@@ -131,13 +130,6 @@ def test_files_launch_what_the_table_says(target: str, kind: str) -> None:
     assert READ[target](files_of(target, kind)) == (weight, gradient, gradient)
 
 
-@pytest.mark.parametrize("kind", PRECISIONS)
-def test_the_judge_weighs_what_the_table_says(kind: str) -> None:
-    costs = CostSettings(precision=kind)  # type: ignore[arg-type]
-    assert costs.states == states_of(kind, "adamw") == PRECISIONS[kind]
-    assert costs.gradient_bytes == PRECISIONS[kind].gradient
-
-
 @pytest.mark.parametrize("kind", ["fp32", "fp16_mixed", *PRECISIONS])
 @pytest.mark.parametrize("target", [name for name in TARGETS if name in LAUNCHED])
 def test_plans_for_a_target_are_weighed_as_it_launches_them(
@@ -152,17 +144,6 @@ def test_plans_for_a_target_are_weighed_as_it_launches_them(
     else:
         assert support.reason(data) is not None
     assert data.workload.costs.bytes_per_parameter == sum(PRECISIONS[str(made)])
-
-
-def test_a_file_is_read_with_the_gradients_of_the_program_that_it_names() -> None:
-    tree = instance(costs=costs_of("bf16_mixed", "torchtitan")).model_dump(mode="json")
-    tree["workload"]["runs_on"] = "torchtitan"
-    data = Instance.model_validate_json(json.dumps(tree))
-    assert data.workload.costs.precision == "bf16_fp32_gradients"
-    assert data.workload.costs.gradient_bytes == 4
-    again = Instance.model_validate_json(data.model_dump_json())
-    assert again == data
-    assert data == instance(costs=costs_of("bf16_mixed", "torchtitan")).on("torchtitan")
 
 
 def test_a_plan_whose_wider_gradients_do_not_fit_is_refused() -> None:

@@ -297,9 +297,8 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "expert_intermediate": lambda d: d.maybe(None, 300),
         "dense_layers": lambda d: d.maybe(0, d.rng.randint(0, d.layers)),
         "activation": lambda d: d.maybe("gelu", "relu", "silu"),
-        "norm": lambda d: d.maybe("layer", "layer_from_output", "rms", "rms_unfused"),
+        "norm": lambda d: d.maybe("layer", "rms"),
         "dropout": lambda d: d.maybe(True, False),
-        "attention_dropout": lambda d: d.maybe(True, False),
         "layer_kinds": _layer_kinds,
         "window": lambda d: d.maybe(None, 40, 256, 300),
         "chunked": lambda d: d.maybe(False, True),
@@ -388,9 +387,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "logit_gradients": lambda d: d.maybe(False, True),
         "recompute": lambda d: d.maybe("full", "selective", "none"),
         "activations": lambda d: (
-            "calibrated"
-            if d.weighed
-            else d.maybe("standard", "checkpoint", "architecture")
+            "calibrated" if d.weighed else d.maybe("standard", "checkpoint")
         ),
         "in_flight": lambda d: d.maybe("1f1b", "gpipe", "one"),
         "sequence_parallel": lambda d: d.maybe(False, True),

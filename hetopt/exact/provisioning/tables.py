@@ -29,7 +29,6 @@ from ...schema import exact
 from ...text.documents import Fields
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 NEVER = 2**61  # us; longer than any plan that is worth having
 # Above this many layers the synchronisation bound takes the simple form.
 _MANY_LAYERS = 256
@@ -149,14 +148,6 @@ class Degree:
             self.unit + sum(m * lost for m, lost in zip(row, self.lost, strict=True))
             for row in self._machines(counts).tolist()
         ]
-
-    def least_stretches(self, counts: Ints) -> Floats:
-        """Return the least stretches of partial allocations, not rounded down."""
-        stretch = np.full(len(counts), float(self.unit))
-        if any(self.lost):
-            for column, lost in zip(self._machines(counts).T, self.lost, strict=False):
-                stretch += column * float(lost)
-        return stretch
 
     @cached_property
     def betas(self) -> Ints:
