@@ -47,6 +47,7 @@ from ...text.documents import Document
 from ...text.numbers import memory as size
 from .. import Evaluation, Violation
 from . import divided, ports, shapes, targets
+from .ports import up as _up
 
 sense: Literal["minimise"] = "minimise"
 _LATEST: dict[tuple[str, TrainingPlan], Evaluation] = {}  # the oldest first
@@ -793,8 +794,3 @@ def _rates(
 def _rate(amount: int, time: Fraction) -> float | None:
     """Return None where an iteration takes no time at all."""
     return float(amount / time) if time else None
-
-
-def _up(value: Fraction) -> int:
-    """Return the least integer that is not below `value`."""
-    return -(-value.numerator // value.denominator)
