@@ -77,6 +77,11 @@ class Verdict:
         return self.plan is not None
 
     @property
+    def host_mib(self) -> int | None:
+        """MiB that the plan pins on the fullest host; None without offloading."""
+        return max(self._parts.get("host_memory_mib", {}).values(), default=None)
+
+    @property
     def oom_probability(self) -> float | None:
         """How likely runs of the plan are to die of memory; None where unknown."""
         return self._parts.get("oom_probability")
@@ -105,6 +110,7 @@ class Verdict:
             "margin_below_mib": self.margin.refuted,
             "too_few": self.too_few,
             "oom_probability": self.oom_probability,
+            "host_memory_mib": self.host_mib,
             "plan": None if found is None else found.model_dump(mode="json"),
         }
 

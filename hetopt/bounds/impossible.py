@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
-from ..problems.training_plan import settings
+from ..problems.training_plan import hosts, settings
 from ..schema import Instance
 from ..text.numbers import memory as memory_of
 
@@ -26,7 +26,11 @@ _SHOWN = 6  # numbers of a list in a message
 
 def reason(instance: Instance) -> str | None:
     """The first proof that there is no plan, as a sentence; None where none is seen."""
-    return unfit_settings(instance) or too_little_memory(instance)
+    return (
+        unfit_settings(instance)
+        or too_little_memory(instance)
+        or too_little_on_hosts(instance)
+    )
 
 
 def unfit_settings(instance: Instance) -> str | None:
@@ -192,6 +196,26 @@ def too_little_memory(instance: Instance) -> str | None:
             f"{memory_of(largest - widest)} short"
         )
     return None
+
+
+def too_little_on_hosts(instance: Instance) -> str | None:
+    """Why offloaded states of the optimiser do not fit into all hosts together."""
+    table = CostTable(instance)
+    costs, trained = table.workload.costs, table.trained
+    rooms = [hosts.room_mib(table, node.name) for node in table.cluster.nodes]
+    told = [room for room in rooms if room is not None]
+    if not costs.memory.hosts_update or len(told) < len(rooms):
+        return None
+    # A stage that is first and last holds tied weights once.
+    tables = (1 if table.model.tied_embeddings else 2) * (trained.end or 0)
+    each = Fraction(memory.pinned_each(costs))
+    need, room = ceil(each * (sum(trained.layers) + tables) / memory.MIB), sum(told)
+    if need <= room:
+        return None
+    return (
+        f"hosts: offloaded states of the optimiser need {memory_of(need)}, all hosts "
+        f"together have {memory_of(room)} (host_gib): {memory_of(need - room)} short"
+    )
 
 
 def _largest_mib(table: CostTable) -> Fraction:

@@ -62,8 +62,8 @@ def _plans(instance: Instance) -> Iterator[tuple[int, str, TrainingPlan]]:
     """Yield plans that fit, each with the type and no more than an iteration takes."""
     work, span = instance.workload, range(instance.model.layers)
     factor = exact(work.costs.schedule.pipeline_factor)
-    # Nodes of one type take and hold as much.
-    nodes = {x.gpu: x.name for x in instance.planned_cluster.nodes}
+    # Nodes of one type take and hold as much, but for what hosts hold.
+    nodes = {(x.gpu, x.host_gib): x.name for x in instance.planned_cluster.nodes}
     sizes = [b for b in {*work.micro_batch_sizes} if work.global_batch % b == 0]
     table = CostTable(instance, {name: 1 for name in [*nodes.values()][:1]})
     settings = product(work.recomputes, work.zeros, work.splits)

@@ -80,6 +80,8 @@ _APART: Reasons = MappingProxyType(
         "profiled_update": "it does not read measured updates",
     }
 )
+_NO_HOST = "plans too large for a host are dropped without a search for others"
+_HELD = "host memory is left out"
 _NO_UPDATE = "it times passes and synchronisation, not the optimiser"
 
 #: Besides, of those that know passes and synchronisation alone.
@@ -134,6 +136,7 @@ _NOT_COUNTED: Reasons = MappingProxyType(
         "adapters": "every transfer and every ring has the whole link",
         "pairs": "it uses the fastest link of a node",
         "offload": _LEAST_UPDATE,
+        "host_memory": _HELD,
         "timed_update": _LEAST_UPDATE,
         "calibrated_update": _LEAST_UPDATE,
         "profiled_update": _LEAST_UPDATE,
@@ -161,6 +164,7 @@ _PAPERS: Reasons = MappingProxyType(
         "runs_on": "it ignores programs, so a program may be unable to run its plan",
         "choice_of_recompute": _BY_COSTS,
         "choice_of_zero": _BY_COSTS,
+        "host_memory": _NO_HOST,
     }
 )
 _ALIKE = "its pipelines may differ, but must be equal here"
@@ -189,6 +193,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             in_part={
                 **dict.fromkeys(_NOT_LISTED, _BOUNDED),
                 **_only(_NOT_COUNTED, "runs_on", "adapters"),
+                "host_memory": _NO_HOST,
                 "many_layers": "only total work bounds it",
             },
         ),
@@ -199,7 +204,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "proof enumeration": _method(
             "of training_plan: all plans of a small cluster",
-            in_part=_only(_NOT_COUNTED, "adapters"),
+            in_part=_only(_NOT_COUNTED, "adapters", "host_memory"),
             refused=_NOT_LISTED,
         ),
         "proof pipelines": _method(
@@ -210,7 +215,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "proof memory": _method(
             "of training_plan: no pipeline fits into memory",
-            in_part=_only(_NOT_COUNTED, "zero", "choice_of_zero", "flat_gradients"),
+            in_part=_only(
+                _NOT_COUNTED, "zero", "choice_of_zero", "flat_gradients", "host_memory"
+            ),
             refused={
                 **dict.fromkeys(_SPLITS, _BY_COSTS),
                 "interleave": _ONE_RUN,
@@ -284,12 +291,15 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "planner megatron": _method(
             "equal pipelines on the whole cluster",
-            in_part=_only(_PAPERS, "choice_of_recompute", "choice_of_zero"),
+            in_part=_only(
+                _PAPERS, "choice_of_recompute", "choice_of_zero", "host_memory"
+            ),
         ),
         "planner grid": _method(
             "pipelines cut alike, of every shape",
             in_part={
                 "choice_of_recompute": "all stages recompute by one rule",
+                "host_memory": _NO_HOST,
             },
         ),
         "planner islands": _method(

@@ -174,6 +174,14 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             lambda x: (lora := x.workload.costs.updates.lora) and f"rank {lora.rank}",
         ),
         "offload": Setting("offloading", f"{_COSTS}.offload", _offload),
+        "host_memory": Setting(
+            "host memory for offloading",
+            "cluster.nodes.host_gib",
+            lambda x: (
+                x.workload.costs.memory.offload
+                and _first(node.host_gib for node in _nodes(x))
+            ),
+        ),
         "flat_gradients": _cost("flat copies of gradients", "flat_gradients", False),
         "recompute": _cost("recomputation other than full", "recompute", "full"),
         "activations": _cost(

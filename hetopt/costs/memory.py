@@ -125,6 +125,14 @@ def shares_mib(
 
 
 #: Bytes of the gradient that a host's optimiser reads: its copy of 32 bits.
+_HOST_GRADIENT = 4
+
+
+def pinned_each(costs: CostSettings) -> int | Fraction:
+    """Return the bytes that a host pins for the optimiser of a trained parameter."""
+    return costs.memory.updated.optimiser + _HOST_GRADIENT
+
+
 class LayerBytes(NamedTuple):
     """Bytes that a layer of one kind needs on each GPU.
 
@@ -231,6 +239,12 @@ class RunActivations:
         kept, once = self._of(layers, in_flight)
         return Fraction(kept) / self._unit, Fraction(once) / self._unit
 
+    def sent(self, layers: range, in_flight: int | Fraction) -> Fraction:
+        """Return the bytes of a run of layers that are in the host's memory."""
+        kept, _ = self._of(layers, in_flight)
+        largest = max(self._each[layers.start : layers.stop], default=0)
+        return sent(self._costs, kept, largest) / self._unit
+
     def mib(self, layers: range, in_flight: int | Fraction) -> int:
         """Return the activations of a run of layers in MiB, each part rounded up."""
         kept, once = self._of(layers, in_flight)
@@ -251,6 +265,13 @@ def activations_mib(
 ) -> int:
     """Return activations of a run of layers for `in_flight` micro-batches of `b`."""
     return RunActivations(model, workload, t, b).mib(layers, in_flight)
+
+
+def sent(
+    costs: CostSettings, kept: int | Fraction, largest: int | Fraction
+) -> Fraction:
+    """Return what of `kept` bytes is in the host's memory."""
+    return kept - hosted(costs, kept, largest)
 
 
 def hosted(

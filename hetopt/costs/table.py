@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
 from ..caching import cached_method
-from ..schema import GpuType, Instance, Split, exact
+from ..schema import GpuType, Instance, Split, StateBytes, exact
 from ..schema.calibration import multiplied_in
 from ..schema.targets import permits
 from . import communication, compute, memory, parameters, settings, updates
@@ -464,6 +464,43 @@ class CostTable:
         )
 
     _weighed = cached_method(_weigh)
+
+    def pinned_bytes(
+        self,
+        node: str,
+        layers: range,
+        group: tuple[int, int],
+        flight: int | Fraction,
+        ends: tuple[bool, bool],
+        holders: Sequence[int],
+    ) -> Fraction:
+        """Return what a GPU of a stage has in its host's memory, at the least.
+
+        Arguments are those of `activations_mib`, and the replicas of every layer. Of
+        states there are the optimiser's and the gradient that it reads, which ZeRO
+        divides; buffers of copies come on top.
+        """
+        costs, (t, b) = self.workload.costs, group
+        if costs.memory.offload is None:
+            return Fraction(0)
+        if self.weighing is None:
+            found = self.activations(t, b).sent(layers, flight)
+        else:
+            gpu = self.cluster.node[node].gpu
+            held = flight * self.weighing.held(gpu, layers, t, b, alone=all(ends))
+            largest = self.weighing.largest(gpu, layers, t, b)
+            found = memory.sent(costs, held, largest)
+        if not costs.memory.hosts_update:
+            return found
+        held_by = [*self.shares(layers, t, holders, self.trained)]
+        at = layers.start if ends[0] else layers.stop - 1
+        copies = memory.end_copies(self.model, self.workload, sum(ends))
+        tables = copies * (self.trained.end or 0)
+        held_by += memory.shares(costs, tables, 0, t, holders[at])
+        states = StateBytes(0, 0, memory.pinned_each(costs))
+        for parameters_held, replicas in held_by:
+            found += memory.bytes_each(costs, replicas, states) * parameters_held
+        return found
 
     @cached_property
     def even(self) -> bool:

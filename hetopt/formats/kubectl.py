@@ -5,7 +5,8 @@ GPUs are those that a node can allocate (`status.allocatable`, `nvidia.com/gpu` 
 (`nvidia.com/gpu.product`, `nvidia.com/gpu.memory`), or AMD's name of the product. A
 node without the label has the GPUs of the machine by whose name a cloud rents it
 (`node.kubernetes.io/instance-type`; `hetopt.catalogue.rented` has these), those that
-Google's label names, or else those of the option `gpu`. Nodes that are cordoned or
+Google's label names, or else those of the option `gpu`. The memory that pods can have
+of a node (`memory`) is `host_gib`, for what GPUs offload. Nodes that are cordoned or
 not ready, GPUs in parts (MIG), shared by pods or that a node has and does not hand out
 (`status.capacity`), and accelerators of other makers are left out and told. One node,
 or YAML, is read as well. Options are those of all importers of clusters.
@@ -13,6 +14,7 @@ or YAML, is read as well. Options are those of all importers of clusters.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 from pydantic import Field
@@ -36,6 +38,7 @@ _PRODUCTS = (
 )
 _COUNT, _SHARING = "nvidia.com/gpu.count", "nvidia.com/gpu.sharing-strategy"
 _MACHINE = "node.kubernetes.io/instance-type"
+_HOST = "memory"  # of the node itself, of which pods can have so much
 #: Of Google's label `cloud.google.com/gke-accelerator`.
 _GOOGLE = "cloud.google.com/gke-accelerator"
 OF_GOOGLE = {
@@ -178,6 +181,7 @@ def _gpus(node: _Node, place: str) -> Iterator[Host | LeftOut]:
         memory,
         product=product,
         network_gbytes_per_s=None if gbits is None else gbits / 8,
+        host_mib=_mib(allocatable, place),
     )
     there = _number(labels, _COUNT, place), _number(node.status.capacity, gpu, place)
     if (missing := max(there) - count) > 0:
@@ -226,6 +230,27 @@ def _why_not(node: _Node, product: str) -> tuple[str, str] | None:
 
 
 #: Bytes of the suffixes of quantities.
+_SUFFIXES: Mapping[str, int | Fraction] = {
+    "": 1,
+    "m": Fraction(1, 1000),
+    **{letter + "i": 1024**n for n, letter in enumerate("KMGTPE", 1)},
+    **{letter: 1000**n for n, letter in enumerate("kMGTPE", 1)},
+}
+
+
+def _mib(values: Mapping[str, int | str], place: str) -> int | None:
+    """Return the memory that pods can have of a node; None where it is not told."""
+    if (told := values.get(_HOST)) is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,18})([KMGTPE]i|[mkMGTPE]|)", str(told))
+    if found is None:
+        raise InstanceError(
+            f"{place}: {_HOST}: found {quoted(str(told))}, expected a quantity such as "
+            "1056256512Ki; correct it"
+        )
+    return int(found[1]) * _SUFFIXES[found[2]] // 2**20
+
+
 def _number(values: Mapping[str, int | str], field: str, place: str) -> int:
     """Return a whole number, 0 where there is none."""
     text = str(values.get(field, 0))

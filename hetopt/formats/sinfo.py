@@ -8,7 +8,8 @@ resources are `(null)`, are left out. A node that several partitions list counts
 one with several types of GPUs becomes a node a type, joined by the bus. Nodes may be
 ranges, `n[01-04,07]`. Without a header the columns are nodes and resources, and a state
 may follow; `|` may divide columns. Under a header they are those called NODELIST (or
-HOSTNAMES) and GRES. Nodes whose state is down, drained or the like are left
+HOSTNAMES) and GRES. MEMORY there, and RealMemory of `scontrol`, is `host_gib`, the
+host's for what GPUs offload. Nodes whose state is down, drained or the like are left
 out and told. The type is kept as the node's `gres`, by which `hetopt export --to slurm`
 asks for it. GPUs without a type are of the card that one feature of their node names
 (AVAIL_FEATURES, AvailableFeatures), else of the option `gpu`. Options are those of all
@@ -34,9 +35,10 @@ _PART = re.compile(r"(?:^|[_.-])[1-7]g\.[0-9]{1,3}gb", re.IGNORECASE)
 _COMMAND = "sinfo -N -h -o '%N %G'"
 _MOST_NODES = 20_000
 _NODES, _GRES = ("NODELIST", "HOSTNAMES"), "GRES"
-#: Further columns by our names.
+#: Further columns by our names; memory is MiB of a node, RealMemory of slurm.conf.
 _FURTHER = {
     "state": ("STATE",),
+    "memory": ("MEMORY",),
     "features": ("AVAIL_FEATURES", "ACTIVE_FEATURES", "FEATURES"),
 }
 # How states of nodes begin on which no job starts, as sinfo (long or short) and
@@ -48,7 +50,7 @@ _OUT = (
 #: What is read of a node of scontrol and slurm.conf, in lower case.
 _SAID = frozenset(
     {
-        *("nodename", "gres", "state"),
+        *("nodename", "gres", "state", "realmemory"),
         *("availablefeatures", "features", "feature"),
     }
 )
@@ -72,7 +74,8 @@ _GRES_FORM = re.compile(r"\(null\)|[A-Za-z_][\w.-]*:\S+")
 class _Row(NamedTuple):
     """A row describes some nodes; `field` is the column of their resources.
 
-    `features` are words that the cluster's own people gave its nodes.
+    `memory` is that of a node's host in MiB, as text; `features` are words that the
+    cluster's own people gave its nodes.
     """
 
     place: str
@@ -80,6 +83,7 @@ class _Row(NamedTuple):
     gres: str
     state: str
     field: str
+    memory: str = ""
     features: str = ""
 
 
@@ -118,7 +122,7 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     for row in rows:
         if not (gpus := gpus_of(row.gres, row.place)):
             continue
-        named = _named_by(row.features)
+        memory, named = _mib(row), _named_by(row.features)
         parts = [kind for kind in gpus if kind and _PART.search(kind)]
         whole = {kind: count for kind, count in gpus.items() if kind not in parts}
         for name in expanded(row.nodes, row.place):
@@ -131,7 +135,7 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
             if not whole:
                 continue
             those = [
-                one._replace(gres=one.gpu, gpu=one.gpu or named)
+                one._replace(gres=one.gpu, gpu=one.gpu or named, host_mib=memory)
                 for one in clusters.parts(name, whole, row.place)
             ]
             before = found.setdefault(name, those)
@@ -143,6 +147,18 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     if not found:
         raise InstanceError(_no_host(where, rows, list(left_out.values())))
     return [one for those in found.values() for one in those], list(left_out.values())
+
+
+def _mib(row: _Row) -> int | None:
+    """Return the memory of a row's nodes; of unlike ones, `512000+`, the least."""
+    if not row.memory:
+        return None
+    if not re.fullmatch(r"[0-9]{1,12}\+?", row.memory):
+        raise InstanceError(
+            f"{row.place}: memory: found {row.memory!r}, expected a whole number of "
+            "MiB; correct it"
+        )
+    return int(row.memory.rstrip("+"))
 
 
 def _named_by(features: str) -> str | None:
@@ -184,8 +200,9 @@ def _table(text: str, where: str) -> Iterator[_Row]:
                 f"{place}: found {line.strip()!r}, expected {expected}. Run: {_COMMAND}"
             )
         field = f"column {columns.get('gres', 1) + 1}"
-        more = told.get("state", ""), field, told.get("features", "")
-        yield _Row(place, told["nodes"], told["gres"], *more)
+        more = (told.get(name, "") for name in ("memory", "features"))
+        state = told.get("state", "")
+        yield _Row(place, told["nodes"], told["gres"], state, field, *more)
 
 
 def _scontrol(text: str, where: str) -> Iterator[_Row]:
@@ -206,9 +223,10 @@ def _scontrol(text: str, where: str) -> Iterator[_Row]:
         if is_conf and said.get("state", "").upper() == "UNKNOWN":
             said["state"] = ""
         gres, state = said.get("gres", "(null)"), said.get("state", "")
+        memory = said.get("realmemory", "")
         words = ("availablefeatures", "features", "feature")
         features = next((said[word] for word in words if said.get(word)), "")
-        yield _Row(place, said["nodename"], gres, state, "Gres", features)
+        yield _Row(place, said["nodename"], gres, state, "Gres", memory, features)
 
 
 def _said(text: str, names: Collection[str]) -> dict[str, str]:

@@ -24,6 +24,8 @@ def _sentence(model: str, one: Verdict) -> str:
             f"{model} fits on {one.on}, with at least {words.memory(left)}{share} free "
             "on every GPU in use"
         )
+        if one.host_mib is not None:
+            said += f", if its host has {words.memory(one.host_mib)} for offloading"
         if one.is_tight:
             chance = f"{one.oom_probability:.0%}"
             said += f"; it is tight: {chance} of such runs run out of memory"

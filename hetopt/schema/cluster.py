@@ -15,6 +15,7 @@ from .calibration import Precision
 from .record import (
     Efficiency,
     GbytesPerS,
+    HostGib,
     LatencyUs,
     MemoryGib,
     Name,
@@ -68,6 +69,8 @@ class Node(Record):
     With `adapters`, the link to another node is what all of them carry together, which
     all stages of the node share, and a hop or a ring has the part of it that its GPUs
     reach; without, each has all of it.
+    `host_gib` is the memory of its host for what training pins there: offloaded states
+    and activations; without it there is as much as a plan needs.
     `gres` is what Slurm calls its GPUs, `product` what nvidia-smi does, and `machine`
     the machine that it is a part of; no figure depends on them.
     """
@@ -78,11 +81,12 @@ class Node(Record):
     intra_gbytes_per_s: GbytesPerS | None = None
     intra_latency_us: LatencyUs = 0
     adapters: Annotated[int, Field(ge=1, le=4096)] | None = None
+    host_gib: HostGib | None = None
     gres: Name | None = None
     product: Name | None = None
     machine: Name | None = None
 
-    _later = frozenset({"adapters", "gres", "product", "machine"})
+    _later = frozenset({"adapters", "host_gib", "gres", "product", "machine"})
 
     @model_validator(mode="after")
     def _several_gpus_need_a_link(self) -> Self:

@@ -155,6 +155,7 @@ Efficiency = Annotated[float, Field(gt=0, le=1), SIZED, Written(units.SHARE)]
 ReserveMib = Annotated[int, Field(ge=0, le=10**7), Written(units.MIB)]
 # In tables they are MiB and GFLOP/s, whole numbers below 1e9.
 MemoryGib = Annotated[float, Field(gt=0, lt=976_562.5), SIZED, Written(units.CARD_GIB)]
+HostGib = Annotated[float, Field(gt=0, lt=976_562.5), SIZED]
 PeakTflops = Annotated[float, Field(gt=0, lt=1e6), SIZED]
 
 

@@ -24,7 +24,7 @@ from ..errors import (
     Unsupported,
 )
 from ..problems import Evaluation
-from ..problems.training_plan import targets
+from ..problems.training_plan import hosts, targets
 
 Made = TypeVar("Made")
 
@@ -120,12 +120,16 @@ def judged(
 ) -> tuple[Any, Evaluation]:
     """A plan of the method `name` with its evaluation; `PlanRejected` if refused.
 
-    Planners of papers know no targets: a plan that is right but for these is none.
+    Planners of papers know no targets, and none knows the memory of hosts: a plan that
+    is right but for these is none.
     """
     found = problems.get(problem).evaluate(data, plan)
     if found.violations:
         if problem == "training_plan" and all(map(targets.of_target, found.violations)):
             raise NoPlan(f"{name}: {found.violations[0].by}")
+        if hosts.alone(found.violations):
+            first = found.violations[0]
+            raise NoPlan(f"{name}: {first.where}: {first.by}")
         listed = "; ".join(map(str, found.violations[:5]))
         raise PlanRejected(f"{name} on {problem}: {listed}")
     return plan, found

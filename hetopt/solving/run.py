@@ -27,6 +27,7 @@ from ..clock import monotonic, wall
 from ..errors import Ending, Interrupted, PlanRejected
 from ..modelling import Limits
 from ..problems import Evaluation, Objective
+from ..problems.training_plan import hosts
 from ..result import Bound, Method, Result, Status, Stop, TracePoint, gap
 from ..schema import Record
 from ..search.attempts import judged, tried
@@ -126,9 +127,12 @@ class Run:
     def offer(self, plan: object) -> bool:
         """Judge a plan and keep it where it is the best so far; whether it was.
 
-        `PlanRejected` where it breaks rules.
+        One that is right but for the memory of hosts, which no method looks at, is
+        none. `PlanRejected` where it breaks other rules.
         """
         found = self.judge.evaluate(self.data, plan)
+        if hosts.alone(found.violations):
+            return False
         if found.violations or found.objective is None:
             raise PlanRejected(f"exact {self.problem}: {listed(found)}")
         return self._take(plan, found)
@@ -147,7 +151,8 @@ class Run:
     def offer_of(self, name: str, make: Callable[[], object]) -> None:
         """Offer what a planner makes, None for nothing; its failure is only noted.
 
-        Planners know no targets: a plan that is right but for these is no failure.
+        Planners know no targets, nor the memory of hosts: a plan that is right but for
+        these is no failure.
         """
 
         def work() -> None:

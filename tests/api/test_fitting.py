@@ -186,6 +186,22 @@ def test_an_instances_options_make_the_same_costs_again(told: list[str]) -> None
     assert not any(word.startswith("framework=") for word in adapted)
 
 
+def test_what_hosts_hold_is_part_of_the_answer() -> None:
+    """AdamW's twelve bytes per parameter, at the least, lie on the one host."""
+    words = ("fit", "llama-2-70b", "--gpus", "8xA100-80G", "--batch", "8")
+    offload = ("-o", "offload=optimiser", "-o", "zero=3", "--sequence", "2048")
+    code, out, _ = told(*words, *offload, "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert " for offloading." in document["answer"]
+    (row,) = document["verdicts"]
+    states = 12 * scheduling.load_model("llama-2-70b").total_parameters
+    assert states / 2**20 <= row["host_memory_mib"] < 2 * states / 2**20
+    code, out, _ = told("fit", "gpt2", "--gpus", "1xA100-80G", "--json")
+    (row,) = json.loads(out)["verdicts"]
+    assert row["host_memory_mib"] is None
+
+
 def test_an_instance_is_asked_about_its_own_gpus() -> None:
     code, out, _ = told("fit", TWO_NODES)
     first = out.partition("\n")[0]

@@ -97,6 +97,11 @@ def hosted(tree: Tree) -> None:
     tree["cluster"]["gpus"]["A"]["host_gbytes_per_s"] = 20
 
 
+def on_small_hosts(tree: Tree) -> None:
+    hosted(tree)
+    tree["cluster"]["nodes"][0]["host_gib"] = 0.25
+
+
 #: Of every setting, an instance that asks for it and for as little else as can be.
 EXAMPLES: dict[str, Callable[[Tree], None]] = {
     "runs_on": inside("workload", runs_on="architecture"),
@@ -117,6 +122,7 @@ EXAMPLES: dict[str, Callable[[Tree], None]] = {
     "gathers": costs(zero=3, gathers="micro_batch"),
     "lora": costs(lora={"rank": 4}),
     "offload": hosted,
+    "host_memory": on_small_hosts,
     "flat_gradients": costs(flat_gradients=True),
     "recompute": costs(recompute="none"),
     "activations": costs(activations="standard"),

@@ -246,6 +246,10 @@ def test_the_link_of_a_mixed_machine_is_changed_as_its_row_says(
             f"the 3 columns. Run: {RUN}",
         ),
         (
+            ["NODELIST GRES MEMORY", "n1 gpu:rtx4090:1 64G"],
+            "line 2: memory: found '64G', expected",
+        ),
+        (
             ["NODELIST GRES STATE", "n1 gpu:t4:2 drained"],
             "No usable GPU nodes found: n1 is left out, its state is drained",
         ),
@@ -295,6 +299,7 @@ def test_scontrol_shows_what_sinfo_lists(tmp_path: Path, is_in_one_line: bool) -
     lines = ["NODELIST GRES MEMORY", *lines]
     listed = sinfo.read([put(tmp_path, "sinfo.txt", *lines)], **told)
     assert read["cluster"] == listed["cluster"]
+    assert {node["host_gib"] for node in read["cluster"]["nodes"]} == {502.9}
     rows = [(row.what, row.source) for row in read["assumed"] if row.value == OUT]
     assert rows == [(n, f"its state is {nodes[n][1]}") for n in [*nodes][3:]]
     alone = put(tmp_path, "cpu.txt", NODE.format(name="a", gres="(null)", state="IDLE"))
@@ -303,6 +308,23 @@ def test_scontrol_shows_what_sinfo_lists(tmp_path: Path, is_in_one_line: bool) -
 
 
 OUT = "left out"
+
+
+@pytest.mark.parametrize("told", ["", "RealMemory=1"])
+def test_slurm_that_knows_no_memory_of_a_host_limits_none(
+    tmp_path: Path, told: str
+) -> None:
+    """Its default is one MiB a node."""
+    text = put(tmp_path, "nodes.txt", f"NodeName=n1 Gres=gpu:h100:8 {told}")
+    read = sinfo.read([text], types="h100:H100-80GB-SXM5")
+    assert "host_gib" not in read["cluster"]["nodes"][0]
+
+
+def test_parts_of_a_machine_share_the_memory_of_its_host(tmp_path: Path) -> None:
+    lines = ["NODELIST GRES MEMORY", "n1 gpu:rtx4090:1,gpu:rtx3090:3 131072+"]
+    read = sinfo.read([put(tmp_path, "hosts", *lines)])
+    parts = {node["gpu"]: node["host_gib"] for node in read["cluster"]["nodes"]}
+    assert parts == {"RTX4090": 32.0, "RTX3090": 96.0}
 
 
 # --- kubectl ---------------------------------------------------------------------
@@ -333,6 +355,24 @@ def k8s(name: str, gpus: Any = "8", product: str = H100, **fields: Any) -> Any:
 def kubectl_of(folder: Path, *items: Any, **options: Any) -> dict[str, Any]:
     tree = {"apiVersion": "v1", "kind": "List", "items": list(items)}
     return kubectl.read([put(folder, "nodes.json", json.dumps(tree))], **options)
+
+
+@pytest.mark.parametrize(
+    ("memory", "gib"),
+    [
+        ("1056Gi", 1056.0),
+        ("1056256512Ki", 1007.3),
+        ("1081606668288", 1007.3),
+        ("2T", 1862.6),
+        ("1081606668288000m", 1007.3),
+        (1081606668288, 1007.3),
+    ],
+)
+def test_memory_that_pods_can_have_is_that_of_the_host(
+    tmp_path: Path, memory: Any, gib: float
+) -> None:
+    found = cluster(kubectl_of(tmp_path, k8s("b", allocatable={"memory": memory})))
+    assert found.nodes[0].host_gib == pytest.approx(gib)
 
 
 @pytest.mark.parametrize(
@@ -447,6 +487,10 @@ def test_nodes_and_gpus_that_cannot_be_planned_on_are_told(tmp_path: Path) -> No
             "No usable GPU nodes found: a is left out, cordoned. To change that: ",
         ),
         ({"items": [k8s("a", "8k")]}, "items[0]: nvidia.com/gpu: found '8k'"),
+        (
+            {"items": [k8s("a", allocatable={"memory": "64 GB"})]},
+            "items[0]: memory: found '64 GB', expected a quantity such as",
+        ),
         ({"items": [k8s("a"), k8s("a")]}, "items[1]: found host 'a' again"),
     ],
 )

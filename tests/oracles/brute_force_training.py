@@ -166,6 +166,12 @@ def _has_ports(instance: Instance) -> bool:
     return any(node.adapters for node in instance.planned_cluster.nodes)
 
 
+def _has_host_limits(instance: Instance) -> bool:
+    offloaded = instance.workload.costs.memory.offload is not None
+    nodes = instance.planned_cluster.nodes
+    return offloaded and any(node.host_gib is not None for node in nodes)
+
+
 def _key(costs: CostSettings, option: Option) -> object:
     """What of a pipeline synchronisation depends on."""
     if costs.sync_overlap != "none":  # and what backward passes hide
@@ -182,10 +188,14 @@ def _held(table: CostTable, chosen: tuple[Option, ...]) -> bool:
     """
     costs, split = table.workload.costs, table.split
     several = split.experts > 1 or split.groups > 1
-    if not (costs.zero or costs.flat_gradients or several):
+    limited = _has_host_limits(table.instance)
+    if not (costs.zero or costs.flat_gradients or several or limited):
         return True  # every option fits by itself, and may stand beside others
     plan = _plan(chosen)
     everywhere = judge._holders(table.layers, plan)
+    pinned = judge.hosts.pinned_mib(table, plan, everywhere)
+    if any(True for _ in judge.hosts.broken(table, pinned)):
+        return False
     broken = chain(
         divided.experts_broken(table.instance, plan, split),
         divided.groups_broken(table, plan),
@@ -251,6 +261,8 @@ def _options(
     told_apart = told_apart or costs.expert_parallel > 1  # whose samples are alike
     # Which samples a node has tells what it sends.
     told_apart = told_apart or _has_ports(instance)
+    # Hosts limit what their own nodes hold.
+    told_apart = told_apart or _has_host_limits(instance)
     kept: dict[object, Option] = {}
     for size in sorted(set(instance.workload.micro_batch_sizes)):
         stage_places = (

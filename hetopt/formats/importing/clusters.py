@@ -71,6 +71,7 @@ class Host(NamedTuple):
     product: str | None = None  # what nvidia-smi calls them, or a label made of it
     machine: str | None = None
     network_gbytes_per_s: float | None = None  # of a machine that is rented by a name
+    host_mib: int | None = None  # memory of the whole machine for what GPUs offload
 
 
 class LeftOut(NamedTuple):
@@ -229,6 +230,8 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
         made = node(host.name, held.name, host.gpus, _intra(host, held, settings))
         if settings.ports is not None:
             made["adapters"] = settings.ports
+        if (memory := _host_gib(host, hosts)) is not None:
+            made["host_gib"] = memory
         if host.gres is not None:
             named_well(host.place, "type of GPU", host.gres)
             made["gres"] = host.gres
@@ -253,6 +256,19 @@ def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
     if islands := [island for island, _ in _mixed_machines(hosts, settings)]:
         found.setdefault("inter", {})["islands"] = islands
     return found
+
+
+#: MiB of a machine below which its memory is not told: Slurm's default is 1.
+_TOLD_MIB = 1024
+
+
+def _host_gib(host: Host, hosts: Sequence[Host]) -> float | None:
+    """Return a host's part of its machine's memory, by GPUs; None: not told."""
+    if host.host_mib is None or host.host_mib < _TOLD_MIB:
+        return None
+    name = host.machine or host.name
+    alike = sum(one.gpus for one in hosts if name == (one.machine or one.name))
+    return host.host_mib * host.gpus * 10 // (1024 * alike) / 10
 
 
 def _is_known(product: str, sheet: Gpu | None) -> bool:

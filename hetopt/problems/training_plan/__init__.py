@@ -46,7 +46,7 @@ from ...schema.groups import FIELDS
 from ...text.documents import Document
 from ...text.numbers import memory as size
 from .. import Evaluation, Violation
-from . import divided, ports, shapes, targets
+from . import divided, hosts, ports, shapes, targets
 from .ports import up as _up
 
 sense: Literal["minimise"] = "minimise"
@@ -100,6 +100,9 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         broken += _runs_of_layers(split.interleave, number, pipeline)
         broken += _memory(table, number, pipeline, memory, tightest, holders)
 
+    pinned = hosts.pinned_mib(table, plan, holders)
+    broken += hosts.broken(table, pinned)
+
     costs = table.workload.costs
     timed = [_stage_times(table, pipeline) for pipeline in plan.pipelines]
     pipeline_us = [
@@ -127,6 +130,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         **_ports(passing, summing._replace(us=times * summing.us)),
         **_rates(data, table, plan, iteration_us),
         "peak_memory_mib": memory,
+        **({"host_memory_mib": pinned} if pinned else {}),
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
         **_fit(data, memory, costs.updates.zero),
         "stages": timed,

@@ -1,0 +1,141 @@
+"""Memory of hosts is a limit of plans: what they pin, counted by hand, and searches."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from brute_force_training import best_training_plan, random_tiny_instance
+from flat import flat
+from hypothesis import given
+from inputs import drawn, examples
+
+from hetopt.bounds import impossible
+from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.exact import training_plan as exact
+from hetopt.files import load_instance
+from hetopt.modelling import Limits
+from hetopt.plans import TrainingPlan
+from hetopt.problems import training_plan
+from hetopt.result import Status
+from hetopt.schema import Instance
+
+MIB = 2**20
+ON_HOSTS = {"optimiser": True}
+
+
+def instance(host_gib: float | None = None, nodes: int = 2, **costs: Any) -> Instance:
+    tree = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
+    tree["workload"]["costs"] = {"precision": "bf16_mixed", "offload": ON_HOSTS} | costs
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu |= {"memory_gbytes_per_s": 1000, "host_gbytes_per_s": 10}
+    for node in tree["cluster"]["nodes"][:nodes]:
+        node["host_gib"] = host_gib
+    return Instance.model_validate(tree, strict=False)
+
+
+def plans(data: Instance) -> list[TrainingPlan]:
+    """Return a pipeline over both nodes, and one on each."""
+    layers, batch = data.model.layers, data.workload.global_batch
+    first, second = data.planned_cluster.nodes
+
+    def stage(node: Any, span: tuple[int, int]) -> dict[str, Any]:
+        gpus = [f"{node.name}:{i}" for i in range(node.count)]
+        return {"layers": span, "replicas": [{"gpus": gpus, "samples": 1}]}
+
+    across = [stage(first, (0, 1)), stage(second, (1, layers))]
+    apart = [[stage(node, (0, layers))] for node in (first, second)]
+    drawn = [
+        [{"stages": across, "micro_batches": batch}],
+        [
+            {"stages": stages, "micro_batches": n}
+            for stages, n in zip(apart, (batch - 1, 1), strict=True)
+        ],
+    ]
+    return [
+        TrainingPlan.model_validate(
+            {"pipelines": [{**p, "micro_batch_size": 1} for p in pipelines]},
+            strict=False,
+        )
+        for pipelines in drawn
+    ]
+
+
+def by_hand(data: Instance, plan: TrainingPlan) -> dict[str, float]:
+    """Return the MiB of masters, moments and gradients of 32 bits: 16 a parameter."""
+    model, zero = data.model, data.workload.costs.updates.zero
+    held: dict[str, float] = {}
+    alike = len(plan.pipelines) if zero else 1
+    ends = data.workload.costs.compute.head == "include"
+    for pipeline in plan.pipelines:
+        last = len(pipeline.stages) - 1
+        for j, stage in enumerate(pipeline.stages):
+            own = sum(model.parameters[x] for x in stage.span)
+            copies = (j == 0) + (j == last)
+            if model.tied_embeddings:
+                copies = min(copies, 1)
+            own += ends * copies * model.embedding_parameters
+            (replica,) = stage.replicas
+            held[replica.node] = held.get(replica.node, 0) + 16 * own / alike / MIB
+    return held
+
+
+@pytest.mark.parametrize("zero", [0, 1, 3])
+@pytest.mark.parametrize("number", [0, 1])
+def test_hosts_pin_sixteen_bytes_of_every_parameter(zero: int, number: int) -> None:
+    data = instance(zero=zero)
+    plan = plans(data)[number]
+    judged = training_plan.evaluate(data, plan)
+    want = by_hand(data, plan)
+    assert judged.parts["host_memory_mib"].keys() == want.keys()
+    for node, mib in judged.parts["host_memory_mib"].items():
+        assert mib == pytest.approx(want[node], abs=1)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_host_holds_what_it_has_and_no_more(number: int) -> None:
+    plan = plans(instance())[number]
+    pinned = training_plan.evaluate(instance(), plan).parts["host_memory_mib"]
+    most = max(pinned.values())
+    enough, less = (instance(mib / 1024) for mib in (most, most - 1))
+    before = training_plan.evaluate(instance(), plan)
+    assert training_plan.evaluate(enough, plan).violations == before.violations
+    more = {*training_plan.evaluate(less, plan).violations} - {*before.violations}
+    assert {one.rule for one in more} == {"host_memory"}
+    assert {one.where for one in more} == {n for n, m in pinned.items() if m == most}
+
+
+def limited(random: Random) -> Instance:
+    """Draw an instance whose hosts are to hold about what its states need, or less."""
+    tree = flat(random_tiny_instance(random, most_gpus=3))
+    tree["workload"]["costs"] |= {"precision": "bf16_mixed", "offload": ON_HOSTS}
+    for gpu in tree["cluster"]["gpus"].values():
+        gpu |= {"memory_gbytes_per_s": 1000, "host_gbytes_per_s": 10}
+    data = Instance.model_validate(tree, strict=False)
+    model = data.model
+    whole = 16 * (sum(model.parameters) + 2 * model.embedding_parameters) / 2**30
+    for node in tree["cluster"]["nodes"]:
+        node["host_gib"] = random.choice([None, 0.2, 0.4, 0.6, 1.1])
+        if node["host_gib"] is not None:
+            node["host_gib"] *= whole
+    return Instance.model_validate(tree, strict=False)
+
+
+@examples(6)
+@given(drawn(limited))
+def test_proofs_hold_where_hosts_are_full(data: Instance) -> None:
+    """Beside all plans: no bound above the best, no refusal of what there is."""
+    several = max(data.workload.micro_batch_sizes) > 1
+    best = best_training_plan(data, several_replicas=several)
+    found = exact.solve(data, limits=Limits(time_s=1))
+    if found.plan is not None:
+        assert not training_plan.evaluate(data, found.plan).violations
+    if best is None:
+        assert found.plan is None
+        return
+    assert impossible.reason(data) is None
+    assert training_plan_bound(data).value <= best[0]
+    assert found.status is not Status.INFEASIBLE
+    assert found.bound is None or found.bound.value <= best[0]
+    assert found.plan is None or found.objective >= best[0]
+    if found.status is Status.OPTIMAL:
+        assert found.objective == best[0]
