@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..portfolio import options_of
 from .calling import Listener, Progress
+from .comparing import compare
 from .judging import (
     check,
     load,
@@ -17,7 +18,7 @@ from .judging import (
     posed_plan,
     posed_training,
 )
-from .planning import compare, plan
+from .planning import plan
 from .solving import (
     carriers,
     has_two_kinds,

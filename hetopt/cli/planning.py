@@ -9,7 +9,6 @@ import typer
 
 from ..errors import Unsupported
 from ..text.documents import Document
-from ..text.numbers import counted
 from . import output, runs
 from .options import (
     AsJson,
@@ -41,10 +40,6 @@ if TYPE_CHECKING:
     from ..exact.provisioning import Frontier
     from ..modelling import Limits
     from ..result import Result
-
-
-#: Bytes of a file that takes a moment to read: twice would be felt.
-_LONG_TO_READ = 2**20
 
 
 class Kind(StrEnum):
@@ -339,15 +334,9 @@ def compare(
         how = {"start": start or None, "known": known}
         _deliver_targets(instances, how, limits, out, as_json=as_json)
     names = None if planners is None else _name_list(planners, "--planners")
-    given = problem is not None or _states_problem(instances[0])
-    whose = "for each planner"
-    if names is not None:
-        several = f"for each of {counted(len(names), 'planner')}"
-        whose = several if len(names) > 1 else "for the planner"
-    whose += ", and for the exact method" * exact
-    whose = "for each method" if given else whose
-    output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
-    with output.watch("" if given else "us", time_limit) as watch:
+    output.tell_limit(limit_s(time_limit), "for each method", as_json=as_json)
+    trains = problem is None and api.posed(instances[0])[0] == "training_plan"
+    with output.watch("us" if trains else "", time_limit) as watch:
         report = api.compare(
             instances,
             names,
@@ -369,16 +358,6 @@ def compare(
     results = [row.result for row in report.runs]
     broken = output.is_plugin_broken(results)
     raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))
-
-
-def _states_problem(place: str) -> bool:
-    """Return whether a problem is compared; a file that is long to read counts not."""
-    from ..api.comparing import problem_of
-
-    file = Path(place)
-    if file.is_file() and file.stat().st_size > _LONG_TO_READ:
-        return False
-    return problem_of(place)[0] is not None
 
 
 def _name_list(words: str, option: str) -> list[str]:

@@ -227,7 +227,7 @@ def test_nothing_is_planned_when_one_instance_is_wrong(
     monkeypatch.setattr(megatron, "plan", stopped_by_ctrl_c)
     with pytest.raises(UnknownName, match="two-nodez"):
         hetopt.compare([SMALL, "tiny/two-nodez"], ["megatron"])
-    with pytest.raises(InstanceError, match="offers"):
+    with pytest.raises(MixedData, match="training_plan, provisioning"):
         hetopt.compare([SMALL, "tiny/offers"], ["megatron"])
 
 
