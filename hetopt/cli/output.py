@@ -154,9 +154,7 @@ def check_out(out: Path | None, *, pictures: bool = True) -> None:
         writers.check(out, pictures=pictures)
 
 
-def written(
-    path: Path | None, write: Callable[[Path], object], what: str = ""
-) -> HetoptError | None:
+def written(path: Path | None, write: Callable[[Path], object]) -> HetoptError | None:
     """Write a file, if one was asked for, and say so.
 
     An error is returned, not raised: the answer is shown first, and never lost.
@@ -167,7 +165,7 @@ def written(
         write(path)
     except HetoptError as error:
         return error
-    tell(f"{what}written to {path}")
+    tell(f"written to {path}")
     return None
 
 
@@ -207,20 +205,20 @@ def present(
         yield from writers.terminal(sheet())
 
     failed = written(out, write)
-    give(document, shown(), failed, *failures, as_json=as_json)
+    give(document, shown(), failed, as_json=as_json)
 
 
 def deliver(
     result: "Result",
     out: Path | None,
     sheet: "Callable[[], Sheet] | None" = None,
-    *failures: HetoptError | None,
+    *,
     more: Mapping[str, object] | None = None,
     as_json: bool,
 ) -> NoReturn:
     """Write a result, show it or its `sheet`, and leave with its exit code.
 
-    `failures` are of what else was to be written; `more` are fields of the document.
+    `more` are fields of the document.
     """
     from ..text.writing import write_json
 
@@ -231,7 +229,7 @@ def deliver(
 
     failed = written(out, lambda path: write_json(path, result.to_file()))
     document = result.to_json() | dict(more or {})
-    give(document, shown(), failed, *failures, as_json=as_json)
+    give(document, shown(), failed, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
 
 

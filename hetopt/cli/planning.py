@@ -416,13 +416,6 @@ def provision(
             help="Use this planner.",
         ),
     ] = None,
-    plan_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also write it as a training plan on the rented machines.",
-        ),
-    ] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
@@ -445,9 +438,6 @@ def provision(
     from ..modelling import Limits
 
     (output.check_out if frontier else output.check_writable)(out)
-    output.check_writable(plan_out, "--plan-out")
-    if plan_out is not None and frontier:
-        raise Unsupported("--plan-out writes one plan: leave out --frontier")
     if frontier:
         if (until, budget, planner) != (None, None, None):
             raise Unsupported(
@@ -471,15 +461,8 @@ def provision(
         )
     from ..report import front, results
 
-    lost = output.written(
-        plan_out if result.plan is not None else None,
-        lambda path: _write_rented(result, path),
-        "training plan ",
-    )
     told = front.answer(result)
-    output.deliver(
-        result, out, lambda: results.sheet(result, told), lost, as_json=as_json
-    )
+    output.deliver(result, out, lambda: results.sheet(result, told), as_json=as_json)
 
 
 def list_entries(
@@ -573,33 +556,6 @@ def register(app: typer.Typer) -> None:
 
 
 # --- answers ---------------------------------------------------------------------
-
-
-def _write_rented(result: "Result", path: Path) -> None:
-    """Write the training plan of a plan of offers, and say how long it takes."""
-    from .. import api
-    from ..api.rented import plan_file
-    from ..report import words
-    from ..text.writing import write_json
-
-    data, plan = api.posed_training(result)
-    write_json(path, plan_file(data, plan))
-    judged, priced = api.check(plan, data), result.evaluation
-    assert priced is not None  # it has a plan
-    iteration = words.amount(judged.objective, "us")
-    offered = words.amount(priced.parts["iteration_us"], "us")
-    output.tell(
-        "offers are priced without transfers between stages; with them an iteration "
-        f"takes {iteration} instead of {offered}"
-    )
-    due = result.data.deadline_s
-    whole = priced.parts["total_s"] * float(judged.objective or 0)
-    whole /= priced.parts["iteration_us"]
-    if due is not None and whole > due:
-        output.tell(
-            f"so all iterations take {words.duration(whole)}, beyond the deadline of "
-            f"{words.duration(due)}: give an earlier --deadline, or a faster network"
-        )
 
 
 def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:
