@@ -28,11 +28,9 @@ from .solving import (
 )
 
 if TYPE_CHECKING:
-    from .exchange import assemble, export, simulate
+    from .exchange import assemble, capabilities, explain, export, simulate
     from .executing import run
-    from .explaining import explain
     from .fitting import fit
-    from .matrix import capabilities
     from .nodes import choose_nodes
     from .posing import options_of_problem, pose
     from .predicting import calibrate, predict
@@ -89,13 +87,13 @@ __all__ = [
 _HOME = {
     "bound_checked": "proving",
     "check_bound": "proving",
-    "explain": "explaining",
+    "explain": "exchange",
     "assemble": "exchange",
     "export": "exchange",
     "simulate": "exchange",
     "frontier": "provisioning",
     "provision": "provisioning",
-    "capabilities": "matrix",
+    "capabilities": "exchange",
     "calibrate": "predicting",
     "predict": "predicting",
     "choose_nodes": "nodes",
