@@ -154,7 +154,9 @@ def check_out(out: Path | None, *, pictures: bool = True) -> None:
         writers.check(out, pictures=pictures)
 
 
-def written(path: Path | None, write: Callable[[Path], object]) -> HetoptError | None:
+def written(
+    path: Path | None, write: Callable[[Path], object], what: str = ""
+) -> HetoptError | None:
     """Write a file, if one was asked for, and say so.
 
     An error is returned, not raised: the answer is shown first, and never lost.
@@ -165,7 +167,7 @@ def written(path: Path | None, write: Callable[[Path], object]) -> HetoptError |
         write(path)
     except HetoptError as error:
         return error
-    tell(f"written to {path}")
+    tell(f"{what}written to {path}")
     return None
 
 

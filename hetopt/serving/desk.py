@@ -107,7 +107,7 @@ class Desk:
         if isinstance(given, str | Path) and Path(given).is_file():
             tree = read_tree(Path(given))
         plan = None
-        if isinstance(tree, Mapping) and tree.get("plan") is not None:
+        if not isinstance(given, Instance) and _has_plan(tree):
             instance, plan = api.posed_training(given)
         else:
             instance = api.load(given)
@@ -271,6 +271,10 @@ class Desk:
             plan = validated(TrainingPlan, document["plan"], "the planner's plan")
             told["board"] = self.put(digest, plan, document)
         return told
+
+
+def _has_plan(tree: object) -> bool:
+    return isinstance(tree, Mapping) and tree.get("plan") is not None
 
 
 def _gone(what: str, name: str) -> Refusal:
