@@ -21,7 +21,6 @@ from .judging import (
 from .planning import plan
 from .solving import (
     carriers,
-    has_two_kinds,
     methods_for,
     solve,
     write_statement,
@@ -60,7 +59,6 @@ __all__ = [
     "export",
     "fit",
     "frontier",
-    "has_two_kinds",
     "load",
     "methods_for",
     "no_plan_is_shorter",

@@ -227,11 +227,6 @@ def solve(
         for written in api.write_statement(data, method, write):
             output.tell(f"written to {written}")
         return
-    if method is not None and backend is None and api.has_two_kinds(name, method):
-        output.tell(
-            f"{method} is a statement and a planner: this solves the statement; the "
-            f"planner: hetopt plan {file} --planner {method}"
-        )
     with output.watch(problems.get(name).unit(data), time_limit) as watch:
         result = api.solve(
             data,
