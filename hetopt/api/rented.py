@@ -104,7 +104,6 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
             "cluster": _cluster(machines),
             "workload": workload,
             "offers": (),
-            "storage": None,
             "search": None,
         }
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
-from ..problems.recovery.storage import Storage
+from ..problems.recovery import Storage
 from ..recovery.pooling import Pool
 from ..recovery.replanning import DEFAULT_TIME_S, HORIZON_S
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces

@@ -7,12 +7,7 @@ import typer
 
 from . import output
 from .exchange import sizes
-from .options import (
-    AnyModel,
-    AsJson,
-    limit_s,
-    listed,
-)
+from .options import AnyModel, AsJson, limit_s, listed, opt, pairs
 from .quantities import count, duration, length
 
 if TYPE_CHECKING:
@@ -21,55 +16,39 @@ if TYPE_CHECKING:
 #: How a model is trained on machines that are named: as in `assemble`.
 Trained = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="Options as in `assemble`: finetune "
-        "(full, lora, qlora), precision, recompute, "
-        "zero, optimiser, offload, runs_on, inter_gbytes_per_s ...",
+    pairs(
+        "Options as in `assemble`: finetune (full, lora, qlora), precision, recompute, "
+        "zero, optimiser, offload, runs_on, inter_gbytes_per_s ..."
     ),
 ]
 Limit = Annotated[
-    float,
-    duration(
-        metavar="S", help="Wall-clock limit of the whole command: seconds, or 5min."
-    ),
+    float, duration("S", "Wall-clock limit of the whole command: seconds, or 5min.")
 ]
 Page = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="Write a page (.html), tables (.md, .csv, .tex) or .json."
-    ),
+    opt("FILE", "Write a page (.html), tables (.md, .csv) or .json."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(fit)
-    app.command()(rent)
 
 
 def fit(
     model: AnyModel,
     batch: Annotated[
-        int | None,
-        length(metavar="B", help="Sequences per step; default: the instance's, or 64."),
+        int | None, length("B", "Sequences per step; default: the instance's, or 64.")
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
-            help="GPU types, to find the fewest of each that suffice: "
-            "A100-40G,RTX2080Ti; or a number of them: 8xA100-40G.",
+        opt(
+            "A,B",
+            "GPU types, to find the fewest of each that suffice: A100-40G,RTX2080Ti; "
+            "or a number of them: 8xA100-40G.",
         ),
     ] = None,
     sequence: Annotated[
         int | None,
         length(
-            metavar="S",
-            help="Tokens per sequence, such as 4096 or 4Ki; default: the instance's, "
-            "or 1024.",
+            "S",
+            "Tokens per sequence, such as 4096 or 4Ki; default: the instance's, or "
+            "1024.",
         ),
     ] = None,
     option: Trained = None,
@@ -108,51 +87,41 @@ def fit(
 
 def rent(
     model: AnyModel,
-    tokens: Annotated[int, count(metavar="N", help="Tokens of the whole run: 100B.")],
+    tokens: Annotated[int, count("N", "Tokens of the whole run: 100B.")],
     until: Annotated[
         float | None,
         duration(
+            "D",
+            "When the run must end: 10d; machines are added until it does.",
             "--deadline",
-            metavar="D",
-            help="When the run must end: 10d; machines are added until it does.",
         ),
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
-            help="Only these cards: A100-80GB-SXM4,B200; A100 means every A100.",
-        ),
+        opt("A,B", "Only these cards: A100-80GB-SXM4,B200; A100 means every A100."),
     ] = None,
     prices: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A SkyPilot price list (CLOUD/vms.csv), instead of the catalogue's; "
-            "may be repeated.",
+        opt(
+            "FILE",
+            "A SkyPilot price list (CLOUD/vms.csv), instead of the catalogue's; may be "
+            "repeated.",
         ),
     ] = None,
     batch: Annotated[
-        int | None,
-        length(metavar="B", help="Sequences per iteration; the instance's, or 256."),
+        int | None, length("B", "Sequences per iteration; the instance's, or 256.")
     ] = None,
     sequence: Annotated[
         int | None,
         length(
-            metavar="S",
-            help="Tokens per sequence, such as 4096 or 4Ki; the instance's, or 4096.",
+            "S", "Tokens per sequence, such as 4096 or 4Ki; the instance's, or 4096."
         ),
     ] = None,
     micro_batches: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Micro-batch sizes to choose from; the instance's, or 1,2,4.",
-        ),
+        opt("A,B,C", "Micro-batch sizes to choose from; the instance's, or 1,2,4."),
     ] = None,
-    quota: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Most GPUs of each card.")
-    ] = 512,
+    quota: Annotated[int, opt("N", "Most GPUs of each card.", min=1)] = 512,
     option: Trained = None,
     time_limit: Limit = 60.0,
     out: Page = None,

@@ -118,7 +118,7 @@ def _notes(found: Rentals) -> Iterator[str]:
     yield (
         f"Batches of {found.batch:,} sequences of {found.sequence:,} tokens; one kind "
         "of card in each; storage and egress are not counted ('hetopt provision' mixes "
-        "offers and counts both)."
+        "offers)."
     )
 
 

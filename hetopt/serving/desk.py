@@ -107,18 +107,18 @@ class Desk:
         if isinstance(given, str | Path) and Path(given).is_file():
             tree = read_tree(Path(given))
         plan = None
-        if not isinstance(given, Instance) and _has_plan(tree):
+        has_plan = isinstance(tree, Mapping) and tree.get("plan") is not None
+        if has_plan and not isinstance(given, Instance):
             instance, plan = api.posed_training(given)
         else:
             instance = api.load(given)
         _ = instance.planned_cluster
         digest = instance.digest
         if digest not in self.laid:
-            bounds = [
-                api.no_plan_is_shorter(instance),
-                known_of(instance).bound(instance),
-            ]
-            bound = max(int(one.value) for one in bounds if one is not None)
+            least = [api.no_plan_is_shorter(instance)]
+            if (proved := known_of(instance).bound(instance)) is not None:
+                least.append(proved)
+            bound = max(int(one.value) for one in least)
             self.laid[digest] = Laid(instance, bound)
         self.current = digest
         shown = self._instance(self.laid[digest])
@@ -271,10 +271,6 @@ class Desk:
             plan = validated(TrainingPlan, document["plan"], "the planner's plan")
             told["board"] = self.put(digest, plan, document)
         return told
-
-
-def _has_plan(tree: object) -> bool:
-    return isinstance(tree, Mapping) and tree.get("plan") is not None
 
 
 def _gone(what: str, name: str) -> Refusal:

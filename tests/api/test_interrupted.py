@@ -71,7 +71,7 @@ STEPS = {
     "hexiscale": "_Rounds._round",
     "islands": "_Search.descend",
     "megatron": "worst_shortage",
-    "grid": "Polishing.step",
+    "grid": "_Search._fill",
     "metis": "LineCost.iteration_us",
     "sailor": "Search.allocated",
     "whale": "_Trial.split_micro_batches",

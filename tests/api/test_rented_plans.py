@@ -199,7 +199,9 @@ def test_a_plan_of_offers_is_exported_as_any_other(folder: Path, target: str) ->
     words = ["export", str(folder / "prov.json"), "--to", target, "--out", str(out)]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert [*out.iterdir()]
+    texts = {path.name: path.read_text() for path in out.iterdir()}
+    made = api.posed_training(folder / "prov.json")
+    assert texts == exporting.export_plan(target, *made)
 
 
 def test_a_file_without_its_instance_needs_it_named(folder: Path) -> None:

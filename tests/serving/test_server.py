@@ -27,7 +27,7 @@ LARGE = "hexiscale/setting-1-llama2-7b"
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, Any]]:
     """The address of a server with an instance, and its process."""
-    words = [sys.executable, "-m", "hetopt", "serve", LARGE, "--no-open", "--json"]
+    words = [sys.executable, "-m", "hetopt", "serve", LARGE, "--json"]
     process = subprocess.Popen(
         words,
         stdout=subprocess.PIPE,
@@ -102,6 +102,6 @@ def test_a_port_that_is_taken_is_refused_with_a_remedy() -> None:
 
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    told = CliRunner().invoke(cli.app, ["serve", "--no-open"])
+    told = CliRunner().invoke(cli.app, ["serve"])
     assert told.exit_code == 2
     assert "pip install starlette uvicorn" in told.stderr
