@@ -1,6 +1,6 @@
 """Times of all stages of one instance, computed when asked for and kept."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from copy import copy
 from fractions import Fraction
 from functools import cached_property
@@ -23,11 +23,10 @@ class StageTable:
     Arrays are of whole numbers and cannot be written to.
     """
 
-    def __init__(self, instance: Instance, apart: Container[str] = ()) -> None:
+    def __init__(self, instance: Instance) -> None:
         """Read the instance; `InstanceError` where it has no cluster.
 
-        Nodes that are `apart` are classes of their own. Raises `Unsupported` for what
-        the proofs by prices do not carry.
+        `Unsupported` for what the proofs by prices do not carry.
         """
         capability.require("proof pipelines", instance)
         self.instance = instance
@@ -38,7 +37,7 @@ class StageTable:
         self.batch = workload.global_batch
         #: Sizes of micro-batches, in ascending order.
         self.sizes = tuple(sorted(set(workload.micro_batch_sizes)))
-        self.classes = node_classes(self.costs, self.sizes[-1], apart)
+        self.classes = node_classes(self.costs, self.sizes[-1])
         #: Nodes and GPUs of each class; GPUs of one node.
         self.nodes = _fixed([len(each.nodes) for each in self.classes])
         self.node_gpus = _fixed([each.gpus for each in self.classes])

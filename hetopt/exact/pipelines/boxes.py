@@ -19,10 +19,9 @@ Of = Literal["sync", "count", "replicas", "size", "slowest", "host"]
 
 @dataclass(frozen=True)
 class Whole:
-    """A verdict of an integer master that stood on a box; hosts were `apart`."""
+    """A verdict of an integer master that stood on a box."""
 
     time_us: int
-    apart: tuple[int, ...]
     told: Known
 
 
