@@ -15,7 +15,7 @@ from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
 from ...text.documents import Document
 from .arcs import Arcs, arcs, least_cover
-from .boxes import Box, Division, Whole
+from .boxes import Box, Division
 from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
 from .levelling import levelled
@@ -257,19 +257,14 @@ class PipelineBound:
             end = int(np.searchsorted(times, high, "right"))
             if begin < end:
                 ends[number] = begin, end
-        known = None
-        if box.known and time_us <= box.known.time_us and not self.hidden:
-            known = box.known.told
         # Prices of another box may serve better.
         some = [box.state.prices, *(x for x in [self._served] if x is not None)]
         each = [np.maximum(x, 0.0) for x in some]
-        box.whole = master.refute(each, ends, most_labels, known)
+        box.whole = master.refute(each, ends, most_labels)
         if most_labels < inf:
             self._learn(refuted=box.whole is not None, exhausted=master.exhausted)
         if box.whole:
             self._served = some[master.chosen]
-        if master.known is not None:
-            box.known = Whole(time_us, master.known)
         return box.whole is not None
 
     def _learn(self, *, refuted: bool, exhausted: bool) -> None:
