@@ -1,7 +1,6 @@
 """Times of all stages of one instance, computed when asked for and kept."""
 
 from collections.abc import Iterator
-from copy import copy
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -44,14 +43,6 @@ class StageTable:
         self.gpus = _fixed(self.nodes * self.node_gpus)
         self.runs = Runs.of(self.layers, equal=self._equal)
         self._kept: dict[int, Whole] = {}
-        #: Replicas that a layer has at the most; None where nothing is known.
-        self._holders: int | None = None
-
-    def limited(self, replicas: int) -> "StageTable":
-        """Return the stages of plans no layer of which has more replicas."""
-        found = copy(self)
-        found._kept, found._holders = {}, replicas
-        return found
 
     @property
     def places(self) -> bool:
@@ -127,7 +118,7 @@ class StageTable:
                 behind = np.cumsum(whole_us([0, *rule.layer_us(node, t, s)]))
                 head = np.where(runs.ends, min(rule.head_us(node, t, s), NEVER), 0)
                 took = behind[last] - behind[first] + head
-                able = fitting(rule, runs, node, (t, s), 1, self._holders)
+                able = fitting(rule, runs, node, (t, s), 1)
                 us[t, s, able] = np.minimum(us[t, s], took)[able]
         # Kernels want times that do not fall as runs grow: one that is too short to be
         # a stage takes as long as the shortest one that is.

@@ -27,40 +27,9 @@ from .unordered import Segments, Unordered
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
 _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
-_SPARE = 100_000_000  # of these, for tables of few replicas besides
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
-_MOST_HOLDERS = 16  # replicas among which ZeRO divides, in tables of their own
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
-
-
-class _View:
-    """Stages by class of nodes, and what boxes say of them."""
-
-    def __init__(
-        self, table: StageTable, schedule: Schedule, check: Callable[[], None]
-    ) -> None:
-        self.table, self._check = table, check
-        self.vectors = Vectors(table, schedule)
-        self._arcs: dict[int, Arcs] = {}
-        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
-
-    def stages(self, size: int) -> Arcs:
-        """Return the arcs of a size of micro-batches, by its number."""
-        if size not in self._arcs:
-            self._check()
-            self._arcs[size] = arcs(self.table, self.table.sizes[size])
-        return self._arcs[size]
-
-    def coupling(self, size: int, sharing: Sharing) -> Coupling:
-        """Return what a box says of such arcs: boxes are looked at several times."""
-        key = size, sharing
-        if key not in self._couplings:
-            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
-            if len(self._couplings) > _KEPT_COUPLINGS:
-                self._couplings.popitem(last=False)
-        self._couplings.move_to_end(key)
-        return self._couplings[key]
 
 
 class PipelineBound:
@@ -110,19 +79,18 @@ class PipelineBound:
         self.batch = instance.workload.global_batch
         #: Prices at which whole pipelines refuted the last box that they did.
         self._served: Array | None = None
-        self._views: dict[int, _View] = {}
-        self._kept: OrderedDict[tuple[StageTable, int, bytes], Segments] = OrderedDict()
-        self._view = _View(self.table, schedule, check)
+        self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
+        self._vectors = Vectors(self.table, schedule)
+        self._arcs: dict[int, Arcs] = {}
+        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
         #: What a sequence is in whole prices; 0 where times are too long for proofs, or
         #: tables too large.
         self.scale = self._scaled(max(1, self._left(most_us, 0)))
         fits = self._bytes <= _MOST_BYTES
         if not fits:
             self.scale = 0
-        #: Whether ZeRO divides states, and tables are small enough for several.
-        self._divides = costs.updates.zero > 0 and 8 * self._bytes <= _SPARE
         sizes = range(len(self.table.sizes)) if fits else ()
-        each = [*map(self._view.stages, sizes)]
+        each = [*map(self.stages, sizes)]
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
         self.division = self._division(min(slowest, default=0))
@@ -173,7 +141,7 @@ class PipelineBound:
     @property
     def few(self) -> bool:
         """Return whether numbers of GPUs are so few that counting comes early."""
-        return self.whole and self._view.vectors.are_few
+        return self.whole and self._vectors.are_few
 
     def _hosts(self) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
         """Return nodes and their GPUs by class, where it matters which are hosts.
@@ -248,7 +216,7 @@ class PipelineBound:
         master = IntegerMaster(
             {number: pricing for number, pricing, _ in parts},
             *(rows, self.batch, self.scale, box.hosts_low),
-            *(self._view_of(box).vectors, self.check),
+            *(self._vectors, self.check),
         )
         ends = dict[int, tuple[int, int]]()
         for number, pricing, (low, high) in parts:
@@ -274,23 +242,6 @@ class PipelineBound:
             self._early_labels = min(most, 2 * self._early_labels)
         elif exhausted:
             self._early_labels = max(least, self._early_labels // 2)
-
-    def _view_of(self, box: Box) -> _View:
-        """Return stages by the most replicas that layers of a box's plans have.
-
-        Each pipeline has one or more of each layer, so there are no more pipelines than
-        the least replicated layer has replicas; and none has more of a layer than a
-        micro-batch has sequences. Powers of two are few, so tables are.
-        """
-        pipelines = min(box.count_high, box.replicas_high)
-        most = 1 << (pipelines * self.table.sizes[box.size_high] - 1).bit_length()
-        few = min(_MOST_HOLDERS, self.table.costs.most_replicas)
-        if not self._divides or most > few:
-            return self._view
-        if most not in self._views:
-            table = self.table.limited(most)
-            self._views[most] = _View(table, self.schedule, self.check)
-        return self._views[most]
 
     def verdict(self, box: Box, time_us: int) -> Verdict:
         """Return prices that refute a box, or what a packing takes."""
@@ -337,8 +288,7 @@ class PipelineBound:
         Paths need not be `ordered` where layers are equal. The number says size and the
         range of what is hidden: it is the same in the parts of a box.
         """
-        found, own = [], self._view_of(box)
-        table = own.table
+        found, table = [], self.table
         bare = frozenset(c for c, high in enumerate(box.hosts_high) if not high)
         for size in range(box.size_low, box.size_high + 1):
             b = self.table.sizes[size]
@@ -346,7 +296,7 @@ class PipelineBound:
                 continue
             for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
                 pipelines = box.replicas_low, box.count_low, rows.pipelines
-                coupling = own.coupling(size, Sharing(*pipelines, sync, bare))
+                coupling = self._coupling(size, Sharing(*pipelines, sync, bare))
                 limits = Limits(left, self.batch, spent)
                 high = left
                 if box.count_high == 1:  # it has the whole batch
@@ -356,18 +306,35 @@ class PipelineBound:
                 low = max(self.least_slowest_us[size], box.slowest_low_us)
                 given = table, coupling, limits, rows
                 if table.runs.equal and not ordered:
-                    known = self._segments(table, coupling)
+                    known = self._segments(coupling)
                     pricing: Pricing = Unordered(*given, known)
                 else:
                     pricing = Pricing(*given)
                 found.append((size * (_HALVES + 2) + i, pricing, (low, high)))
         return found
 
-    def _segments(self, table: StageTable, coupling: Coupling) -> Segments:
+    def stages(self, size: int) -> Arcs:
+        """Return the arcs of a size of micro-batches, by its number."""
+        if size not in self._arcs:
+            self.check()
+            self._arcs[size] = arcs(self.table, self.table.sizes[size])
+        return self._arcs[size]
+
+    def _coupling(self, size: int, sharing: Sharing) -> Coupling:
+        """Return what a box says of such arcs: boxes are looked at several times."""
+        key = size, sharing
+        if key not in self._couplings:
+            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
+            if len(self._couplings) > _KEPT_COUPLINGS:
+                self._couplings.popitem(last=False)
+        self._couplings.move_to_end(key)
+        return self._couplings[key]
+
+    def _segments(self, coupling: Coupling) -> Segments:
         """Return segments: the same for couplings of a size that allow as much."""
-        key = table, coupling.arcs.size, coupling.light.tobytes()
+        key = coupling.arcs.size, coupling.light.tobytes()
         if key not in self._kept:
-            self._kept[key] = Segments(table, coupling.arcs, coupling.light)
+            self._kept[key] = Segments(self.table, coupling.arcs, coupling.light)
             while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)

@@ -128,7 +128,7 @@ def test_a_slowest_stage_may_lie_between_the_times_of_stages():
     plan = facts(instance, _TWO_STAGES)
     (one,) = plan.pipelines
     bound = PipelineBound(instance, plan.iteration_us, 0)
-    assert one.slowest_us not in bound._view.stages(0).times
+    assert one.slowest_us not in bound.stages(0).times
     box = _alone(plan, (one.slowest_us, one.slowest_us))
     assert not Packing(bound, box, plan).faults
     assert not bound.settles(box, plan.iteration_us)
