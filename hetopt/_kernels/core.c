@@ -229,7 +229,6 @@ static PyMethodDef methods[] = {
     {"extended", core_extended, METH_VARARGS, NULL},
     {"completed", core_completed, METH_VARARGS, NULL},
     {"longest", core_longest, METH_VARARGS, NULL},
-    {"pattern_us", core_pattern_us, METH_VARARGS, NULL},
     {"cells_us", core_cells_us, METH_VARARGS, NULL},
     {"swept", core_swept, METH_VARARGS, NULL},
     {"through", core_through, METH_VARARGS, NULL},
