@@ -4,7 +4,6 @@ No box that holds a valid plan is ever refuted; on the smallest clusters the bes
 of all is known.
 """
 
-from collections import Counter
 from random import Random
 from typing import Any
 
@@ -259,14 +258,3 @@ def _settings(only: Instance, plans: list[PlanFacts]) -> set[str]:
         ),
     }
     return {name for name, value in asked.items() if value}
-
-
-def tally(seeds: range) -> Counter[str]:
-    """Count what so many trials reach."""
-    found = Counter[str]()
-    for seed in seeds:
-        from soaking import drawn
-
-        word, reached = examined(drawn("pipelines", seed))
-        found.update([word, *reached])
-    return found
