@@ -1,7 +1,7 @@
 """Why an instance can have no plan at all, where arithmetic alone proves it.
 
 batch     pipelines share the global batch in micro-batches of the sizes that the
-          workload lists and that can be timed, a pipeline having one size and a GPU;
+          workload lists and that can be timed;
 layers    interleaved, a stage has at least as many layers as runs;
 memory    a plan holds the states of every layer, of embedding and of head once at
           least, however they are divided; a replica of a layer lies within a node. What
@@ -50,15 +50,14 @@ def unfit_settings(instance: Instance) -> str | None:
 
 def _unshared_batch(instance: Instance) -> str | None:
     workload = instance.workload
-    batch, gpus = workload.global_batch, instance.planned_cluster.gpu_count
+    batch = workload.global_batch
     sizes = sorted(set(workload.micro_batch_sizes))
     timed = _timed(instance, sizes)
     asked = f"batch: a global batch of {batch}"
     if not _sums(sizes, batch) >> batch & 1:
         return (
-            f"{asked} is no sum of micro-batches of {_listed(sizes)}: give "
-            f"global_batch {_near(sizes, batch)}, or add a divisor of {batch} to "
-            "micro_batch_sizes, such as 1"
+            f"{asked} is no sum of micro-batches of {_listed(sizes)}: add a divisor of "
+            f"{batch} to micro_batch_sizes, such as 1"
         )
     if not _sums(timed, batch) >> batch & 1:
         rest = [size for size in sizes if size not in timed]
@@ -66,12 +65,6 @@ def _unshared_batch(instance: Instance) -> str | None:
             f"{asked} is no sum of micro-batches that were measured: of "
             f"micro_batch_sizes, {_listed(rest)} cannot be put together from the sizes "
             "in workload.costs.profile: measure them, or list sizes that were measured"
-        )
-    if not _sums_of_few(timed, batch, gpus) >> batch & 1:
-        return (
-            f"{asked} needs pipelines of more than {gpus} different sizes out of "
-            f"{_listed(timed)}, and the cluster has {gpus} GPUs: add a divisor of "
-            f"{batch} to micro_batch_sizes, such as 1"
         )
     return None
 
@@ -98,39 +91,13 @@ def _timed(instance: Instance, sizes: Sequence[int]) -> list[int]:
 
 def _sums(sizes: Iterable[int], most: int) -> int:
     """Bit s is set where s, from 0 to `most`, is a sum of any of the sizes."""
-    reached = 1
+    reached, mask = 1, (1 << most + 1) - 1
     for size in sizes:
-        reached = _and_more(reached, size, most)
+        step = size
+        while step <= most:
+            reached |= (reached << step) & mask
+            step *= 2
     return reached
-
-
-def _and_more(reached: int, size: int, most: int) -> int:
-    """The sums with any number of `size` added."""
-    mask = (1 << most + 1) - 1
-    step = size
-    while step <= most:
-        reached |= (reached << step) & mask
-        step *= 2
-    return reached
-
-
-def _sums_of_few(sizes: Sequence[int], batch: int, few: int) -> int:
-    """Sums of at most `few` different sizes, each any number of times."""
-    if few >= len(sizes):
-        return _sums(sizes, batch)
-    reached = [1] + [0] * few  # by the number of different sizes, at the most
-    for size in sizes:
-        for count in range(few, 0, -1):
-            reached[count] |= _and_more(reached[count - 1], size, batch)
-    return reached[few]
-
-
-def _near(sizes: Sequence[int], batch: int) -> str:
-    """The nearest batches that sizes do sum up to; the least size is within reach."""
-    reached = _sums(sizes, batch + sizes[0])
-    near = [s for s in range(batch, 0, -1) if reached >> s & 1][:1]
-    near += [s for s in range(batch, batch + sizes[0] + 1) if reached >> s & 1][:1]
-    return " or ".join(map(str, near))
 
 
 def _listed(sizes: Sequence[int]) -> str:

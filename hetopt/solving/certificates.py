@@ -82,22 +82,19 @@ class BoxCertificate(Record):
     """No plan is as quick as `time_us`: a tree of boxes, with prices at its leaves.
 
     Prices are in sequences / `scale`, by the `classes` of equal nodes, each of which is
-    called by its first node. Where the certificate is `levelled`, nodes that differ by
-    the latency of their inner links alone have the least of these.
-    `further` are the certificates of the choices of ZeRO and of divisions after the
-    first.
+    called by its first node. `further` are the certificates of the choices of ZeRO and
+    of divisions after the first.
     """
 
     time_us: Natural
     scale: Annotated[int, Field(ge=1, le=2**40)]
     classes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=20_000)]
     tree: BoxTree
-    levelled: bool = False
     further: Annotated[
         tuple["BoxCertificate", ...], Field(max_length=MOST_CHOICES - 1)
     ] = ()
 
-    _later = frozenset({"levelled", "further"})
+    _later = frozenset({"further"})
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

@@ -1,7 +1,6 @@
 """Why there is no plan: the reason is a true one, and proved where arithmetic can."""
 
 import json
-from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -93,36 +92,12 @@ def test_commands_end_with_the_code_of_a_proof(
     assert f"{kind}: " in answer.output
 
 
-def test_what_would_work_does() -> None:
-    reason = impossible.reason(read(IMPOSSIBLE["batch"][0]))
-    assert reason is not None
-    assert "global_batch 3 or 6" in reason
-    for batch in (3, 6):
-        data = tree(global_batch=batch, micro_batch_sizes=[3])
-        assert hetopt.plan(read(data), limits=5).plan is not None
-
-
-def test_sums_of_sizes_are_those_that_counting_finds() -> None:
-    sizes = [3, 4, 6, 9]
-    for few in (1, 2, 3, 4):
-        counted = {
-            sum(chosen)
-            for count in range(8)
-            for chosen in combinations_with_replacement(sizes, count)
-            if len(set(chosen)) <= few and sum(chosen) <= 20
-        }
-        bits = impossible._sums_of_few(sizes, 20, few)
-        assert {s for s in range(21) if bits >> s & 1} == counted
-
-
 def test_one_gpu_cannot_do_two_sizes() -> None:
     data = tree(global_batch=5, micro_batch_sizes=[2, 3])
     data["cluster"]["nodes"] = [{"name": "n0", "gpu": "A", "count": 1}]
-    reason = impossible.reason(read(data))
-    assert reason is not None
-    assert "1 GPUs" in reason or "1 GPU" in reason
-    data["cluster"]["nodes"].append({"name": "n1", "gpu": "A", "count": 1})
-    assert impossible.reason(read(data)) is None
+    result = training_plan.solve(read(data), limits=Limits(time_s=5))
+    assert result.status is Status.INFEASIBLE
+    assert result.reasons[0].startswith("batch: every plan")
 
 
 def test_sizes_that_were_not_measured_are_the_reason_not_memory() -> None:

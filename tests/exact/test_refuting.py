@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from itertools import count
 from math import inf
 
-import box_forger
 import pytest
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
 from hetopt.exact.pipelines.schedule import Goals
-from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.refuting import (
     Clock,
     Tightening,
@@ -118,14 +116,3 @@ def test_no_goal_is_reached_where_none_can_be() -> None:
         found, asked = reached_by(patient, 1.5)
         assert found == inf
         assert asked <= 4
-
-
-def test_a_bound_of_levelled_nodes_is_derived_again_as_such() -> None:
-    instance = generate("unequal", size="64", seed=1)
-    bound = int(training_plan_bound(instance).value)
-    certificate = box_forger.honest(instance, bound, 2 * bound, 40)
-    assert certificate is not None
-    assert certificate.levelled
-    assert not recheck(instance, certificate, bound + 1)
-    apart = certificate.model_copy(update={"levelled": False})
-    assert recheck(instance, apart, bound + 1)

@@ -531,15 +531,6 @@ def leave_choices_out(tree: Tree) -> None:
     _share_states(workload)
 
 
-def leave_updates_out(tree: Tree) -> None:
-    """Change an instance so that no optimiser is timed, as some exact methods ask."""
-    if calibrated := tree["workload"]["costs"].get("calibration"):
-        calibrated["constants"].pop("update", None)
-        return
-    for gpu in tree["cluster"]["gpus"].values():
-        gpu.pop("memory_gbytes_per_s", None)
-
-
 def _possible_model(draw: Draw, model: Tree) -> Tree:
     if "layer_parameters" in model:
         model.pop("parameters_per_layer", None)

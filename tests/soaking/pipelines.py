@@ -1,17 +1,16 @@
 """The engine of proofs, asked to refute what a known plan shows to be possible.
 
-Every valid plan is a packing of columns in each box that holds it, and nothing that
-holds it is ever refuted; on the smallest clusters the best plan of all is known.
+No box that holds a valid plan is ever refuted; on the smallest clusters the best plan
+of all is known.
 """
 
-from collections import Counter
 from random import Random
 from typing import Any
 
 import drawing
+from boxed_plans import PlanFacts, boxes, facts, holds
 from brute_force_training import best_training_plan
 from claims import random_plans, some_plans, tightened
-from packed_columns import Packing, PlanFacts, boxes, facts, holds
 from sites_of_nodes import in_sites
 
 from hetopt.bounds.training_plan import training_plan_bound
@@ -167,23 +166,11 @@ def _bound(only: Instance, time_us: int, rng: Random) -> PipelineBound:
 
 
 def _in_boxes(bound: PipelineBound, plan: PlanFacts, rng: Random) -> set[str]:
-    """Look at boxes that hold a plan: what of the engine its columns reach."""
+    """Ask the engine to refute boxes that hold a plan; return what they are like."""
     reached = set[str]()
     for box in boxes(bound, plan, rng, 4):
-        packing = Packing(bound, box, plan)
-        if packing.faults:
-            raise Contradiction(f"{packing.faults} in {_told(box)} of {plan}")
-        if packing.columns:
-            prices = packing.any_prices(rng)
-            if told := packing.undercut(prices, rng):
-                raise Contradiction(f"{told} in {_told(box)} of {plan} at {prices}")
-        for _ in range(3 if packing.columns else 0):
-            prices = packing.prices(rng)
-            if packing.refuted(prices):
-                raise Contradiction(f"{prices} refute {plan} in {_told(box)}")
         if rng.random() < 0.5 and bound.settles(box, plan.iteration_us):
             raise Contradiction(f"{_told(box)} is refuted, it holds {plan}")
-        reached |= packing.reached
         if box.count_high == 1:
             reached.add("single")
         if box.replicas_low > 1:
@@ -205,9 +192,8 @@ def _descended(bound: PipelineBound, plan: PlanFacts, rng: Random) -> None:
         if not (holding := [part for part in parts if holds(part, bound, plan)]):
             raise Contradiction(f"{[*map(_told, parts)]} do not hold {plan}")
         box = rng.choice(holding)
-    packing = Packing(bound, box, plan)
-    if packing.faults or (packing.columns and packing.refuted(packing.prices(rng))):
-        raise Contradiction(f"{packing.faults} in {_told(box)} of {plan}")
+    if bound.settles(box, time_us):
+        raise Contradiction(f"{_told(box)} is refuted, it holds {plan}")
 
 
 def _refuted(bound: PipelineBound, plans: list[PlanFacts], rng: Random) -> str:
@@ -272,14 +258,3 @@ def _settings(only: Instance, plans: list[PlanFacts]) -> set[str]:
         ),
     }
     return {name for name, value in asked.items() if value}
-
-
-def tally(seeds: range) -> Counter[str]:
-    """Count what so many trials reach."""
-    found = Counter[str]()
-    for seed in seeds:
-        from soaking import drawn
-
-        word, reached = examined(drawn("pipelines", seed))
-        found.update([word, *reached])
-    return found

@@ -453,28 +453,3 @@ def _slowest(us: Whole, degree: int) -> Whole:
                 slow = np.maximum(best[:, k - t, : samples - s], us[:, t, s, None])
                 np.minimum(best[:, k, s:], slow, out=best[:, k, s:])
     return best[:, :, -1]
-
-
-def with_least_latency(instance: Instance) -> Instance:
-    """Return the instance with less latency in nodes that are alike but for that.
-
-    Nodes of one sort have the least of them: no plan is slower.
-    """
-    cluster = instance.planned_cluster
-    sorts = [
-        node.model_dump(mode="json", exclude={"name", "intra_latency_us"})
-        for node in cluster.nodes
-    ]
-    least = [
-        min(
-            (x for x, other in zip(cluster.nodes, sorts, strict=True) if other == sort),
-            key=lambda x: exact(x.intra_latency_us),
-        ).intra_latency_us
-        for sort in sorts
-    ]
-    nodes = tuple(
-        node.model_copy(update={"intra_latency_us": latency})
-        for node, latency in zip(cluster.nodes, least, strict=True)
-    )
-    whole = cluster.model_copy(update={"nodes": nodes})
-    return instance.model_copy(update={"cluster": whole})

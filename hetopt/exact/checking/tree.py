@@ -17,7 +17,7 @@ from .on_nodes import OnNodes
 from .packing import Packing
 from .prices import Part, Prices
 from .sharing import Box
-from .stages import NONE_US, Stages, with_least_latency
+from .stages import NONE_US, Stages
 
 _ENOUGH = 10  # complaints, after which nothing more is checked
 _HIDDEN = 5  # halvings of what may be synchronised unseen
@@ -71,9 +71,8 @@ class Check:
     def __init__(self, instance: Instance, certificate: BoxCertificate) -> None:
         """Read the instance's stages."""
         self._given = instance
-        whole = with_least_latency(instance) if certificate.levelled else instance
-        self._stages = Stages(whole)
-        self._parted = lru_cache(_PARTED)(partial(Stages, whole))
+        self._stages = Stages(instance)
+        self._parted = lru_cache(_PARTED)(partial(Stages, instance))
         self._of = lru_cache(_PARTED)(self._stages_of)
         self._certificate = certificate
         costs, table = instance.workload.costs, self._stages.table

@@ -136,14 +136,12 @@ class Question:
 def patterns(
     question: Question,
     effort: int,
-    check: Callable[[], None] = lambda: None,
-    most_devices: int | None = None,
+    check: Callable[[], None],
 ) -> Array:
     """All minimal patterns, one a row, kinds in order.
 
-    With `most_devices` only those of so many devices, which refute nothing. `TooMany`
-    where `effort` rows do not suffice to look through them, or more than `MOST` of
-    them are found.
+    `TooMany` where `effort` rows do not suffice to look through them, or more than
+    `MOST` of them are found.
     """
     width = len(question.kinds.count)
     # Harmful kinds first, so that slack only grows afterwards; the lightest kind
@@ -165,7 +163,7 @@ def patterns(
                 raise TooMany
             continue
         check()
-        for piece in _extended(question, order, step, partial, most_devices):
+        for piece in _extended(question, order, step, partial):
             looked_at += len(piece.rows)
             if looked_at > effort:
                 raise TooMany
@@ -187,13 +185,10 @@ def _extended(
     order: list[int],
     step: int,
     partial: _Partial,
-    most_devices: int | None,
 ) -> Iterator[_Partial]:
     """Every way to take devices of the next kind, in pieces that fit in memory."""
     i = order[step]
     low, high = _range(question, order[step + 1 :], i, partial.slack, partial.room)
-    if most_devices is not None:
-        high = np.minimum(high, most_devices - partial.rows.sum(axis=1))
     keep = np.flatnonzero(high >= low)
     low, times = low[keep].astype(np.int64), (high - low + 1)[keep].astype(np.int64)
     ends = np.cumsum(times)

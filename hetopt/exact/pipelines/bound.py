@@ -18,7 +18,6 @@ from .arcs import Arcs, arcs, least_cover
 from .boxes import Box, Division
 from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
-from .levelling import levelled
 from .master import Master, Verdict
 from .pricing import Array, Limits, Prices, Pricing, Rows, flat
 from .schedule import Schedule
@@ -55,12 +54,10 @@ class PipelineBound:
         pipeline, whose micro-batches have one sequence, takes `alone_us` or more.
         Pipelines may be looked at as a `whole`, too.
         """
-        given, instance = instance, levelled(instance)
-        self.is_levelled = instance is not given
         self.instance, self.check, self.schedule = instance, check, schedule
         self.most_us, self.least_us, self.alone_us = most_us, least_us, alone_us
         #: Of plans on one GPU, which tables do not time.
-        self._single_us = min(single_gpu_us(given), default=inf)
+        self._single_us = min(single_gpu_us(instance), default=inf)
         self.whole = whole
         least, most = schedule.counting.early_labels
         self._early_labels = isqrt(least * most)
@@ -425,7 +422,7 @@ class Refutation:
         classes = tuple(each.nodes[0] for each in bound.table.classes)
         given = {
             **{"time_us": self.time_us, "scale": bound.scale, "classes": classes},
-            **{"tree": tree, "levelled": bound.is_levelled},
+            "tree": tree,
         }
         try:
             return BoxCertificate.model_validate(given)

@@ -25,10 +25,8 @@ from ...solving.run import Halt, Report, Run
 from ...text.documents import Document
 from . import search
 from .goals import (
-    LONGEST,
-    Cheapest,
-    Fastest,
     Found,
+    Least,
     Tradeoffs,
     largest_cost,
     longest_iteration,
@@ -107,7 +105,8 @@ def solve(
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
     with run:
-        goal = _goal(data, run)
+        limits_of_one = longest_iteration(data), largest_cost(data)
+        goal = Least(*limits_of_one, of_time=data.minimises_time, tell=run.offer)
         if warm_start is not None:
             goal.take(_priced_plan(data, warm_start))
         degrees = Degree.all_of(data)
@@ -158,12 +157,6 @@ def frontier(data: Data, *, limits: Limits, report: Report | None = None) -> Fro
     return Frontier(data, tuple(points), run.stop or Stop.PROVED, run.wall_s())
 
 
-def _goal(data: Data, run: Run) -> Cheapest | Fastest:
-    if data.minimises_time:
-        return Fastest(largest_cost(data), run.offer)
-    return Cheapest(longest_iteration(data), run.offer)
-
-
 def _priced_plan(data: Data, plan: plans.Provisioning) -> Found:
     parts = provisioning.evaluate(data, plan).parts
     prices = {offer.gpu: offer.micro_usd_per_hour for offer in data.offers}
@@ -184,7 +177,7 @@ def _why_none(
         yield f"deadline: no plan ends within {data.deadline_s} s"
     elif data.budget_usd is not None:
         yield f"budget: no plan costs {data.budget_usd} USD or less"
-    fastest, cheapest = Fastest(None), Cheapest(LONGEST)
+    fastest, cheapest = Least(of_time=True), Least()
     search.Search(degrees, fastest, check).run()
     if fastest.best is None:
         quotas = ", ".join(f"{offer.gpu} {offer.quota}" for offer in data.offers)

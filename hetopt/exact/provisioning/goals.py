@@ -8,10 +8,10 @@ how long an iteration of an allocation of some price may last to be worth having
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import floor
-from typing import Any, Protocol
+from typing import Any
 
 from ...problems.provisioning import MICRO, Data
 from ...schema import exact
@@ -35,86 +35,72 @@ class Found:
         return self.time * self.price
 
 
-class Goal(Protocol):
-    """A question to the search."""
+@dataclass
+class Goal:
+    """A question to the search: what is worth having, within limits of time and cost.
+
+    `most` None is no limit of the cost.
+    """
+
+    longest: int = LONGEST
+    most: int | None = None
 
     def cut(self, price: int) -> int:
-        """The longest iteration at `price` that is worth having; -1 for none."""
+        """Return the longest iteration at `price` within the limits; -1 for none."""
+        if self.most is None:
+            return self.longest
+        if self.most < 0:
+            return -1
+        return min(self.longest, self.most // price) if price else self.longest
 
     def key(self, time: int, cost: int) -> int:
-        """The objective of a bound (time, cost): smaller is searched first."""
+        """Return the objective of a bound (time, cost): smaller is searched first."""
+        raise NotImplementedError
 
     def take(self, found: Found) -> None:
         """Keep a plan that passed `cut`."""
+        raise NotImplementedError
 
 
-class Cheapest:
-    """Least cost, within a time limit."""
+@dataclass
+class Least(Goal):
+    """The least cost, or the least time."""
 
-    def __init__(self, longest: int, tell: Callable[[object], object] = id) -> None:
-        self.longest, self._tell = longest, tell
-        self.best: Found | None = None
+    of_time: bool = False
+    tell: Callable[[object], object] = id
+    best: Found | None = None
 
     def cut(self, price: int) -> int:
-        """Within the limit, and cheaper than the best."""
+        """Within the limits, and better than the best."""
+        longest = super().cut(price)
         if self.best is None:
-            return self.longest
-        if price == 0:
-            return self.longest if self.best.cost else -1
-        return min(self.longest, (self.best.cost - 1) // price)
-
-    def key(self, time: int, cost: int) -> int:
-        """The cost."""
-        return cost
-
-    def take(self, found: Found) -> None:
-        """Keep the cheapest."""
-        if found.time <= self.cut(found.price):
-            self.best = found
-            self._tell(found.plan)
-
-
-class Fastest:
-    """Least time, within a cost (None: any)."""
-
-    def __init__(self, most: int | None, tell: Callable[[object], object] = id) -> None:
-        self.most, self._tell = most, tell
-        self.best: Found | None = None
-
-    def cut(self, price: int) -> int:
-        """Affordable, and faster than the best."""
-        longest = LONGEST if self.best is None else self.best.time - 1
-        if self.most is not None and self.most < 0:
-            return -1
-        if self.most is None or price == 0:
             return longest
-        return min(longest, self.most // price)
+        if self.of_time:
+            return min(longest, self.best.time - 1)
+        if price == 0:
+            return longest if self.best.cost else -1
+        return min(longest, (self.best.cost - 1) // price)
 
     def key(self, time: int, cost: int) -> int:
-        """The time."""
-        return time
+        """The time or the cost."""
+        return time if self.of_time else cost
 
     def take(self, found: Found) -> None:
-        """Keep the fastest."""
+        """Keep the best."""
         if found.time <= self.cut(found.price):
             self.best = found
-            self._tell(found.plan)
+            self.tell(found.plan)
 
 
-class Tradeoffs:
-    """Every plan that no other beats in both time and cost, within limits of both."""
+@dataclass
+class Tradeoffs(Goal):
+    """Every plan that no other beats in both time and cost."""
 
-    def __init__(self, longest: int = LONGEST, most: int | None = None) -> None:
-        self.longest, self.most = longest, most
-        self.points: list[Found] = []  # ascending time, descending cost
+    points: list[Found] = field(default_factory=list)  # ascending time, falling cost
 
     def cut(self, price: int) -> int:
-        """Not reached by any point in both time and cost."""
-        longest = self.longest
-        if self.most is not None and self.most < 0:
-            return -1
-        if self.most is not None and price:
-            longest = min(longest, self.most // price)
+        """Within the limits, and not reached by any point in both time and cost."""
+        longest = super().cut(price)
         for point in self.points:
             if price == 0:
                 reached = point.time if point.cost == 0 else LONGEST + 1
@@ -168,5 +154,5 @@ def usd(data: Data, cost: int) -> Fraction:
 
 
 def objective(data: Data, key: int) -> int | Fraction:
-    """The key of `Cheapest` or `Fastest` as the objective of `data`."""
+    """The key of `Least` as the objective of `data`."""
     return us(data, key) if data.minimises_time else usd(data, key)

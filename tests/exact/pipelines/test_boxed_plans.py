@@ -1,20 +1,17 @@
-"""Every valid plan is a packing of columns, whatever a box of the engine says of it."""
+"""No box of the engine that holds a valid plan is refuted at its time."""
 
-from dataclasses import replace
 from random import Random
 
-import numpy as np
 import pytest
 import soaking
+from boxed_plans import boxes, facts
 from inputs import trials
-from packed_columns import Packing, boxes, facts
 from small_instances import small
 from soaking import pipelines as soaked
 
 from hetopt.errors import InstanceError, InternalError
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Box
-from hetopt.exact.pipelines.pricing import Prices
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 
@@ -24,23 +21,7 @@ _LEAST_IN_SITES = 10
 
 # What the engine has its own ways for; each must be among what is drawn.
 _WAYS = {
-    *(
-        "ordered",
-        "unordered",
-        "single",
-        "replicas",
-        "narrow sync",
-        "several nodes",
-        "hidden",
-    ),
-    *(
-        "limited sync",
-        "no host",
-        "demand",
-        "own demand",
-        "refuted below",
-        "nothing refuted",
-    ),
+    *("single", "replicas", "narrow sync", "refuted below", "nothing refuted"),
     *("sizes", "classes", "links", "recompute", "interleave", "lockstep", "both"),
     *("bottleneck", "overlap", "groups", "zero", "gpipe", "profile", "calibrated"),
     *("offload", "adapters", "pipeline factor", "sync factor"),
@@ -69,7 +50,7 @@ def _drawn_by(draw):
 
 
 @pytest.mark.parametrize("least", trials(_LEAST, _MOST))
-def test_every_valid_plan_is_a_packing_of_every_way_that_is_drawn(least):
+def test_no_valid_plan_is_refuted_whatever_way_is_drawn(least):
     def trial(seed):
         return soaked.examined(soaking.drawn("pipelines", seed))
 
@@ -77,15 +58,15 @@ def test_every_valid_plan_is_a_packing_of_every_way_that_is_drawn(least):
 
 
 @pytest.mark.parametrize("least", trials(_LEAST_IN_SITES, _MOST))
-def test_every_valid_plan_is_a_packing_where_links_between_sites_are_slow(least):
-    ways = {"single", "several nodes", "refuted below"}
+def test_no_valid_plan_is_refuted_where_links_between_sites_are_slow(least):
+    ways = {"single", "refuted below"}
     trial = _drawn_by(soaked.draw_in_sites)
     assert not _examined(trial, ways, least), "never drawn"
 
 
 @pytest.mark.parametrize("least", trials(_LEAST, _MOST))
-def test_every_valid_plan_is_a_packing_where_stages_are_interleaved(least):
-    ways = {"ordered", "unordered", "refuted below"}
+def test_no_valid_plan_is_refuted_where_stages_are_interleaved(least):
+    ways = {"single", "refuted below"}
     trial = _drawn_by(soaked.draw_interleaved)
     assert not _examined(trial, ways, least), "never drawn"
 
@@ -116,58 +97,6 @@ _TWO_STAGES = _read(_plan(((0, 1), "a:0 a:1"), ((1, 2), "b:0 b:1")))
 _TWO_PIPELINES = _read(
     _plan(((0, 2), "a:0"), micro_batches=2), _plan(((0, 2), "b:0"), micro_batches=2)
 )
-
-
-def _alone(plan, slowest):
-    return Box(0, None, 1, 1, 1, 1, 0, 0, *slowest)
-
-
-def test_a_slowest_stage_may_lie_between_the_times_of_stages():
-    """In truth a hop takes longer than the least that the table knows."""
-    instance = _instance()
-    plan = facts(instance, _TWO_STAGES)
-    (one,) = plan.pipelines
-    bound = PipelineBound(instance, plan.iteration_us, 0)
-    assert one.slowest_us not in bound.stages(0).times
-    box = _alone(plan, (one.slowest_us, one.slowest_us))
-    assert not Packing(bound, box, plan).faults
-    assert not bound.settles(box, plan.iteration_us)
-
-
-@pytest.mark.parametrize("plan", [_TWO_STAGES, _TWO_PIPELINES])
-def test_proposed_prices_are_those_that_are_checked_and_carried(plan):
-    """Held sizes that are priced lower than rows were checked at prove nothing."""
-    instance, rng = _instance(), Random(0)
-    plan = facts(instance, plan)
-    bound = PipelineBound(instance, plan.iteration_us, 0)
-    for box in boxes(bound, plan, rng, 5):
-        packing = Packing(bound, box, plan)
-        count = 2 * len(packing.rows.gpus) + 3
-        for power in (0, 6, 12, 18, 30):
-            proposed = np.array([rng.random() * 10**power for _ in range(count)])
-            prices = packing.master._whole(proposed)
-            assert packing.rows.value(prices) < bound.batch * bound.scale
-            assert not packing.refuted(prices)
-
-
-def test_prices_that_64_bits_do_not_carry_are_refused():
-    instance = _instance()
-    plan = facts(instance, _TWO_PIPELINES)
-    bound = PipelineBound(instance, plan.iteration_us, 0)
-    packing = Packing(bound, bound.first[0], plan)
-    (pricing,) = packing.parts.values()
-    most = pricing.most_prices
-    spans = [packing.columns[0].interval]
-    pricing.excess(most, bound.scale, spans)
-    for field in Prices._fields:
-        highest = getattr(most, field)
-        beyond = (
-            (highest[0] + 1, *highest[1:])
-            if isinstance(highest, tuple)
-            else highest + 1
-        )
-        with pytest.raises(InternalError, match="a price of"):
-            pricing.excess(most._replace(**{field: beyond}), bound.scale, spans)
 
 
 def _free(us):
@@ -206,8 +135,6 @@ def test_embeddings_far_larger_than_layers_are_carried():
     bound = PipelineBound(instance, plan.iteration_us, 0)
     assert bound.table.sync.high.max() <= 1 << 20
     for box in boxes(bound, plan, Random(1), 8):
-        packing = Packing(bound, box, plan)
-        assert not packing.faults
         assert not bound.settles(box, plan.iteration_us)
 
 
@@ -247,18 +174,3 @@ def test_segments_are_kept_for_one_size_of_micro_batches():
     bound = PipelineBound(instance, plan.iteration_us, 0)
     bound.settles(Box(0, None, 1, 1, 1, 1, 1, 1), plan.iteration_us)
     assert not bound.settles(Box(0, None, 1, 1, 1, 1, 0, 0), plan.iteration_us)
-
-
-def test_the_oracle_finds_what_is_too_narrow():
-    """A box that does not hold the plan has no columns for it: the oracle says so."""
-    instance = _instance()
-    plan = facts(instance, _TWO_PIPELINES)
-    bound = PipelineBound(instance, plan.iteration_us, 0)
-    right = Box(plan.sync_us, plan.sync_us, 2, 2, 2, 2, 0, 0)
-    assert not Packing(bound, right, plan).faults
-    narrow = replace(
-        right, sync_low_us=plan.sync_us // 4, sync_high_us=plan.sync_us // 4
-    )
-    assert Packing(bound, narrow, plan).faults
-    quicker = replace(plan, iteration_us=plan.iteration_us - 1)
-    assert Packing(bound, right, quicker).faults
