@@ -31,7 +31,7 @@ from ...caching import cached_method
 from ...costs.communication import rounds
 from ...schema.rates import slower
 from ..fast_cost import FastCost, Slot
-from .shapes import Shape, groups_of, nodes_by_kind
+from .filling import Shape, groups_of, nodes_by_kind
 
 _MANY_NODES = 64
 _HALVINGS = 40
