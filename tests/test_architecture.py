@@ -248,10 +248,7 @@ def test_a_truth_is_given_by_name() -> None:
 #: A function has this many parameters at most: more are a record.
 MOST_PARAMETERS = 7
 #: Kernels of proofs, whose arrays are those of the core.
-KERNELS = {
-    ("exact", "pipelines", name)
-    for name in ("count_kernels.py", "kernels.py", "plain.py")
-}
+KERNELS = {("exact", "pipelines", name) for name in ("kernels.py", "plain.py")}
 #: Entries, whose further parameters are options of the command line.
 HAVE_OPTIONS = {("planners", "plan"), ("problems", "data")}
 

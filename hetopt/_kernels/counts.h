@@ -5,7 +5,6 @@
 
 #include "core.h"
 
-PyObject *core_segments(PyObject *self, PyObject *args);
 PyObject *core_labels(PyObject *self, PyObject *args);
 PyObject *core_vector_us(PyObject *self, PyObject *args);
 PyObject *core_most_taken(PyObject *self, PyObject *args);

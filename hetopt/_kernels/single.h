@@ -1,11 +1,10 @@
-/* Kernels of single pipelines as methods: times of patterns, paths, completion. */
+/* Kernels of single pipelines as methods: paths, completion. */
 
 #ifndef HETOPT_SINGLE_H
 #define HETOPT_SINGLE_H
 
 #include "core.h"
 
-PyObject *core_pattern_us(PyObject *self, PyObject *args);
 PyObject *core_cells_us(PyObject *self, PyObject *args);
 PyObject *core_swept(PyObject *self, PyObject *args);
 PyObject *core_through(PyObject *self, PyObject *args);

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hetopt.exact.one_pipeline import loops
 from hetopt.exact.one_pipeline.cluster_tables import BIG
+from hetopt.exact.one_pipeline.options import pattern_us
 from hetopt.exact.one_pipeline.shares import least_us
 
 SEEDS = st.integers(0, 2**32)
@@ -54,15 +55,6 @@ def drawn_options(rng):
     return options, columns, rng.integers(0, 9, 3)
 
 
-def drawn_patterns(rng):
-    classes, b = rng.integers(1, 4), int(rng.integers(1, 7))
-    times = np.sort(some(rng, (classes, b), most=8), axis=1)
-    replicas = rng.integers(0, 4, (5, classes))
-    replicas[replicas.sum(axis=1) == 0, 0] = 1
-    replicas = replicas[replicas.sum(axis=1) <= b]
-    return times, replicas, np.unique(rng.integers(1, b + 1, 3))
-
-
 def drawn_steps(rng, moves):
     layers, count = int(rng.integers(1, 4)), int(rng.integers(0, 9))
     gpus = rng.integers(1, 4, rng.integers(1, 4))
@@ -83,12 +75,15 @@ def drawn_steps(rng, moves):
 
 @given(SEEDS)
 def test_a_patterns_time_is_that_of_the_best_shares(seed):
-    times, replicas, most = drawn_patterns(np.random.default_rng(seed))
-    found = loops.pattern_us(times, replicas, most)
-    b = times.shape[1]
-    for cap, row in zip(most.tolist(), found.tolist(), strict=True):
-        for counts, us in zip(replicas.tolist(), row, strict=True):
-            assert us == least_us(times.tolist(), counts, b, cap)
+    rng = np.random.default_rng(seed)
+    classes, b = rng.integers(1, 4), int(rng.integers(1, 7))
+    times = np.sort(some(rng, (classes, b), most=8), axis=1)
+    replicas = rng.integers(0, 4, (5, classes))
+    replicas[replicas.sum(axis=1) == 0, 0] = 1
+    replicas = replicas[replicas.sum(axis=1) <= b]
+    found = pattern_us(times, replicas).tolist()
+    for counts, us in zip(replicas.tolist(), found, strict=True):
+        assert us == least_us(times.tolist(), counts, b, b)
 
 
 @given(SEEDS)

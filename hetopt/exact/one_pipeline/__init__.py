@@ -47,7 +47,6 @@ _SOURCE = "pipelines by counts of GPUs"
 _FIRST = 0.001  # of the bound, the first limit above it; then twice as much
 _RISE = 5  # while the bound is still low, limits rise by a fifth
 _HOPELESS = 1 << 48  # us; where bounds reach this, nothing fits
-_RISES = (1.1, 1.3, 2.0)  # of the bound, where a first plan is looked for
 _NEAR = 4  # boxes near which plans are
 _DEAR = 0.01  # of the bound; passes that rise by more look for a plan before
 
@@ -146,7 +145,6 @@ class _Boxes:
     def work(self) -> None:
         """Until no box is open below the incumbent."""
         self._find_level()
-        self._find_first()
         share = _FIRST
         while self._open and self._open[0][0] < self._top():
             bound = max(self._open[0][0], 1)
@@ -172,15 +170,6 @@ class _Boxes:
                 if self._open[0][3].settled:
                     return
                 self._step(search=False)
-
-    def _find_first(self) -> None:
-        """A plan near the boxes of the least bounds, so that limits need not rise."""
-        for rise in _RISES:
-            least = self._open[0][0] if self._open else _HOPELESS
-            if self.run.plan is not None or least >= _HOPELESS:
-                return
-            self._limit = int(least * rise) + 1
-            self._dive(rise)
 
     def _dive(self, rise: float) -> None:
         """Look for plans near the boxes of the least bounds."""

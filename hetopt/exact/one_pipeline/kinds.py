@@ -31,14 +31,13 @@ class State(NamedTuple):
 class Kind(NamedTuple):
     """A kind of stages that move alike; `gpus` are 0 where they have several nodes.
 
-    The replica with the most samples takes `low` to `high` of them.
+    The replica with the most samples takes `low` of them or more.
     """
 
     classes: tuple[int, ...]
     t: int
     gpus: int
     low: int
-    high: int
 
 
 class Pattern(NamedTuple):
@@ -71,17 +70,11 @@ class Kinds:
         self._between = lru_cache(None)(self._between_us)
         self._within = lru_cache(None)(self._within_us)
         self._links = lru_cache(None)(self._links_between)
-        self.brackets = list(_brackets(b))
         self.patterns = [*self._single_node(), *self._multi_node()]
-        self.kinds: list[Kind] = []
-        self._of: dict[Pattern, list[int]] = {}
-        numbers: dict[Kind, int] = {}
-        for pattern in self.patterns:
-            for kind in self._kinds_of(pattern):
-                if kind not in numbers:
-                    numbers[kind] = len(self.kinds)
-                    self.kinds.append(kind)
-                self._of.setdefault(pattern, []).append(numbers[kind])
+        each = [self._kind_of(pattern) for pattern in self.patterns]
+        self.kinds = [*dict.fromkeys(each)]
+        numbers = {kind: i for i, kind in enumerate(self.kinds)}
+        self.of_pattern = [numbers[kind] for kind in each]
         self.states = [
             END,
             *dict.fromkeys(t for k in self.kinds for t in self.states_of(k)),
@@ -120,19 +113,9 @@ class Kinds:
                 if 2 <= sum(replicas) <= self.b and nodes > 1:
                     yield Pattern(t, replicas, on_one_node=False)
 
-    def kinds_of(self, pattern: Pattern) -> list[int]:
-        """Numbers of the kinds of a pattern, those with fewer samples first."""
-        return self._of[pattern]
-
-    def _kinds_of(self, pattern: Pattern) -> Iterator[Kind]:
-        share = -(-self.b // pattern.total)
-        if pattern.on_one_node:
-            c = pattern.classes[0]
-            yield Kind((c,), pattern.t, pattern.replicas[c] * pattern.t, share, self.b)
-            return
-        for low, high in self.brackets:
-            if high >= share:
-                yield Kind(pattern.classes, pattern.t, 0, low, high)
+    def _kind_of(self, pattern: Pattern) -> Kind:
+        gpus = pattern.total * pattern.t if pattern.on_one_node else 0
+        return Kind(pattern.classes, pattern.t, gpus, -(-self.b // pattern.total))
 
     # --- moves -----------------------------------------------------------------
 
@@ -189,7 +172,7 @@ class Kinds:
         """Least hop between two nodes of classes `x` and `y`; BIG where none."""
         members = self.cluster.members
         links = {
-            self.cluster.table.cluster.ways(
+            self.cluster.table.cluster.link(
                 self.cluster.cost.names[i], self.cluster.cost.names[j]
             ): (i, j)
             for i in members[x]
@@ -280,11 +263,3 @@ class Kinds:
         return cluster.cost.names[
             max(cluster.members[c], key=lambda i: cluster.count[i])
         ]
-
-
-def _brackets(b: int) -> Iterator[tuple[int, int]]:
-    """1, 2, 3-4, 5-8, ... up to `b`."""
-    low = high = 1
-    while low <= b:
-        yield low, min(high, b)
-        low, high = high + 1, 2 * high

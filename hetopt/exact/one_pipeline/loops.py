@@ -42,21 +42,6 @@ class Steps(NamedTuple):
     apart: Flags
 
 
-# --- the least time of a pattern -----------------------------------------------------
-
-
-def pattern_us(times: Array, replicas: Array, most: Array) -> Array:
-    """Return the least time of each pattern [cap, pattern], `BIG` where it has none.
-
-    `times` [class, samples - 1] do not fall as samples grow, to as many as all replicas
-    take together; `replicas` [pattern, class] take no more than `most` [cap] each, and
-    at least one.
-    """
-    found = np.empty((len(most), len(replicas)), np.int64)
-    core.pattern_us(times, replicas, most, found)
-    return found
-
-
 # --- options by cell -----------------------------------------------------------------
 
 

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .cluster_tables import BIG, Array, ClusterTables, Flags
-from .kinds import Kinds, Pattern
-from .loops import pattern_us
+from .cluster_tables import BIG, Array, ClusterTables
+from .kinds import Kinds
 
 MOST = 12_000_000  # options of one micro-batch size, about 60 bytes each
 
@@ -42,7 +41,6 @@ class _Rows(NamedTuple):
 
     numbers: Array
     replicas: Array
-    patterns: list[Pattern]
 
 
 class Builder:
@@ -53,25 +51,11 @@ class Builder:
         self._rows: dict[int, _Rows] = {}
         for t in sorted({p.t for p in kinds.patterns}):
             numbers = [i for i, p in enumerate(kinds.patterns) if p.t == t]
-            chosen = [kinds.patterns[i] for i in numbers]
-            replicas = np.array([p.replicas for p in chosen], np.int64)
-            self._rows[t] = _Rows(np.array(numbers, np.int64), replicas, chosen)
-        self._kind = self._kind_table()
+            replicas = np.array([kinds.patterns[i].replicas for i in numbers], np.int64)
+            self._rows[t] = _Rows(np.array(numbers, np.int64), replicas)
+        self._kind = np.array(kinds.of_pattern, np.int64)
         self._syncs = np.array([kinds.sync_sums(p) for p in kinds.patterns], np.int64)
-        self._highs = np.array([high for _, high in kinds.brackets], np.int64)
         self._behind = [BIG] * (cluster.layers + 1)  # stages after a cut, at the least
-
-    def _kind_table(self) -> Array:
-        """Kind of each pattern in each bracket of samples, -1 where it has none."""
-        kinds, brackets = self.kinds, self.kinds.brackets
-        table = np.full((len(kinds.patterns), len(brackets)), -1, np.int64)
-        for i, pattern in enumerate(kinds.patterns):
-            own = kinds.kinds_of(pattern)
-            if pattern.on_one_node:
-                table[i, -1] = own[0]
-            else:
-                table[i, len(brackets) - len(own) :] = own
-        return table
 
     def build(self, check: Callable[[], None]) -> Options:
         """All options that fit; `TooMany` where the tables would be too large.
@@ -108,38 +92,20 @@ class Builder:
         """Options of one run of layers."""
         found: list[tuple[Array, ...]] = []
         for t, rows in self._rows.items():
-            us, pays = self._by_bracket(self._times(first, last, k, t), rows, last)
-            bracket, chosen = np.nonzero(pays)
-            if len(chosen):
-                numbers = rows.numbers[chosen]
+            us = pattern_us(self._times(first, last, k, t), rows.replicas)
+            if (fits := us < BIG).any():
+                numbers = rows.numbers[fits]
                 found.append(
                     (
-                        np.full(len(chosen), first, np.int64),
-                        np.full(len(chosen), last, np.int64),
-                        self._kind[numbers, bracket],
+                        np.full(len(numbers), first, np.int64),
+                        np.full(len(numbers), last, np.int64),
+                        self._kind[numbers],
                         numbers,
-                        us[pays],
+                        us[fits],
                         self._sync_us(numbers, range(first, last)),
                     )
                 )
         return found
-
-    def _by_bracket(self, times: Array, rows: _Rows, last: int) -> tuple[Array, Flags]:
-        """Return least times [bracket, pattern], and where that bracket is an option.
-
-        More samples for one replica pay only where they save time; of the last stages,
-        which hand nothing on, only the least time counts.
-        """
-        us = pattern_us(times, rows.replicas, self._highs)
-        kinds = self._kind[rows.numbers].T
-        pays = (us < BIG) & (kinds >= 0)
-        if last == self.cluster.layers:
-            pays[:-1] = False
-        else:
-            allowed = np.where(pays, us, BIG)
-            before = np.minimum.accumulate(allowed, axis=0)
-            pays[1:] &= us[1:] < before[:-1]
-        return us, pays
 
     def _sync_us(self, numbers: Array, span: range) -> Array:
         sums = self._syncs[numbers]
@@ -155,3 +121,17 @@ class Builder:
         )
         least = np.minimum.accumulate(times[:, ::-1], axis=1)[:, ::-1]
         return np.ascontiguousarray(least)
+
+
+def pattern_us(times: Array, replicas: Array) -> Array:
+    """Return the least time of the slowest replica of each pattern, `BIG` for none.
+
+    `times` [class, samples - 1] do not fall as samples grow, to as many as all replicas
+    take together; each of the `replicas` [pattern, class] takes one or more.
+    """
+    instants = np.unique(times[times < BIG])
+    most = np.array([np.searchsorted(row, instants, "right") for row in times])
+    short = replicas @ most < times.shape[1]
+    short |= (replicas > 0) @ (most == 0)
+    found: Array = np.append(instants, BIG)[short.sum(axis=1)]
+    return found
