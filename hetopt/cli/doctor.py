@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -16,10 +16,6 @@ from ..result import Status, Stop
 from ..text.documents import Document
 from . import output
 from .options import AsJson
-
-if TYPE_CHECKING:
-    pass
-
 
 # Three layers of 3, 1, 2 us on two equal stages: the best bottleneck is 3 us.
 _TRIAL: dict[str, object] = {

@@ -32,12 +32,19 @@ def solve(
 
     `InstanceError` where `warm_start` breaks a rule.
     """
-    given = {"limits": limits, "warm_start": warm_start, "report": report}
-    stated = (problem, data)
+
+    def by(statement: str) -> Result:
+        return statements.solve(
+            *(problem, data, statement, _BACKEND),
+            limits=limits,
+            warm_start=warm_start,
+            report=report,
+        )
+
     try:
-        found = statements.solve(*stated, "layer_partition_lattice", _BACKEND, **given)
+        found = by("layer_partition_lattice")
     except Unsupported:
-        found = statements.solve(*stated, "layer_partition_cuts", _BACKEND, **given)
+        found = by("layer_partition_cuts")
     if found.status is Status.INFEASIBLE:
         found = replace(found, reasons=(_why_none(data),))
     return replace(found, method=replace(found.method, name=problem))

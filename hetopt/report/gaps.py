@@ -278,5 +278,6 @@ def _plan_section(
     names = ", ".join(dict.fromkeys(row.label for row in rows))
     if isinstance(result.plan, TrainingPlan):
         return pipelines.section(result, palette, names, note, folded=folded)
+    assert result.plan is not None
     told = results.table(result.data, result.plan, _parts(rows[0]))
     return Section(names, (note,), table=told, folded=folded, on_page_only=True)

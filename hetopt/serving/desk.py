@@ -107,10 +107,12 @@ class Desk:
         if isinstance(given, str | Path) and Path(given).is_file():
             tree = read_tree(Path(given))
         plan = None
-        if isinstance(tree, Mapping) and tree.get("plan") is not None:
-            instance, plan = api.posed_training(given)
-        else:
+        if isinstance(given, Instance) or not (
+            isinstance(tree, Mapping) and tree.get("plan") is not None
+        ):
             instance = api.load(given)
+        else:
+            instance, plan = api.posed_training(given)
         _ = instance.planned_cluster
         digest = instance.digest
         if digest not in self.laid:

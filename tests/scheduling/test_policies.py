@@ -437,7 +437,7 @@ def test_schedule_of_one_policy_is_a_result_that_check_accepts(tmp_path: Path) -
     assert json.loads(checked.stdout)["objective"] == document["objective"]
 
 
-def test_schedule_writes_a_page_with_all_policies_above_one_axis_and_every_job(
+def test_schedule_writes_a_page_with_all_policies_above_one_axis(
     tmp_path: Path,
 ) -> None:
     page = tmp_path / "queue.html"
@@ -448,8 +448,6 @@ def test_schedule_writes_a_page_with_all_policies_above_one_axis_and_every_job(
     assert text.count('<svg role="img"') == 1
     assert text.count("since the first submission") == 1
     assert 'aria-label="Who held which GPU"' in text
-    for job in load_problem(FEW)[1].jobs:
-        assert f">{job.name}</td>" in text
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!--.*?-->', "", strip(text))
 
 
