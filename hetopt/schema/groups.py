@@ -8,15 +8,34 @@ from collections import Counter
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from .calibration import Calibration
 from .profile import Profile
 from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib
-from .splits import Parallel
 from .states import Lora, Offload, Optimiser, StateBytes, states_of
+
+Parallel = Annotated[int, Field(ge=1, le=4096)]
+
+
+class Split(NamedTuple):
+    """Context-parallel and expert-parallel degree, virtual stages, groups of ZeRO.
+
+    `CostSettings` says what they are. A group of g GPUs is `context` tensor-parallel
+    ones of g / context GPUs.
+    """
+
+    context: int = 1
+    experts: int = 1
+    interleave: int = 1
+    groups: int = 1
+
+
+#: The fields of costs, alternatives and plans that say so.
+FIELDS = ("context_parallel", "expert_parallel", "interleave", "zero_groups")
+
 
 Recompute = Literal["full", "selective", "none"]
 Precision = Literal["fp32", "bf16", "bf16_mixed", "fp16_mixed", "bf16_fp32_gradients"]
@@ -86,10 +105,9 @@ class Memory(Record):
     `precision` in place of `bytes_per_parameter` says what these bytes are, and how
     wide activations and gradients are on links; without it they are 16-bit.
     `optimiser` in place of AdamW keeps other states, which needs a `precision`;
-    `offload` has them, or activations, in the host's memory. `fused_loss` keeps one
+    `offload` has them in the host's memory. `fused_loss` keeps one
     copy of the logits, in their own precision; `logit_gradients` counts those of the
-    loss beside them. `flat_gradients` weighs the flat copy from which the gradients of
-    layers with several replicas are reduced.
+    loss beside them.
     """
 
     bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
@@ -99,12 +117,11 @@ class Memory(Record):
     activations: Literal["standard", "checkpoint", "calibrated"] = "standard"
     fused_loss: bool = False
     logit_gradients: bool = False
-    flat_gradients: bool = False
     reserve_mib: ReserveMib = 0
 
     _later = frozenset(
         {
-            *("precision", "fused_loss", "logit_gradients", "flat_gradients"),
+            *("precision", "fused_loss", "logit_gradients"),
             *("optimiser", "offload"),
         }
     )
@@ -158,7 +175,7 @@ class Memory(Record):
     @property
     def hosts_update(self) -> bool:
         """Return whether optimiser states are in the memory of hosts."""
-        return self.offload is not None and self.offload.optimiser
+        return self.offload is not None
 
     @cached_property
     def states(self) -> StateBytes:
@@ -179,18 +196,16 @@ class Memory(Record):
 class Links(Record):
     """These settings say how activations pass from stage to stage.
 
-    `hops: both` lets a transfer occupy the receiving stage too. `hop_parts: whole` has
-    each GPU of a group send all activations to its partner, in place of a part that
-    the receivers gather. `hop_factor` is the share of a hop that nothing hides,
-    `interleaved_hop_factor` that of interleaved pipelines where it is another.
+    `hops: both` lets a transfer occupy the receiving stage too. `hop_factor` is the
+    share of a hop that nothing hides, `interleaved_hop_factor` that of interleaved
+    pipelines where it is another.
     """
 
     hops: Literal["sender", "both"] = "sender"
-    hop_parts: Literal["shared", "whole"] = "shared"
     hop_factor: NotNegative = 1
     interleaved_hop_factor: NotNegative | None = None
 
-    _later = frozenset({"hops", "hop_parts", "hop_factor", "interleaved_hop_factor"})
+    _later = frozenset({"hops", "hop_factor", "interleaved_hop_factor"})
 
 
 class Schedule(Record):

@@ -401,15 +401,6 @@ def test_as_many_jobs_as_gpus_are_simulated_and_accepted(size: int) -> None:
     assert not job_scheduling.evaluate(data, run.schedule).violations
 
 
-def test_has_looks_at_as_many_buckets_whatever_the_number_of_nodes() -> None:
-    """Work is counted, not timed: nodes that best fit touches."""
-    for gpus in (80, 8000):
-        idle = Idle(big(gpus), lambda gpu: 1)
-        held = idle.best_fit([1], 20)
-        assert held is not None
-        assert sorted(held.values()) == [4, 8, 8]
-
-
 # --- the command and the page ----------------------------------------------------
 
 

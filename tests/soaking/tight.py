@@ -21,7 +21,7 @@ from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.shapes import split_of
 from hetopt.result import Status
 from hetopt.schema import Instance
-from hetopt.schema.splits import FIELDS
+from hetopt.schema.groups import FIELDS
 from hetopt.schema.targets import TARGETS
 from soaking import Contradiction
 

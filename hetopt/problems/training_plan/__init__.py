@@ -42,11 +42,12 @@ from ...costs.compute import LinkRate
 from ...costs.formulas.memory import fit
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from ...text.documents import Document
 from ...text.numbers import memory as size
 from .. import Evaluation, Violation
 from . import divided, hosts, ports, shapes, targets
+from .ports import up as _up
 
 sense: Literal["minimise"] = "minimise"
 _LATEST: dict[tuple[str, TrainingPlan], Evaluation] = {}  # the oldest first
@@ -375,14 +376,13 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
         for node, t in {(r.node, r.degree) for r in receiver.replicas}:
             # Of a context-parallel group each part hands on its own tokens.
             together = t // table.split.context
-            copies = together if workload.costs.links.hop_parts == "whole" else 1
             latency, rate = table.link(x, node)
             slow = Fraction(1)
             if x != node:
                 ends = (x, sending), (node, t)
-                slow = max(_slow(table, *end, copies) for end in ends)
+                slow = max(_slow(table, *end) for end in ends)
             way = 2 * latency + 2 * slow * size / rate
-            if together > 1 and copies == 1:
+            if together > 1:
                 latency, bandwidth = table.link(node, node)
                 way += 2 * (together - 1) * (latency + size / (t * bandwidth))
             ways.append(way)
@@ -393,13 +393,13 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
     return _up(exact(factor) * min(ways) * 10**6)
 
 
-def _slow(table: CostTable, node: str, gpus: int, copies: int) -> Fraction:
-    """Time of copies over the adapters that `gpus` reach, to one over all of them."""
+def _slow(table: CostTable, node: str, gpus: int) -> Fraction:
+    """Return time over the adapters that `gpus` reach, to that over all of them."""
     there_are = table.cluster.node[node].adapters
     if there_are is None:
         return Fraction(1)
     reached = gpus if gpus < there_are else there_are
-    return Fraction(copies * there_are, reached)
+    return Fraction(there_are, reached)
 
 
 def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int:
@@ -797,8 +797,3 @@ def _rates(
 def _rate(amount: int, time: Fraction) -> float | None:
     """Return None where an iteration takes no time at all."""
     return float(amount / time) if time else None
-
-
-def _up(value: Fraction) -> int:
-    """Return the least integer that is not below `value`."""
-    return -(-value.numerator // value.denominator)

@@ -74,7 +74,7 @@ class Ports:
         """The port that is busy longest, less what is `hidden` of each node's."""
         found = Busy(0, None)
         for (node, rate), size in sorted(self._sent.items()):
-            us = _up(size * 10**6 / rate) - (hidden or {}).get(node, 0)
+            us = up(size * 10**6 / rate) - (hidden or {}).get(node, 0)
             if us > found.us:
                 found = Busy(us, node)
         return found
@@ -93,11 +93,7 @@ def passes(table: CostTable, plan: TrainingPlan) -> Busy:
         for j, stage in enumerate(stages if last else ()):
             crossings = v if j < last else v - 1
             receiver = stages[(j + 1) % (last + 1)]
-            copies = 1
-            if table.workload.costs.links.hop_parts == "whole":
-                least = min(replica.degree for replica in receiver.replicas)
-                copies = least // table.split.context
-            moved = n * crossings * copies * size
+            moved = n * crossings * size
             for here, there in ((stage, receiver), (receiver, stage)):
                 for node, rate, samples in _departures(table, here, there):
                     ports.send(node, rate, moved * samples)
@@ -200,6 +196,6 @@ def _none(table: CostTable) -> bool:
     return all(node.adapters is None for node in table.cluster.nodes)
 
 
-def _up(value: Fraction) -> int:
+def up(value: Fraction) -> int:
     """Return the least integer that is not below `value`."""
     return -(-value.numerator // value.denominator)
