@@ -12,13 +12,14 @@ from .asking import Options, as_interrupted, ask, exactly, options_of, with_boun
 from .searching import (
     first,
     improve,
+    improve_result,
+    is_small,
     least,
     search,
     soon,
 )
 from .shares import PORTFOLIO, Portfolio
 from .turns import in_turn, order
-from .walks import improve_result, is_small
 
 __all__ = [
     "PORTFOLIO",

@@ -68,10 +68,7 @@ def ask(
             if is_counting() and registry.source_of(name):
                 _refuse_clocks(name, planner.plan)
             none: NoPlan | None = None
-            ways = variants.of_planner(
-                name, planner.problem, data, end, any_plan=limits.gap == inf
-            )
-            for variant in ways:
+            for variant in variants.of_planner(name, planner.problem, data, end):
                 if _is_beaten(variant, run.objective):
                     break  # nor does any variant behind it have a better plan
                 if run.plan is not None and limits.gap == inf:

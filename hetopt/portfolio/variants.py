@@ -6,7 +6,7 @@ least bound first, until none can be better. The best plan wins; what no way bea
 bound. So are planners of offers asked for each variant of a provisioning problem.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -41,18 +41,12 @@ class Variant(NamedTuple):
 
 
 def of_planner(
-    planner: str,
-    problem: str,
-    data: Any,
-    deadline: float | None,
-    *,
-    any_plan: bool = False,
+    planner: str, problem: str, data: Any, deadline: float | None
 ) -> Iterator[Variant]:
     """Yield the variants of the data that a planner carries, the most promising first.
 
-    Each ends with its share of the time until then. Where any plan will do, those come
-    first that divide most, and none is bounded. Raises `Unsupported` where the planner
-    carries none.
+    Each ends with its share of the time until then. Raises `Unsupported` where the
+    planner carries none.
     """
     if problem == "provisioning" and data.variants:
         cases = [(one, provisioning.least(one)) for one in data.cases]
@@ -65,10 +59,6 @@ def of_planner(
     ways = [settings.on_target(way) for way in _variants_for(planner, data)]
     if len(ways) == 1:
         yield Variant(ways[0], deadline, None, _translation(data, ways[0]))
-        return
-    if any_plan:
-        for way, until in _in_turn(sorted(ways, key=_held), deadline):
-            yield Variant(way, until, None, _translation(data, way))
         return
     for (way, bound), until in _in_turn(_by_bound(ways), deadline):
         yield Variant(way, until, bound.value, _translation(data, way))
@@ -90,12 +80,6 @@ def _variants_for(planner: str, data: Instance) -> list[Instance]:
     if not known:
         capability.require(method, ways[0])
     return known
-
-
-def _held(way: Instance) -> tuple[int, ...]:
-    """Return a key by which ways stand first that keep least on a GPU."""
-    costs = way.workload.costs
-    return (-costs.updates.zero, -costs.split.experts, costs.split.interleave)
 
 
 def _least(pair: tuple[object, Objective]) -> Objective:
@@ -135,24 +119,22 @@ def solve_variants(
     found: dict[str, Result] = {}
     waiting = _by_bound(ways)
     bounds, late = {way.digest: bound for way, bound in waiting}, False
-    while waiting:
-        for (way, bound), until in _in_turn(waiting, end):
-            best = _best(found.values())
-            if _is_interrupted(found.values()) or (
-                best and bound.value >= (best.objective or 0)
-            ):
-                continue
-            if found and end is not None and monotonic() >= end:
-                late = True
-                break
-            left = None if until is None else max(0.0, until - monotonic())
-            mine = way.digest
-            found[mine] = solve(way, replace(limits, time_s=left))
-            if found[mine].status is Status.INFEASIBLE:
-                bounds.pop(mine, None)
-            else:
-                bounds[mine] = found[mine].bound or bound
-        waiting = _cut_short(waiting, found, end)
+    for (way, bound), until in _in_turn(waiting, end):
+        best = _best(found.values())
+        if _is_interrupted(found.values()) or (
+            best and bound.value >= (best.objective or 0)
+        ):
+            continue
+        if found and end is not None and monotonic() >= end:
+            late = True
+            break
+        left = None if until is None else max(0.0, until - monotonic())
+        mine = way.digest
+        found[mine] = solve(way, replace(limits, time_s=left))
+        if found[mine].status is Status.INFEASIBLE:
+            bounds.pop(mine, None)
+        else:
+            bounds[mine] = found[mine].bound or bound
     spent = {"solve": wall() - start}
     results = [found.get(way.digest) for way in ways]
     proofs = [result and result.certificate for result in results]
@@ -161,23 +143,6 @@ def solve_variants(
         together = replace(together, stop=Stop.TIME)
     whole = _join([*zip(ways, proofs, strict=True)])
     return replace(together, certificate=whole, seconds=spent)
-
-
-def _cut_short(
-    waiting: Sequence[tuple[Instance, Bound]],
-    found: Mapping[str, Result],
-    end: float | None,
-) -> list[tuple[Instance, Bound]]:
-    """Ways whose share of the time was too short, where others left some of theirs.
-
-    Only while there is no plan.
-    """
-    over = end is not None and monotonic() >= end
-    if over or _is_interrupted(found.values()) or _best(found.values()):
-        return []
-    return [
-        (way, bound) for way, bound in waiting if found[way.digest].stop is Stop.TIME
-    ]
 
 
 def _is_interrupted(results: Iterable[Result]) -> bool:

@@ -9,7 +9,7 @@ the failure is told (`tried`); one that is asked for by name fails the call (`al
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .. import problems, registry
 from ..errors import (
@@ -29,18 +29,11 @@ from ..problems.training_plan import hosts, targets
 Made = TypeVar("Made")
 
 
-class Attempt(NamedTuple, Generic[Made]):
+@dataclass
+class Attempt(Generic[Made]):
     """A plan that was made, or why none was; `failed` tells a failure from `NoPlan`."""
 
-    made: Made | None
-    reason: str | None = None
-    failed: bool = False
-
-
-@dataclass
-class Trial:
-    """Why a method made nothing, once its trial is over; `failed` as in `Attempt`."""
-
+    made: Made | None = None
     reason: str | None = None
     failed: bool = False
 
@@ -65,14 +58,14 @@ def blaming(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def trial(name: str, *, several: bool) -> Iterator[Trial]:
+def trial(name: str, *, several: bool) -> Iterator[Attempt[Any]]:
     """Let the method `name` work within; a word that there is no plan is a reason.
 
     What hetopt does not raise on purpose becomes `MethodFailed`, of a plug-in
     `PluginBroken`. Where `several` methods are asked, every error is a reason; else it
     is raised.
     """
-    found = Trial()
+    found = Attempt[Any]()
     try:
         try:
             with blaming(name):
@@ -101,18 +94,16 @@ def alone(name: str, work: Callable[[], Made]) -> Attempt[Made]:
     Raises what is no word of there being no plan; what hetopt does not raise on purpose
     becomes `MethodFailed`.
     """
-    made: Made | None = None
     with trial(name, several=False) as found:
-        made = work()
-    return Attempt(made, found.reason)
+        found.made = work()
+    return found
 
 
 def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
     """Return what `work` makes where others are asked as well: errors are reasons."""
-    made: Made | None = None
     with trial(name, several=True) as found:
-        made = work()
-    return Attempt(made, found.reason, found.failed)
+        found.made = work()
+    return found
 
 
 def judged(

@@ -37,13 +37,6 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
     return plan.model_copy(update=fields)
 
 
-def stamped(
-    instance: Instance, plan: TrainingPlan, rule: Recompute, zero: int
-) -> TrainingPlan:
-    """A plan of an instance under one setting as one of the instance."""
-    return said(instance, under(instance, rule, zero), plan)
-
-
 def settled(instance: Instance, plan: TrainingPlan) -> tuple[Instance, TrainingPlan]:
     """Return the plan without choices, on the instance whose settings it chose.
 

@@ -17,7 +17,7 @@ from random import Random
 from ..clock import monotonic, spend
 from ..errors import OutOfTime, keeping
 from ..plans import TrainingPlan
-from ..problems import Objective, training_plan
+from ..problems import training_plan
 from ..problems.training_plan import targets
 from ..schema import Instance
 from . import choices, grid, islands
@@ -65,74 +65,6 @@ def improve(
     return search.found
 
 
-class Search:
-    """The search that `improve` runs; interrupted or not, `found` is what is known."""
-
-    def __init__(
-        self,
-        instance: Instance,
-        plan: TrainingPlan,
-        *,
-        seed: int = 0,
-        target: int | None = None,
-        report: Report | None = None,
-    ) -> None:
-        """Judge `plan`; nothing is searched yet."""
-        instance = targets.on_makers_cards(instance, plan)
-        self._whole, self._plan, self._report = instance, plan, report
-        judged = training_plan.evaluate(instance, plan)
-        # Moves keep the settings that the plan has chosen: those of their instance.
-        self._instance, plan = choices.settled(instance, plan)
-        self._cost = cost = FastCost(self._instance)
-        self._given = judged.objective if judged.valid else None
-        self._annealing: _Annealing | None = None
-        self._free = instance.workload.target.free
-        # Moves know nothing of GPUs that divide experts and must be alike.
-        divided = self._instance.workload.costs.compute.expert_parallel > 1
-        if isinstance(self._given, int) and self._free and not divided:
-            pipes = cost.compact(plan)
-            self._annealing = _Annealing(cost, pipes, seed, target)
-            self._annealing.listen(self._given, report)
-
-    def run(self, *, deadline: float | None = None, rounds: int | None = None) -> None:
-        """Search until the deadline, the number of candidates or the target."""
-        if rounds is None and deadline is None:
-            rounds = ROUNDS
-        if not self._free:
-            self._look_at_grids(deadline, rounds)
-        if self._annealing is None:
-            return
-        self._cost.deadline = deadline
-        # Out of time, what was found is kept.
-        with suppress(OutOfTime):
-            self._annealing.run(_Budget(deadline, rounds))
-
-    def _look_at_grids(self, deadline: float | None, rounds: int | None) -> None:
-        """The best grid where it is better: no move keeps all pipelines alike."""
-        if self._given is None:
-            return
-
-        def told(objective: int) -> None:
-            if self._report is not None and objective < int(self._given or 0):
-                self._report(objective)
-
-        found = grid.search(self._whole, deadline=deadline, most=rounds, report=told)
-        if found.objective is not None and found.objective < self._given:
-            assert found.plan is not None
-            self._plan, self._given = found.plan, found.objective
-
-    @property
-    def found(self) -> TrainingPlan:
-        """The best plan so far: the given one itself where none is better."""
-        walk = self._annealing.walk if self._annealing is not None else None
-        if walk is None or self._given is None or walk.objective >= self._given:
-            return self._plan
-        pipes = walk.pipes()
-        if not self._cost.syncs.is_ordered:  # then hosts' ranks had better be together
-            pipes = tuple(sorted(pipes, key=lambda pipe: self._cost.place(pipe.slots)))
-        return choices.said(self._whole, self._instance, self._cost.plan(pipes))
-
-
 class _Budget:
     """How much of the time or of the candidates is used up."""
 
@@ -158,95 +90,102 @@ class _Budget:
         return max(shares)
 
 
-class Walk:
-    """The best plan so far, and the one that the walk is at."""
+class Search:
+    """The search that `improve` runs; interrupted or not, `found` is what is known."""
 
-    def __init__(self, start: State, balancer: Balancer, seed: int) -> None:
-        """Begin at a state; `seed` is that of all draws."""
-        self._best = self._state = start
-        self._draws = Random(seed)
-        self._moves = Moves(balancer, self._draws)
-
-    @property
-    def objective(self) -> int:
-        """The objective of the best plan."""
-        return self._best.objective
-
-    def begin(self) -> None:
-        """Go on from the best plan."""
-        self._state = self._best
-
-    def pipes(self) -> tuple[Pipe, ...]:
-        """Return the best plan in compact form."""
-        return self._best.pipes()
-
-    def run(self, most: int, temperature: float, target: int | None) -> int:
-        """Look at `most` candidates, or fewer where the target is reached.
-
-        A worse one is taken by chance, by its score and the temperature. Returns how
-        many were looked at.
-        """
-        for number in range(most):
-            if target is not None and self.objective <= target:
-                return number
-            move = self._moves.draw(self._state)
-            trial = None if move is None else self._state.changed(*move)
-            if trial is None:
-                continue
-            worse = trial.score - self._state.score
-            # The temperature is 0 where the best plan takes no time.
-            if worse <= 0 or (
-                temperature > 0 and self._draws.random() < exp(-worse / temperature)
-            ):
-                self._state = trial
-                if trial.objective < self._best.objective:
-                    self._best = trial
-        return most
-
-
-class _Annealing:
     def __init__(
         self,
-        cost: FastCost,
-        pipes: Sequence[Pipe] | None,
-        seed: int,
-        target: int | None,
+        instance: Instance,
+        plan: TrainingPlan,
+        *,
+        seed: int = 0,
+        target: int | None = None,
+        report: Report | None = None,
     ) -> None:
-        self._cost = cost
-        self._seed = seed
-        self._target = target
-        self._balancer = Balancer(cost)
-        self._start = pipes or ()
-        self.walk = None if pipes is None else self._walk_from(pipes)
-        self._told: int | None = None
-        self._report: Report | None = None
+        """Judge `plan`; nothing is searched yet."""
+        instance = targets.on_makers_cards(instance, plan)
+        self._whole, self._plan, self._report = instance, plan, report
+        self._seed, self._target = seed, target
+        judged = training_plan.evaluate(instance, plan)
+        # Moves keep the settings that the plan has chosen: those of their instance.
+        self._instance, plan = choices.settled(instance, plan)
+        self._cost = FastCost(self._instance)
+        self._balancer = Balancer(self._cost)
+        self._given = int(judged.objective or 0) if judged.valid else None
+        self._told = self._given
+        self._free = instance.workload.target.free
+        # Moves know nothing of GPUs that divide experts and must be alike.
+        divided = self._instance.workload.costs.compute.expert_parallel > 1
+        self._walks = self._given is not None and self._free and not divided
+        self._best: State | None = None
+        self._start = (self._cost.compact(plan) or ()) if self._walks else ()
+        if self._start:
+            self._go_on_from(self._start)
 
-    def listen(self, given: Objective, report: Report | None) -> None:
-        """Report every plan that is better than `given` and all before it."""
-        self._told, self._report = int(given), report
-        self._tell()
+    def run(self, *, deadline: float | None = None, rounds: int | None = None) -> None:
+        """Search until the deadline, the number of candidates or the target."""
+        if rounds is None and deadline is None:
+            rounds = ROUNDS
+        if not self._free:
+            self._look_at_grids(deadline, rounds)
+        if self._walks:
+            self._cost.deadline = deadline
+            # Out of time, what was found is kept.
+            with suppress(OutOfTime):
+                self._anneal(_Budget(deadline, rounds))
 
-    def run(self, budget: _Budget) -> None:
+    def _look_at_grids(self, deadline: float | None, rounds: int | None) -> None:
+        """The best grid where it is better: no move keeps all pipelines alike."""
+        if self._given is None:
+            return
+
+        def told(objective: int) -> None:
+            if self._report is not None and objective < int(self._given or 0):
+                self._report(objective)
+
+        found = grid.search(self._whole, deadline=deadline, most=rounds, report=told)
+        if found.objective is not None and found.objective < self._given:
+            assert found.plan is not None
+            self._plan, self._given = found.plan, found.objective
+
+    @property
+    def found(self) -> TrainingPlan:
+        """The best plan so far: the given one itself where none is better."""
+        best, given = self._best, self._given
+        if best is None or given is None or best.objective >= given:
+            return self._plan
+        pipes = best.pipes()
+        if not self._cost.syncs.is_ordered:  # then hosts' ranks had better be together
+            pipes = tuple(sorted(pipes, key=lambda pipe: self._cost.place(pipe.slots)))
+        return choices.said(self._whole, self._instance, self._cost.plan(pipes))
+
+    def _go_on_from(self, pipes: Sequence[Pipe]) -> None:
+        """Let a plan be the best one where it is; its micro-batches are shared anew."""
+        state = first_state(self._cost, self._cost.ordered(tuple(pipes)))
+        if state is not None and (
+            self._best is None or state.objective < self._best.objective
+        ):
+            self._best = self._state = state
+            self._draws = Random(self._seed)
+            self._moves = Moves(self._balancer, self._draws)
+            self._tell()
+
+    def _anneal(self, budget: _Budget) -> None:
         """Cycle after cycle until the budget is used up or the target is reached."""
-        begin, fresh = 0.0, self.walk is None
+        begin, fresh = 0.0, self._best is None
         if fresh:
             self._visit_islands(budget)
         for number, (end, hot) in enumerate(CYCLES):
             if number == 1 and not (fresh or self._reached()):
                 self._visit_islands(budget)
             begin = max(begin, budget.used())
-            if self.walk is not None and begin < end:
-                self._cycle(self.walk, budget, begin, end, hot)
+            if self._best is not None and begin < end:
+                self._cycle(self._best, budget, begin, end, hot)
             begin = end
 
-    def _walk_from(self, pipes: Sequence[Pipe]) -> Walk | None:
-        """A walk from a plan; None where its micro-batches cannot be shared anew."""
-        state = first_state(self._cost, self._cost.ordered(tuple(pipes)))
-        return None if state is None else Walk(state, self._balancer, self._seed)
-
     def _reached(self) -> bool:
-        target, walk = self._target, self.walk
-        return target is not None and walk is not None and walk.objective <= target
+        target, best = self._target, self._best
+        return target is not None and best is not None and best.objective <= target
 
     def _visit_islands(self, budget: _Budget) -> None:
         """Go on from the best partition into islands, where it is better.
@@ -267,34 +206,51 @@ class _Annealing:
             pipes = tried("islands", partial(islands.search, *words)).made
         finally:
             self._cost.deadline = budget.deadline
-        if pipes is None:
-            return
-        walk = self._walk_from(pipes)
-        if walk is not None and (
-            self.walk is None or walk.objective < self.walk.objective
-        ):
-            self.walk = walk
-            self._tell()
+        if pipes is not None:
+            self._go_on_from(pipes)
 
     def _cycle(
-        self, walk: Walk, budget: _Budget, begin: float, end: float, hot: float
+        self, start: State, budget: _Budget, begin: float, end: float, hot: float
     ) -> None:
         """Cool from hot to cold while the budget goes from `begin` to `end`."""
-        walk.begin()
-        part = min(1, _FEW_PIPELINES / len(walk.pipes()))
-        scale = max(1, walk.objective) * part
+        self._state = start
+        part = min(1, _FEW_PIPELINES / len(start.lines))
+        scale = max(1, start.objective) * part
         while not self._reached() and (used := budget.used()) < end:
             cooled = (used - begin) / (end - begin)
             temperature = scale * hot * (COLD / hot) ** cooled
-            most = budget.next(_AT_ONCE)
-            looked_at = walk.run(most, temperature, self._target)
+            looked_at = self._walk(budget.next(_AT_ONCE), temperature)
             budget.looked_at += looked_at
             spend(looked_at)
             self._tell()
 
+    def _walk(self, most: int, temperature: float) -> int:
+        """Look at `most` candidates, or fewer where the target is reached.
+
+        A worse one is taken by chance, by its score and the temperature. Returns how
+        many were looked at.
+        """
+        for number in range(most):
+            if self._reached():
+                return number
+            move = self._moves.draw(self._state)
+            trial = None if move is None else self._state.changed(*move)
+            if trial is None:
+                continue
+            worse = trial.score - self._state.score
+            # The temperature is 0 where the best plan takes no time.
+            if worse <= 0 or (
+                temperature > 0 and self._draws.random() < exp(-worse / temperature)
+            ):
+                self._state = trial
+                if self._best is None or trial.objective < self._best.objective:
+                    self._best = trial
+        return most
+
     def _tell(self) -> None:
-        if self.walk is None or self._told is None or self._report is None:
+        """Report a plan that is better than the given one and all before it."""
+        if self._best is None or self._told is None or self._report is None:
             return
-        if self.walk.objective < self._told:
-            self._told = self.walk.objective
+        if self._best.objective < self._told:
+            self._told = self._best.objective
             self._report(self._told)

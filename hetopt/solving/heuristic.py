@@ -5,7 +5,7 @@ from typing import Any
 
 from ..modelling import Limits
 from ..result import Method
-from ..search.attempts import Attempt, Trial, alone, judged
+from ..search.attempts import Attempt, alone, judged
 from .run import Run
 
 
@@ -49,7 +49,7 @@ class Heuristic(Run):
         found = attempt(self.name, work)
         self._judged = found.made or (None, None)
         self.plan = self._judged[0]
-        self.note(Trial(found.reason, found.failed))
+        self.note(found)
 
     def keep(self, plan: object) -> None:
         """Judge a plan and keep it where it is the best so far."""
@@ -61,7 +61,7 @@ class Heuristic(Run):
             self._keep(plan, found.objective)
             self._judged = plan, found
 
-    def note(self, trial: Trial) -> None:
+    def note(self, trial: Attempt[Any]) -> None:
         """Keep why a trial made nothing."""
         reasons = () if trial.reason is None else (trial.reason,)
         self.reasons += reasons

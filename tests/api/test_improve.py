@@ -13,7 +13,7 @@ from hetopt import api, registry
 from hetopt.errors import Unsupported
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
-from hetopt.portfolio import walks
+from hetopt.portfolio import searching
 from hetopt.problems import Objective, training_plan
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
@@ -184,7 +184,7 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
         stop=Stop.FINISHED,
         plan=_one_pipeline(instance),
     )
-    result = walks.improve_result(start, Limits(time_s=60), interrupt)
+    result = searching.improve_result(start, Limits(time_s=60), interrupt)
     assert result.stop is Stop.INTERRUPTED
     assert heard[0] == start.objective
     assert result.objective == heard[2] < heard[1]

@@ -23,7 +23,7 @@ from hetopt.errors import Interrupted, keeping
 from hetopt.explaining import effects
 from hetopt.modelling import Limits
 from hetopt.planners import megatron, metis
-from hetopt.portfolio import asking, searching, walks
+from hetopt.portfolio import asking, searching
 from hetopt.problems import training_plan
 from hetopt.report import fitting as fit_report
 from hetopt.report import renting as rent_report
@@ -142,7 +142,7 @@ def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
 def test_the_local_search_keeps_the_plan_before_it_begins(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walks, where, interrupt)
+    monkeypatch.setattr(searching, where, interrupt)
     found = api.plan(SMALL, "megatron", improve=True)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 

@@ -68,7 +68,7 @@ _ALIKE: tuple[tuple[Traits, str], ...] = (
         "glm_moe_dsa sarvam_mla youtu",
     ),
     (_GEMMA, "gemma"),
-    (_GEMMA._replace(norms=4), "gemma2"),
+    (_GEMMA._replace(norms=4), "gemma2 grok grok-1"),
     (
         _GEMMA._replace(norms=4, qk_norm=True),
         "gemma3_text gemma4_text",
@@ -98,13 +98,6 @@ _ALIKE: tuple[tuple[Traits, str], ...] = (
     (_BIASED, "starcoder2"),
 )
 FAMILIES = {name: own for own, names in _ALIKE for name in names.split()}
-#: Others whose gate and ties are known, and whose norms and biases are not.
-_OTHERS = {
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta"), Traits(tied=True)),
-    "bitnet": Traits(gated=True),
-    **dict.fromkeys(("grok", "grok-1"), Traits(gated=True, tied=True, norms=4)),
-    "vaultgemma": Traits(gated=True, tied=True),
-}
 _QK_NORMS = ("use_qk_norm", "qk_norm", "qk_layernorm", "use_qk_layernorm")
 _GATED_ACTIVATIONS = ("silu", "swish", "swiglu", "geglu", "gated")
 
@@ -117,17 +110,17 @@ def is_known(family: str) -> bool:
 def assumption(config: Reading, family: str, own: Traits) -> str:
     """Return what is taken for granted of a family that is not known, in words."""
     words = "norms and biases are taken as Llama's"
-    if not own.gated and family not in _OTHERS:
+    if not own.gated:
         words += "; its MLP is taken to have no gate"
         words += ", as its activation says" if _activation(config) else ""
-    if "tie_word_embeddings" not in config and family not in _OTHERS:
+    if "tie_word_embeddings" not in config:
         words += "; its head is taken to have weights of its own"
     return words
 
 
 def traits(config: Reading, family: str) -> Traits:
     """Return the traits of a family; one that is not known counts as Llama."""
-    found = FAMILIES.get(family) or _OTHERS.get(family) or Traits()
+    found = FAMILIES.get(family, Traits())
     said = config.get("attention_bias", config.get("qkv_bias"))
     if bool(said) if said is not None else found.bias_unless_said:
         found = found._replace(attention_bias=found.said_bias)

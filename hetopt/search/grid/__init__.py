@@ -30,9 +30,8 @@ from .. import choices
 from ..balancing import Balancer
 from ..fast_cost import FastCost, Pipe
 from . import sharing
-from .filling import Filling
+from .filling import Filling, Shape, shapes
 from .least import Least
-from .shapes import Shape, shapes
 
 Report = Callable[[int], None]
 RULES: tuple[Recompute, ...] = ("none", "selective", "full")  # the fastest first
@@ -68,7 +67,8 @@ class _Setting:
             alone = plan.pipelines
             parts = (alone[i : i + several] for i in range(0, len(alone), several))
             plan = TrainingPlan(pipelines=tuple(map(merge, parts)))
-        return choices.stamped(self._whole, plan, self._rule, self._zero)
+        twin = under(self._whole, self._rule, self._zero)
+        return choices.said(self._whole, twin, plan)
 
 
 def search(

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ...caching import cached_method
 from ...costs.communication import rounds
 from ..fast_cost import FastCost, Slot
-from .shapes import Shape, groups_of, nodes_by_kind
+from .filling import Shape, groups_of, nodes_by_kind
 
 _MANY_NODES = 64
 _HALVINGS = 40
