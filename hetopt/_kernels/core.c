@@ -230,10 +230,7 @@ static PyMethodDef methods[] = {
     {"extended", core_extended, METH_VARARGS, NULL},
     {"completed", core_completed, METH_VARARGS, NULL},
     {"longest", core_longest, METH_VARARGS, NULL},
-    {"cells_us", core_cells_us, METH_VARARGS, NULL},
-    {"swept", core_swept, METH_VARARGS, NULL},
-    {"through", core_through, METH_VARARGS, NULL},
-    {"below", core_below, METH_VARARGS, NULL},
+    {"paths", core_paths, METH_VARARGS, NULL},
     {"completed_by_count", core_completed_by_count, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

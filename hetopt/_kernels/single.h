@@ -5,10 +5,7 @@
 
 #include "core.h"
 
-PyObject *core_cells_us(PyObject *self, PyObject *args);
-PyObject *core_swept(PyObject *self, PyObject *args);
-PyObject *core_through(PyObject *self, PyObject *args);
-PyObject *core_below(PyObject *self, PyObject *args);
+PyObject *core_paths(PyObject *self, PyObject *args);
 PyObject *core_completed_by_count(PyObject *self, PyObject *args);
 
 #endif
