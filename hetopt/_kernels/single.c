@@ -1,12 +1,10 @@
 /* Single pipelines: `hetopt.exact.one_pipeline.loops` says what tables are. Times and
 prices are below `BIG`, which is far enough from the largest number: no sum overflows. */
 
-#include "single.h"
+#include "given.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "given.h"
 
 /* --- shortest paths over the layers ------------------------------------------------------ */
 
@@ -96,52 +94,41 @@ WIDE static void go_through(const paths_t *of, const int64_t *value, int64_t *af
     }
 }
 
-PyObject *core_paths(PyObject *self, PyObject *args)
+KERNEL(paths, "o n n n r n n # p p ps ps =llk =llk =ls =llk")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "o n n n r n n # p p ps ps =llk =llk =ls =llk", &given) < 0)
-        return NULL;
-    paths_t of = {array(&given, 12), array(&given, 13), array(&given, 8),
-                  array(&given, 9),  array(&given, 10), array(&given, 11),
-                  given.size['l'],   given.size['k'],   given.size['p'],
-                  given.size['s']};
+    paths_t of = {array(given, 12), array(given, 13), array(given, 8),  array(given, 9),
+                  array(given, 10), array(given, 11), given->size['l'], given->size['k'],
+                  given->size['p'], given->size['s']};
+    int64_t *value = array(given, 14), cells = of.side * of.side * of.kinds;
+    int right = within(given, 0, 0, given->size['n'] - 1) &&
+                within(given, 1, 0, cells - 1) &&
+                within(given, 3, 0, given->size['r'] - 1) &&
+                within(given, 8, 0, of.kinds - 1) &&
+                within(given, 9, 0, of.states - 1) && of.side > 0;
+    if (!right)
+        return OUTSIDE;
     size_t count = (size_t)(of.side * of.states + 2 * of.pairs + 1);
-    int64_t *after = malloc(count * sizeof *after), *value = array(&given, 14);
-    int64_t cells = of.side * of.side * of.kinds, *room = after + of.side * of.states;
-    int right = within(&given, 0, 0, given.size['n'] - 1) &&
-                within(&given, 1, 0, cells - 1) &&
-                within(&given, 3, 0, given.size['r'] - 1) &&
-                within(&given, 8, 0, of.kinds - 1) &&
-                within(&given, 9, 0, of.states - 1) && of.side > 0;
-    if (!right) {
-        outside();
-    } else if (!after) {
-        PyErr_NoMemory();
-    } else {
-        const int64_t *options = array(&given, 0), *cell = array(&given, 1);
-        const int64_t *us = array(&given, 2), *pattern = array(&given, 3);
-        const int64_t *paid = array(&given, 4);
-        const int64_t *shared = array(&given, 5), *apart = array(&given, 6);
-        int64_t slowest = given.numbers[7];
-        Py_BEGIN_ALLOW_THREADS
-        for (int64_t i = 0; i < given.size['o']; i++) {
-            int64_t o = options[i], at = cell[o], priced = us[o] + paid[pattern[o]];
-            if (shared[o] <= slowest)
-                of.shared_us[at] = lesser(of.shared_us[at], priced);
-            if (apart[o] <= slowest)
-                of.apart_us[at] = lesser(of.apart_us[at], priced);
-        }
-        fill(value, of.states, 0);
-        sweep(&of, value, room, room + of.pairs);
-        go_through(&of, value, after, array(&given, 15), room, room + of.pairs);
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
+    int64_t *after = malloc(count * sizeof *after);
+    if (!after)
+        return NO_MEMORY;
+    int64_t *room = after + of.side * of.states;
+    const int64_t *options = array(given, 0), *cell = array(given, 1);
+    const int64_t *us = array(given, 2), *pattern = array(given, 3);
+    const int64_t *paid = array(given, 4);
+    const int64_t *shared = array(given, 5), *apart = array(given, 6);
+    int64_t slowest = given->numbers[7];
+    for (int64_t i = 0; i < given->size['o']; i++) {
+        int64_t o = options[i], at = cell[o], priced = us[o] + paid[pattern[o]];
+        if (shared[o] <= slowest)
+            of.shared_us[at] = lesser(of.shared_us[at], priced);
+        if (apart[o] <= slowest)
+            of.apart_us[at] = lesser(of.apart_us[at], priced);
     }
+    fill(value, of.states, 0);
+    sweep(&of, value, room, room + of.pairs);
+    go_through(&of, value, after, array(given, 15), room, room + of.pairs);
     free(after);
-    close_given(&given);
-    return done;
+    return DONE;
 }
 
 /* --- what is before a cut, by the GPUs left ------------------------------------------------ */
@@ -213,32 +200,27 @@ WIDE static void lay_all(const laid_t *of, int64_t from, int64_t until,
     }
 }
 
-PyObject *core_completed_by_count(PyObject *self, PyObject *args)
+KERNEL(completed_by_count, "o o o o oc ?o ?o k p ps ps ?ls rc c =lsv")
 {
-    (void)self;
-    given_t given;
     laid_t of;
-    PyObject *done = NULL;
-    if (open_given(args, "o o o o oc ?o ?o k p ps ps ?ls rc c =lsv", &given) < 0)
-        return NULL;
-    of.last = array(&given, 0), of.first = array(&given, 1), of.kind = array(&given, 2);
-    of.us = array(&given, 3), of.use = array(&given, 4);
-    of.fits_shared = given.views[5].buf, of.fits_apart = given.views[6].buf;
-    of.starts = array(&given, 7), of.state = array(&given, 8);
-    of.shared = array(&given, 9), of.apart = array(&given, 10);
-    of.wanted = given.views[11].buf, of.rows = array(&given, 12);
-    of.options = given.size['o'], of.classes = given.size['c'];
-    of.pairs = given.size['p'], of.states = given.size['s'];
-    of.row_count = given.size['r'];
-    int64_t box = given.size['v'], side = given.size['l'];
+    of.last = array(given, 0), of.first = array(given, 1), of.kind = array(given, 2);
+    of.us = array(given, 3), of.use = array(given, 4);
+    of.fits_shared = given->views[5].buf, of.fits_apart = given->views[6].buf;
+    of.starts = array(given, 7), of.state = array(given, 8);
+    of.shared = array(given, 9), of.apart = array(given, 10);
+    of.wanted = given->views[11].buf, of.rows = array(given, 12);
+    of.options = given->size['o'], of.classes = given->size['c'];
+    of.pairs = given->size['p'], of.states = given->size['s'];
+    of.row_count = given->size['r'];
+    int64_t box = given->size['v'], side = given->size['l'];
     int right = of.classes > 0 && of.row_count > 0 && box % of.row_count == 0 &&
-                within(&given, 0, 1, side - 1) && within(&given, 1, 0, side - 1) &&
-                within(&given, 2, 0, given.size['k'] - 2) &&
-                within(&given, 7, 0, of.pairs) && within(&given, 8, 0, of.states - 1) &&
-                within(&given, 3, 0, BIG) && within(&given, 4, 0, box) &&
-                within(&given, 13, 1, box);
+                within(given, 0, 1, side - 1) && within(given, 1, 0, side - 1) &&
+                within(given, 2, 0, given->size['k'] - 2) &&
+                within(given, 7, 0, of.pairs) && within(given, 8, 0, of.states - 1) &&
+                within(given, 3, 0, BIG) && within(given, 4, 0, box) &&
+                within(given, 13, 1, box);
     of.row = right ? box / of.row_count : 1;
-    const int64_t *strides = array(&given, 13);
+    const int64_t *strides = array(given, 13);
     for (int64_t o = 0; right && o < of.options; o++) {
         right = of.first[o] < of.last[o] && (!o || of.last[o - 1] <= of.last[o]) &&
                 of.use[o * of.classes + of.classes - 1] <= of.row;
@@ -250,27 +232,18 @@ PyObject *core_completed_by_count(PyObject *self, PyObject *args)
             at += of.rows[r * of.classes + c] * strides[c];
         right = at == r * of.row && of.rows[(r + 1) * of.classes - 1] == 0;
     }
-    right = right && strides[of.classes - 1] == 1;
-    size_t ends_size = right ? (size_t)(2 * of.pairs * box + 1) * 8 : 8;
-    int64_t *ends = malloc(ends_size);
+    if (!right || strides[of.classes - 1] != 1)
+        return OUTSIDE;
+    int64_t *ends = malloc((size_t)(2 * of.pairs * box + 1) * 8);
     char *begun = malloc((size_t)(2 * of.pairs + 1));
-    if (!right) {
-        outside();
-    } else if (!ends || !begun) {
-        PyErr_NoMemory();
-    } else {
-        int64_t *left = array(&given, 14);
-        Py_BEGIN_ALLOW_THREADS
+    if (ends && begun)
         for (int64_t from = 0, until; from < of.options; from = until) {
             for (until = from; until < of.options && of.last[until] == of.last[from];)
                 until++;
-            lay_all(&of, from, until, strides, left, ends, begun);
+            lay_all(&of, from, until, strides, array(given, 14), ends, begun);
         }
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
-    }
+    int done = ends && begun ? DONE : NO_MEMORY;
     free(ends);
     free(begun);
-    close_given(&given);
     return done;
 }
