@@ -13,8 +13,6 @@ RAN = "*Single runs, no limit of time, one thread; {}.*"
 OURS = {
     "frenzy": "as printed, by GPU",
     "frenzy, throughput first": "as printed, by throughput",
-    "frenzy, memory by memory": "memory by memory, by GPU",
-    "frenzy, memory by memory, throughput first": "memory by memory, by throughput",
     "frenzy, with its type, throughput first": "with a type, by throughput",
     "frenzy, equal rounds": "as printed, by GPU, in rounds",
 }
@@ -37,9 +35,8 @@ RANKED = """\
 The paper tells neither by which efficiency MARP ranks its plans nor how a tie of
 nodes is broken. *By GPU*: samples a second of a GPU; *by throughput*: of all GPUs of
 the plan. *As printed*: HAS takes of all nodes whose GPUs have the memory (its
-Algorithm 1); *memory by memory* (`frenzy_by_memory`, ours) uses up one size of GPUs
-before the next; *with a type* (`frenzy_typed`): a plan has its type, as the abstract
-and sections I and IV say, and HAS takes GPUs of that type alone. A dash: not run. Bold:
+Algorithm 1); *with a type* (`frenzy_typed`): a plan has its type, as the abstract and
+sections I and IV say, and HAS takes GPUs of that type alone. A dash: not run. Bold:
 Frenzy finishes sooner than Sia."""
 RATES = """\
 A job's rate is its samples over its completion time; the mean of all jobs weighs small
@@ -60,14 +57,8 @@ MARP has no logits, which weigh most where the vocabulary is large beside the mo
 fitted to public runs and may have seen these."""
 GAPS = """\
 The bound of these rows is the weak one of one shared machine: a gap says how crowded a
-queue is and little of a policy. By prices of GPUs and by orders that are searched for,
-the shipped queues have gaps of 13 to 30 % (`../README.md`). Policies are to be compared
-with each other, and HAS with the proved rounds below."""
-ROUNDS = """\
-Frenzy in rounds; at each one in which a job waits, the cheapest assignment of the
-idle GPUs to the waiting jobs is proved (cost: normalised goodput to the -1/2, 1.1 for
-a job left waiting). Rounds in which HAS spreads a job in a way that is no
-configuration of Sia are not comparable."""
+queue is and little of a policy. By prices of GPUs the shipped queues have gaps of 13 to
+30 % (`../README.md`). Policies are to be compared with each other."""
 SECONDS = """\
 Median of 4 rounds, each the first of a queue of its own. `proved` needs a bound that
 confirms the optimum exactly: CP-SAT computes in integers; CBC's bound in floats is
@@ -192,19 +183,6 @@ def decisions(found: dict[tuple[Any, ...], Row], queues: list[str]) -> Iterator[
     yield from grid(["queue", "frenzy", "sia (exact rounds)", "times"], cells)
 
 
-def has_rounds() -> Iterator[str]:
-    """HAS against the proved round."""
-    cells = (
-        [
-            *(str(r[x]) for x in ("queue", "efficiency", "rounds", "comparable")),
-            *(str(r["optimal"]), f"{r['median_gap']:.1%}", f"{r['mean_gap']:.1%}"),
-        ]
-        for r in latest("gaps", "queue", "efficiency").values()
-    )
-    heads = ["queue", "efficiency", "rounds", "comparable", "HAS optimal"]
-    yield from grid([*heads, "median gap", "mean gap"], cells)
-
-
 def seconds() -> Iterator[str]:
     """Seconds of a round by method."""
     cells = (
@@ -256,8 +234,6 @@ def write() -> None:
         *(*gaps(found, queues), "", GAPS, ""),
         "## Median decision\n",
         *(*decisions(found, queues), ""),
-        "## HAS against the proved round\n",
-        *(ROUNDS, "", *has_rounds(), ""),
         "## Seconds of a round, all jobs waiting at once on 44 GPUs\n",
         *(SECONDS, "", *seconds(), ""),
         *("## Size\n", *size(), "", RAN.format(machine(on)), ""),

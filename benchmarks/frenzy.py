@@ -4,8 +4,8 @@
         [--only PART,...] [--again]
 
 Parts: `queues` (its two clusters, 30 and 60 jobs, five seeds; the traces, where given),
-`gaps` (HAS against the proved round), `rounds` (seconds of a round, Sia's program and
-the exact one), `scale` (10,000 jobs on 1,000 GPUs, one decision on 10,000 GPUs),
+`rounds` (seconds of a round, Sia's program and the exact one), `scale` (10,000 jobs on
+1,000 GPUs, one decision on 10,000 GPUs),
 `memory` (MARP beside measured peaks, those of FOLDER too: `_frenzy_memory.py`), `page`
 (results/frenzy.md from the latest row of each case). Every row goes to
 results/frenzy.jsonl; a queue whose rows are there is not run again but with `--again`.
@@ -31,7 +31,7 @@ from hetopt.problems import job_round as job_rounds
 from hetopt.problems import job_scheduling
 from hetopt.problems.job_round import Data as RoundData
 from hetopt.problems.job_scheduling import Data
-from hetopt.scheduling import catalogue, has_gaps, simulator, traces, workloads
+from hetopt.scheduling import catalogue, simulator, traces, workloads
 from hetopt.scheduling.idle import Idle
 from hetopt.schema import Cluster
 from hetopt.solving import statements
@@ -45,13 +45,6 @@ CLUSTERS = {"simulator": catalogue.simulator, "testbed": catalogue.testbed}
 RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("frenzy", "frenzy", None, "per_gpu"),
     ("frenzy, throughput first", "frenzy", None, "throughput"),
-    ("frenzy, memory by memory", "frenzy_by_memory", None, "per_gpu"),
-    (
-        "frenzy, memory by memory, throughput first",
-        "frenzy_by_memory",
-        None,
-        "throughput",
-    ),
     ("frenzy, with its type, throughput first", "frenzy_typed", None, "throughput"),
     ("frenzy, equal rounds", "frenzy", True, "per_gpu"),
     ("opportunistic", "opportunistic", None, "per_gpu"),
@@ -166,38 +159,6 @@ def compare(philly: Path | None, pollux: Path | None, again: bool) -> None:
             )
 
 
-def gaps() -> None:
-    """HAS's rounds against the proved least cost of the same idle GPUs."""
-    for cluster, made in CLUSTERS.items():
-        for jobs in (30, 60):
-            for word in ("per_gpu", "throughput"):
-                rows = [
-                    row
-                    for seed in SEEDS
-                    for row in has_gaps.by_round(
-                        with_efficiency(
-                            workloads.queue(
-                                jobs, seed, made(), "q", every_s=EVERY_S[cluster]
-                            ),
-                            word,
-                        )
-                    )
-                ]
-                same = [r.gap for r in rows if r.comparable and r.gap is not None]
-                found = {
-                    "part": "gaps",
-                    "queue": f"{cluster}-{jobs}",
-                    "efficiency": word,
-                    "rounds": len(rows),
-                    "comparable": len(same),
-                    "optimal": sum(gap <= 0 for gap in same),
-                    "median_gap": round(median(same), 4),
-                    "mean_gap": round(fmean(same), 4),
-                }
-                keep(FILE, found, *PACKAGES)
-                print(found, flush=True)
-
-
 def one_by_one(round_: RoundData) -> RoundData:
     """The same jobs, each a class of its own: nothing is left to count."""
     classes = tuple(
@@ -309,14 +270,13 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--philly", type=Path, default=trace("philly_multi_gpu.csv"))
     parser.add_argument("--pollux", type=Path, default=trace("pollux_philly.csv"))
     parser.add_argument("--data", type=Path, help="folder of measurements")
-    parser.add_argument("--only", default="queues,gaps,rounds,scale,memory,page")
+    parser.add_argument("--only", default="queues,rounds,scale,memory,page")
     parser.add_argument(
         "--again", action="store_true", help="run what is known as well"
     )
     asked = parser.parse_args(words)
     parts = {
         "queues": lambda: compare(asked.philly, asked.pollux, asked.again),
-        "gaps": gaps,
         "rounds": rounds,
         "scale": scale,
         "memory": lambda: memory(asked.data),

@@ -94,12 +94,8 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     limits = hetopt.Limits(time_s=seconds)
     alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
-        found = refuting.tightening(
-            *(instance, refuting.Times(lowest_us, int(plan_us), alone_us), clock),
-            offer=lambda plan: int(plan_us),  # no better one is known
-        )
-        if found is not None:
-            refuting.tighten(known, found, clock)
+        times = refuting.Times(lowest_us, int(plan_us), alone_us)
+        refuting.Tightening(instance, times, clock).tighten(known)
     return float(known.bound.value)
 
 
@@ -147,10 +143,6 @@ def _no_whole_pipelines(stack: ExitStack) -> None:
     stack.enter_context(patch.object(PipelineBound, "_whole", lambda *_: False))
 
 
-def _no_enumeration(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(refuting, "is_enumerated", lambda _: False))
-
-
 def _no_hosts(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Division, "_by_host", lambda *_: None))
 
@@ -164,7 +156,6 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "layers in any order": _no_unordered_layers,
     "pipelines on nodes": _no_pipelines_on_nodes,
     "whole pipelines": _no_whole_pipelines,
-    "enumeration": _no_enumeration,
     "hosts": _no_hosts,
 }
 
@@ -288,8 +279,8 @@ WHY = """The gap of the best known plan to the bound that equal CPU seconds prov
 between stages; gradients, and the shares of nodes for which replicas compete; memory
 that limits what all replicas can hold; equal layers in any order, so that each node is
 visited once; single pipelines of micro-batches of one sequence, searched for on named
-nodes; whole pipelines by the GPUs that they use; how many nodes hold all replicas of a
-layer; and boxes whose pipelines are all listed.
+nodes; whole pipelines by the GPUs that they use; and how many nodes hold all replicas
+of a layer.
 """
 
 

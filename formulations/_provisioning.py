@@ -71,8 +71,7 @@ def budget(data: Data) -> list[int]:
     """Return the most that `cost` may be, where there is a budget."""
     if data.budget_usd is None:
         return []
-    left = exact(data.budget_usd) - exact(data.egress_usd)
-    units = floor(left * MICRO_USD_US / (unit(data) * data.iterations))
+    units = floor(exact(data.budget_usd) * MICRO_USD_US / (unit(data) * data.iterations))
     if units > LARGEST:
         raise Unsupported(
             f"budget_usd is {data.budget_usd}, beyond the integers of a back end "
@@ -83,8 +82,7 @@ def budget(data: Data) -> list[int]:
 
 def unit(data: Data) -> int:
     """The greatest common divisor of all prices, in millionths of USD an hour."""
-    prices = (offer.micro_usd_per_hour for offer in data.offers)
-    return gcd(*prices, data.storage_micro_usd_per_hour) or 1
+    return gcd(*(offer.micro_usd_per_hour for offer in data.offers)) or 1
 
 
 def bound_of(data: Data, value: Fraction) -> int | Fraction:
@@ -92,4 +90,4 @@ def bound_of(data: Data, value: Fraction) -> int | Fraction:
     least = max(0, ceil(value)) * data.iterations
     if data.minimises_time:
         return least
-    return Fraction(least * unit(data), MICRO_USD_US) + exact(data.egress_usd)
+    return Fraction(least * unit(data), MICRO_USD_US)

@@ -17,7 +17,7 @@ from hetopt.plans import Round, Served
 from hetopt.problems.job_round import Data
 
 problem = "job_round"
-backends = ("cpsat", "scip", "highs", "pulp")
+backends = ("cpsat", "scip", "pulp")
 
 Index = tuple[str, int, str]  # class, GPUs, type
 

@@ -9,18 +9,15 @@ Kinds k = (offer o, degree d) with times of a layer: both passes, the backward o
 sync, 0 at d = 1; room[e,k] layers fit there, and kinds without room are left out.
 least = all layers at the least time of both passes.
 Offers have a price in a common unit and a quota; some come in instances of g > 1 GPUs
-that are rented whole. Storage has a price an hour, egress one a run. Offers whose
-machines are lost are refused: how long a run is expected to take is then a product.
+that are rented whole. Offers whose machines are lost are refused: how long a run is
+expected to take is then a product.
 
     on[e,k]      the stage at e is of kind k     rent[o,i]  the i-th instance is rented
     layers[e,k]  so many layers are there        bill[o,i]  the product iteration rent[o,i]
     bill[e,k]    the product iteration on[e,k]: a stage is paid for the whole iteration
     used[e] = sum_k on[e,k]
-    above[m]     there are more than m machines  machines: GPUs of offers by the GPU, and
-                                                 instances of the others
 
-Minimise cost, what all bills and iteration at the price of storage come to, or
-iteration under a budget,
+Minimise cost, what all bills come to, or iteration under a budget,
 subject to
     one_kind      a stage is of one kind at most
     last_stage    there is a last stage
@@ -37,11 +34,7 @@ subject to
     billed        by a kind that is on
     whole         an offer in instances serves GPUs of rented ones
     whole_bill    which are paid for the whole iteration
-    budget        iterations cost no more than egress leaves
-and for each number m of machines that no plan may have,
-    no_spare      no instance is rented without need
-    more          above[m]: there are m + 1 machines or more
-    fewer         else m - 1 or fewer
+    budget        iterations cost no more than it
 and, of our own,
     whole_order   instances are rented in order: they are alike, so no optimum is lost
     worked        a stage is paid for K - 1 times its own time, and for `least`: no
@@ -55,10 +48,8 @@ where a position or an instance is not used.
 Source: Espresso, Eq. 1-3, 8 and 9.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
 
 from hetopt.modelling import Model, ReadPlan, label
 from hetopt.plans import Provisioning, RentedStage
@@ -98,8 +89,7 @@ def build(data: Data, model: Model) -> ReadPlan:
     rented = {o: total(d * on[e, o, d] for e, _, d in of[o]) for o in offers}
     single = [d * price[o] * bill[e, o, d] for e, o, d in room if g[o] == 1]
     whole = (g[o] * price[o] * bill[o, i] for o, i in slots)
-    storage = [p // unit(data) * iteration for p in (data.storage_micro_usd_per_hour,) if p]
-    cost = total([*single, *whole, *storage])
+    cost = total([*single, *whole])
 
     # fmt: off
     model.each("one_kind",    {e: used[e] <= 1                                 for e in E})
@@ -120,8 +110,6 @@ def build(data: Data, model: Model) -> ReadPlan:
                                                                                for o in offers if g[o] > 1})
     model.each("whole_bill",  {s: bill[s] >= iteration - longest * (1 - rent[s]) for s in slots})
     model.each("budget",      dict(enumerate(cost <= most for most in budget(data))))
-    if data.other_than_machines:
-        _other_counts(data, model, rented, {o: total(rent[s] for s in slots if s[0] == o) for o in offers})
     # our own
     model.each("whole_order", {(o, i): rent[o, i] <= rent[o, i - 1]            for o, i in slots if i})
     model.each("worked",      {s: bill[s] >= (K - 1) * kind[s].both * layers[s] + least * on[s]
@@ -136,19 +124,6 @@ def build(data: Data, model: Model) -> ReadPlan:
         return Provisioning(data_parallel=taken[0][2], stages=tuple(stages), **data.choice)
 
     return read
-
-
-def _other_counts(data: Data, model: Model, rented: Mapping[str, Any], instances: Mapping[str, Any]) -> None:
-    """Leave out the numbers of machines that no plan may have."""
-    by_gpu = {offer.gpu: offer.gpus_per_instance == 1 for offer in data.offers}
-    machines = model.total(rented[o] if by_gpu[o] else instances[o] for o in by_gpu)
-    most = sum(_most_gpus(data, offer) // offer.gpus_per_instance for offer in data.offers)
-    counts = data.other_than_machines
-    above = model.binaries("above", counts)
-    g = {offer.gpu: offer.gpus_per_instance for offer in data.offers}
-    model.each("no_spare", {o: g[o] * instances[o] <= rented[o] + g[o] - 1 for o in g if g[o] > 1})
-    model.each("more", {m: machines >= (m + 1) * above[m] for m in counts})
-    model.each("fewer", {m: machines <= m - 1 + (most + 1) * above[m] for m in counts})
 
 
 def _most_gpus(data: Data, offer: Offer) -> int:
@@ -201,7 +176,4 @@ def hint(data: Data, plan: Provisioning) -> Mapping[str, int]:
         gpus = d * sum(stage.gpu == o for stage in plan.stages)
         taken = int(i < offers[o].billed(gpus) // offers[o].gpus_per_instance)
         values |= {label("rent", (o, i)): taken, label("bill", (o, i)): iteration * taken}
-    held = Counter(stage.gpu for stage in plan.stages)
-    machines = sum(offers[o].billed(d * n) // offers[o].gpus_per_instance for o, n in held.items())
-    values |= {label("above", m): int(machines > m) for m in data.other_than_machines}
     return values | {"slow": slow, "exposed": exposed, "iteration": iteration}

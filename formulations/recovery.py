@@ -26,7 +26,7 @@ from hetopt.problems.recovery import Data
 from hetopt.problems.recovery.network import Network
 
 problem = "recovery"
-backends = ("scip", "highs", "pulp", "cpsat")
+backends = ("scip", "pulp", "cpsat")
 
 LARGEST = 2**62  # a row whose sums exceed it leaves the solvers' integers
 

@@ -22,7 +22,7 @@ from hetopt.plans import Round, Served
 from hetopt.problems.job_round import Data
 
 problem = "job_round"
-backends = ("pulp", "scip", "highs", "cpsat")
+backends = ("pulp", "scip", "cpsat")
 
 
 def build(data: Data, model: Model) -> ReadPlan:

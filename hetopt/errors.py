@@ -208,14 +208,3 @@ def naming(file: Place) -> Iterator[None]:
             raise
         message = f"{file}: {error}"
         raise type(error)(message, file=file, field=error.field) from None
-
-
-def _kinds(root: type[HetoptError]) -> Iterator[str]:
-    yield root.kind
-    for inner in root.__subclasses__():
-        yield from _kinds(inner)
-
-
-# Of errors in the documents of the command line; the last three have no class here: a
-# command line that is not understood, Ctrl-C, and what the system refuses.
-KINDS = sorted({*_kinds(HetoptError), "usage_error", "interrupted", "system_error"})

@@ -7,14 +7,13 @@ one column. The summary counts unsolved and unproven apart.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from statistics import fmean, median
-from typing import Any
+from statistics import median
 
 from . import problems, registry
 from .errors import MixedData
 from .problems import Objective
 from .result import Bound, Result, Status, gap, known_gap
-from .run_statistics import primal_integral, quantile, shifted_geometric_mean
+from .run_statistics import quantile, shifted_geometric_mean
 from .text.documents import Document
 
 __all__ = ["GapReport", "GapRow", "Reference", "gap"]
@@ -47,7 +46,6 @@ class GapRow:
     gap_to_bound: float | None
     gap_to_best: float | None
     reference: Reference = Reference()  # what the gaps are to
-    primal_integral_s: float | None = None  # up to the longest run on the instance
     conditions: Document = field(default_factory=dict)  # limits, version and machine
 
     def __repr__(self) -> str:
@@ -107,13 +105,6 @@ class GapReport:
         """For notebooks: a table for each instance."""
         return str(registry.entry("report", "notebook").of_gaps(self))
 
-    def to_frame(self) -> Any:
-        """A data frame, a row a method and instance; pandas, or polars.
-
-        Raises `Unsupported` where neither is installed.
-        """
-        return registry.entry("report", "notebook").frame_of_gaps(self)
-
     @classmethod
     def of(
         cls,
@@ -160,9 +151,6 @@ class GapReport:
                 "p90_gap_to_bound": quantile(gaps, 0.9),
                 "worst_gap_to_bound": gaps[-1] if gaps else None,
                 "shifted_mean_s": shifted_geometric_mean(row.seconds for row in mine),
-                "mean_primal_integral_s": _mean(
-                    [row.primal_integral_s for row in mine]
-                ),
             }
         return out
 
@@ -175,7 +163,6 @@ class GapReport:
                     "method": row.method,
                     "seed": row.seed,
                     **row.conditions,
-                    "primal_integral_s": row.primal_integral_s,
                     "gap_to_bound": row.gap_to_bound,
                     "gap_to_best": row.gap_to_best,
                     "objective": plain(row.result.objective),
@@ -204,25 +191,11 @@ def plain(value: Objective | None) -> int | float | None:
     return float(value) if isinstance(value, Fraction) else value
 
 
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
 def _rows(
     group: list[Result], known: Reference, name: str | None, conditions: Document
 ) -> list[GapRow]:
     reference = _reference([r for r in group if r.method.kind != "given"], known)
-    horizon = max(sum(result.seconds.values()) for result in group)
     bound = None if reference.bound is None else reference.bound.value
-
-    def integral(result: Result) -> float | None:
-        if result.method.kind == "given":
-            return None
-        course = ((p.seconds, p.incumbent) for p in result.course)
-        plans = [(seconds, plan) for seconds, plan in course if plan is not None]
-        return primal_integral(plans, reference.best, horizon)
-
     return [
         GapRow(
             instance=name or str(getattr(result.data, "name", result.digest)),
@@ -231,7 +204,6 @@ def _rows(
             gap_to_bound=known_gap(result.objective, bound),
             gap_to_best=known_gap(result.objective, reference.best),
             reference=reference,
-            primal_integral_s=integral(result),
             conditions=dict.fromkeys(conditions)
             if result.method.kind == "given"
             else conditions,

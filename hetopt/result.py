@@ -163,13 +163,6 @@ class Result:
         """For notebooks: what is known, and a training plan drawn."""
         return str(registry.entry("report", "notebook").of_result(self))
 
-    def to_frame(self) -> Any:
-        """The plan as a data frame, a row a stage (group, link); pandas, or polars.
-
-        Raises `Unsupported` where neither is installed, or where there is no plan.
-        """
-        return registry.entry("report", "notebook").frame_of_result(self)
-
     def _refuse_lies(self) -> None:
         has_plan = self.plan is not None
         if has_plan != (self.status in (Status.OPTIMAL, Status.FEASIBLE)):

@@ -43,7 +43,7 @@ PASSING = re.compile(
 #: Lines of files that say when and by what they were made.
 STAMP = re.compile(r"\d{4}-\d\d-\d\d(T[\d:.+Z-]+)?|hetopt \d+\.\d+[\w.+-]*")
 #: Files of which the name is enough: they are drawn, or tell times.
-DRAWN = (".html", ".svg", ".png", ".pdf", ".tex")
+DRAWN = (".html", ".svg", ".png", ".pdf")
 
 Answer = dict[str, Any]
 

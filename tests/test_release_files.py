@@ -48,10 +48,8 @@ def test_commands_that_forms_and_pages_name_are_there() -> None:
 NETWORKED = {
     "bench/running": "Dask",
     "formats/ray": "What is exported",
-    "measuring/detecting": "",  # the name of this host
     "queueing/engines/local": "",
     "queueing/engines/ray": "Ray's head",
-    "serving/hosts": "hetopt serve",
     "serving/server": "hetopt serve",
     "solving/dask": "Dask",
 }

@@ -106,7 +106,7 @@ from .plans import domains, read, values
 from .tables import Tables
 
 problem = "training_plan"
-backends = ("cpsat", "scip", "highs", "pulp")
+backends = ("cpsat", "scip", "pulp")
 
 
 def build(data: Instance, model: Model) -> ReadPlan:

@@ -158,8 +158,8 @@ class Tables:
         if one.count != two.count or classes[one.name] != classes[two.name]:
             return False
         others = (n.name for n in self.nodes if n not in (one, two))
-        ways = self.table.cluster.ways
-        return all(ways(one.name, c) == ways(two.name, c) for c in others)
+        link = self.table.cluster.link
+        return all(link(one.name, c) == link(two.name, c) for c in others)
 
     # --- prices ----------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Lattice:
         if self.last >= MOST_NODES:
             raise Unsupported(
                 f"{self.last + 1} choices of stages may stand in front, expected at most {MOST_NODES}: "
-                "use the exact method, or layer_partition_cuts"
+                "use layer_partition_cuts"
             )
         self.step = {stages[0]: radix for stages, radix in zip(self.members, self.radix, strict=True)}
         self.prefix = [_sums(stage.layer_us) for stage in data.stages]
@@ -214,7 +214,7 @@ class Paths:
         if len(found) > MOST_LOOKED:
             raise Unsupported(
                 f"more than {MOST_LOOKED} runs of layers may be as good as a plan that is built at once: "
-                "use the exact method, or layer_partition_cuts"
+                "use layer_partition_cuts"
             )
         start, end = (0, 0), (lattice.last, lattice.L)
         self.slow = slow

@@ -101,24 +101,14 @@ class Tables:
         return 1 if self.data.minimises_time else allocation.price
 
     def _allocation(self, stages: Counts) -> Allocation | None:
-        """Return None where it is not asked for, or no iteration is short enough."""
+        """Return None where no iteration is short enough."""
         look()
-        price, machines = self._storage_price, 0
-        for n, kind, each in zip(stages, self.kinds, self._prices, strict=True):
-            billed = kind.offer.billed(self.d * n)
-            price += billed * each
-            machines += billed // kind.offer.gpus_per_instance
+        rows = zip(stages, self.kinds, self._prices, strict=True)
+        price = sum(kind.offer.billed(self.d * n) * each for n, kind, each in rows)
         ends = [*self.latest, *(units // price for units in self.budget if price)]
         most = min([self.longest, *ends])
-        if machines in self.data.other_than_machines or any(units < 0 for units in self.budget):
-            return None
         least = self._least(stages, most)
         return None if least is None else Allocation(stages, price, least, most)
-
-    @cached_property
-    def _storage_price(self) -> int:
-        """Return the price of storage, in the statement's units an hour."""
-        return self.data.storage_micro_usd_per_hour // unit(self.data)
 
     @cached_property
     def _prices(self) -> list[int]:

@@ -1,4 +1,4 @@
-/* Pipelines by the GPUs that they use: `hetopt.exact.pipelines.count_kernels` says what
+/* Pipelines by the GPUs that they use: `hetopt.exact.pipelines.kernels` says what
 labels and sides are. Whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 
@@ -148,27 +148,6 @@ static void segments(const graph_t *graph, const least_t *suffix, const steps_t 
                 }
             }
         }
-}
-
-KERNEL(segments, GRAPH_WORDS " # # " LEAST_WORDS " # # # # # # # =nl =nl =hml =hml")
-{
-    graph_t graph;
-    const int64_t *number = given->numbers;
-    least_t least = read_least(given, 16);
-    pair_t room = {number[22], number[23]};
-    node_t at = {number[24], number[25], number[26], number[27]};
-    int64_t first = number[28];
-    steps_t steps = {array(given, 29), array(given, 30), array(given, 31),
-                     array(given, 32), given->size['h'], given->size['m']};
-    int right = read_graph(given, &graph) && at.c >= 0 && at.c < graph.classes &&
-                first >= 0 && first < graph.layers && steps.hops > 0 &&
-                graph.chains <= given->size['t'];
-    right = right && at.k >= 0 && at.k <= graph.node_gpus[at.c] && at.top >= 0 &&
-            at.top <= at.k && at.k < given->size['n'] && at.top < steps.side;
-    if (!right)
-        return OUTSIDE;
-    segments(&graph, &least, &steps, number[14], number[15], room, at, first);
-    return DONE;
 }
 
 /* --- labels --------------------------------------------------------------------------- */

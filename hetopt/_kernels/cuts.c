@@ -1,4 +1,4 @@
-/* `hetopt.search.cuts` says how layers are cut. */
+/* `hetopt.search.balancing` says how layers are cut. */
 
 #include "cuts.h"
 

@@ -54,9 +54,8 @@ enum { DONE, OUTSIDE, NO_MEMORY };
 /* All kernels of proofs: who calls them says what they take. */
 #define KERNELS(each)                                                                     \
     each(least) each(fronts) each(segment_us) each(segment_price) each(least_unordered)   \
-        each(repeated) each(segments) each(labels) each(vector_us) each(most_taken)       \
-            each(extended) each(completed) each(longest) each(paths)                      \
-                each(completed_by_count)
+        each(repeated) each(labels) each(vector_us) each(most_taken) each(extended)       \
+            each(completed) each(longest) each(paths) each(completed_by_count)
 
 #define DECLARED(name) extern const kernel_t name##_kernel;
 KERNELS(DECLARED)

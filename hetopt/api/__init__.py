@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from .renting import rent
     from .replaying import replay
     from .runs import run_of
-    from .scaling import scale
     from .scheduling import schedule
     from .targets import compare_targets
 
@@ -80,7 +79,6 @@ __all__ = [
     "replay",
     "run",
     "run_of",
-    "scale",
     "schedule",
     "simulate",
     "solve",
@@ -108,7 +106,6 @@ _HOME = {
     "replay": "replaying",
     "fit": "fitting",
     "rent": "renting",
-    "scale": "scaling",
     "schedule": "scheduling",
     "compare_targets": "targets",
 }

@@ -184,7 +184,7 @@ def _reference(problem: str, data: Any, called: str) -> Reference:
     What no training plan is faster than, no plan of one pipeline is.
     """
     if isinstance(data, Instance):
-        found = known_of(called, data).reference(data)
+        found = known_of(data).reference(data)
         if problem == "training_plan":
             return found
         return Reference(found.bound, found.bound_by)

@@ -8,18 +8,18 @@ to be.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from .. import files
+from .. import files, portfolio
 from ..bounds import impossible
 from ..errors import InstanceError, OutOfTime, UnknownName, Unsupported
 from ..formats.importing import divisions
 from ..modelling import Limits
-from ..plans import Plan, TrainingPlan
-from ..result import Result, Status, uninterrupted
+from ..plans import TrainingPlan
+from ..result import Method, Result, Status, Stop, uninterrupted
 from ..schema import Instance, ModelSpec, Workload, exact
 from ..text.documents import Document
 from . import boxes, feasibility, scheduling
@@ -57,8 +57,7 @@ class Verdict:
     does not fit, and so much more would do. `status` says whether it is proved that
     nothing fits. `too_few` are the most GPUs of the same card that are proved to be too
     few, where the least number was asked for. `room_mib` is what tensors have on the
-    smallest GPU that the roomiest plan uses. Where Ctrl-C ended the search, it is not
-    `complete`.
+    smallest GPU that the roomiest plan uses.
     """
 
     on: str
@@ -66,10 +65,8 @@ class Verdict:
     status: Status
     margin: Reach
     room_mib: int
-    reasons: tuple[str, ...] = ()
     too_few: int | None = None
     plan: Result | None = field(default=None, repr=False)
-    complete: bool = True
 
     def __repr__(self) -> str:
         return f"<Verdict on {self.on}: {self.status.value}, {self.margin.value} MiB>"
@@ -114,7 +111,6 @@ class Verdict:
             "too_few": self.too_few,
             "oom_probability": self.oom_probability,
             "host_memory_mib": self.host_mib,
-            "reasons": list(self.reasons),
             "plan": None if found is None else found.model_dump(mode="json"),
         }
 
@@ -123,15 +119,19 @@ class Verdict:
 class Fitting:
     """The verdict on each set of GPUs that was asked about.
 
-    `open` are the sets of GPUs of which Ctrl-C left something to be found out.
+    `open` are the sets of GPUs that Ctrl-C left to be looked at.
     """
 
     model: str
     batch: int
     sequence: int
     verdicts: tuple[Verdict, ...]
-    complete: bool = True
     open: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every set was looked at."""
+        return not self.open
 
     def __repr__(self) -> str:
         return f"<Fitting of {self.model}: {', '.join(map(repr, self.verdicts))}>"
@@ -185,17 +185,9 @@ def fit(
             left = asked.after(monotonic() - began)
             mine = left.part(1 / (len(sets) - number))
             verdicts.append(_verdict(question, one, mine, heard))
-            if not verdicts[-1].complete:
-                break
-    done = sum(verdict.complete for verdict in verdicts)
-    waiting = tuple(map(str, sets[done:]))
+    waiting = tuple(map(str, sets[len(verdicts) :]))
     told = question.model, question.batch, question.sequence
-    return Fitting(*told, tuple(verdicts), done == len(sets), waiting)
-
-
-def spec_of(model: Place | ModelSpec | Instance) -> ModelSpec:
-    """Return the model of a preset, a `config.json` or an instance."""
-    return Training.of(model).spec
+    return Fitting(*told, tuple(verdicts), waiting)
 
 
 class Training(NamedTuple):
@@ -255,7 +247,7 @@ def instance_with(
     if on is None:
         data = model if isinstance(model, Instance) else _instance(model)
     else:
-        data = load(on).model_copy(update={"model": spec_of(model)})
+        data = load(on).model_copy(update={"model": Training.of(model).spec})
     _ = data.planned_cluster
     told = {"global_batch": batch, "sequence_length": sequence}
     given = {name: value for name, value in told.items() if value is not None}
@@ -309,52 +301,33 @@ def _named(
 def _verdict(
     question: _Question, cards: Cards, limits: Limits, progress: Progress
 ) -> Verdict:
-    """Return the verdict on one set of GPUs, complete unless Ctrl-C ended the work.
-
-    Where a card has no number, the least is found first.
-    """
-    began, known, too_few, complete = monotonic(), None, None, True
+    """Return the verdict on one set of GPUs; where a card has no number, the least."""
+    began, known, too_few = monotonic(), None, None
     if cards.gpus is None:
-        share = limits.part(_COUNT_SHARE)
-        search = _Fewest(question, cards.card, share, progress)
-        fewest, known, too_few, complete = search.find()
+        search = _Fewest(question, cards.card, limits.part(_COUNT_SHARE), progress)
+        fewest, known, too_few = search.find()
         cards = Cards(cards.card, fewest)
-    data, margin = question.instance(cards), Reach(None, None, None)
+    data = question.instance(cards)
     on = cards.card if cards.card == data.name else str(cards)
-    if complete:
-        try:
-            progress.started(f"margin on {on}")
-            left = limits.after(monotonic() - began)
-            margin = feasibility.margin(data, left, known)
-            complete = margin.complete
-        except KeyboardInterrupt:
-            complete = False
-    if margin.value is None and known is not None:  # what the plan itself leaves
-        margin = feasibility.margin(data, replace(limits, time_s=0.0), known)
-    status, plan, roomiest = Status.UNDECIDED, None, _plan_of(margin)
-    if margin.value is not None and margin.value >= 0 and roomiest is not None:
-        plan = feasibility.judged(data, roomiest)
-        status = Status.FEASIBLE
+    progress.started(f"margin on {on}")
+    margin = feasibility.margin(data, limits.after(monotonic() - began), known)
+    status, result = Status.UNDECIDED, None
+    if margin.value is not None and margin.value >= 0:
+        status, method = Status.FEASIBLE, Method("stretched", "given")
+        told = "training_plan", data, method, status, Stop.FINISHED
+        result = portfolio.with_bound(Result(*told, plan=margin.plan))
     elif margin.refuted is not None and margin.refuted <= 0:
         status = Status.INFEASIBLE
     return Verdict(
         *(on, data.planned_cluster.gpu_count, status, margin),
-        room_mib=_room_mib(data, roomiest),
-        too_few=too_few,
-        plan=plan,
-        complete=complete,
+        *(_room_mib(data, margin.plan), too_few, result),
     )
 
 
-def _plan_of(margin: Reach) -> TrainingPlan | None:
-    found = None if margin.result is None else margin.result.plan
-    return found if isinstance(found, TrainingPlan) else None
-
-
-def _room_mib(data: Instance, plan: Plan | None) -> int:
+def _room_mib(data: Instance, plan: TrainingPlan | None) -> int:
     """Return what tensors have on the smallest GPU, of those that a plan uses."""
     cluster = data.planned_cluster
-    names = used_nodes(plan) if isinstance(plan, TrainingPlan) else cluster.node
+    names = cluster.node if plan is None else used_nodes(plan)
     kinds = {cluster.node[name].gpu for name in names}
     return min(int(exact(cluster.gpus[kind].memory_gib) * 1024) for kind in kinds)
 
@@ -362,7 +335,7 @@ def _room_mib(data: Instance, plan: Plan | None) -> int:
 class _Fewest:
     """The fewest GPUs of a card that hold a model: any number within a machine.
 
-    Beyond it are whole machines only. `plans` and `refuted` are by numbers of GPUs.
+    Beyond it are whole machines only.
     """
 
     def __init__(
@@ -373,49 +346,39 @@ class _Fewest:
         self._progress = progress
         self._began, node = monotonic(), boxes.gpus_of_node(card)
         self._counts = [*range(1, node), *range(node, MOST_GPUS + 1, node)]
-        self.plans: dict[int, TrainingPlan] = {}
-        self.refuted: list[int] = []
-        self._last, self._asked = self._counts[0], False
+        self._plans: dict[int, TrainingPlan] = {}
+        self._refuted: list[int] = []
+        self._asked: list[int] = []
 
-    def _fits(
-        self,
-        place: int,
-        share: float = _COUNT_SHARE,
-        ask: Callable[[Instance, Limits], Result] = feasibility.first_plan,
-    ) -> bool:
+    def _fits(self, place: int, share: float = _COUNT_SHARE) -> bool:
         left = self._limits.after(monotonic() - self._began)
         if self._asked and left.time_s == 0:
             raise OutOfTime
-        count, self._asked = self._counts[place], True
+        count = self._counts[place]
+        self._asked.append(count)
         self._progress.started(str(Cards(self._card, count)))
         data = self._question.instance(Cards(self._card, count))
-        result = ask(data, left.part(share))
-        self._last = count
+        result = uninterrupted(feasibility.first_plan(data, left.part(share)))
         if isinstance(result.plan, TrainingPlan):
-            self.plans[count] = result.plan
+            self._plans[count] = result.plan
         elif result.status is Status.INFEASIBLE:
-            self.refuted.append(count)
-        return uninterrupted(result).plan is not None
+            self._refuted.append(count)
+        return result.plan is not None
 
     def _holds_states(self, count: int) -> bool:
         """Tell whether so many have memory for what the states need at the least."""
         data = self._question.instance(Cards(self._card, count))
         return impossible.too_little_memory(data) is None
 
-    def find(self) -> tuple[int, TrainingPlan | None, int | None, bool]:
+    def find(self) -> tuple[int, TrainingPlan | None, int | None]:
         """Return the fewest with a plan, that, and the most that are proved too few.
 
-        Where no number has a plan, it is the last that was tried. The last word says
-        whether it was found out, and not ended by Ctrl-C.
+        Where no number has a plan, it is the last that was tried.
         """
-        complete = True
-        try:
-            with suppress(OutOfTime):
-                self._close_in()
-        except KeyboardInterrupt:
-            complete = False
-        count = min(self.plans, default=self._last)
-        return count, self.plans.get(count), max(self.refuted, default=None), complete
+        with suppress(OutOfTime):
+            self._close_in()
+        count = min(self._plans, default=self._asked[-1])
+        return count, self._plans.get(count), max(self._refuted, default=None)
 
     def _close_in(self) -> None:
         """Look for the fewest with a plan, beyond those that hold too little.
@@ -425,26 +388,19 @@ class _Fewest:
         """
         counts, last = self._counts, len(self._counts) - 1
         low = bisect_left(counts, True, key=self._holds_states) - 1
-        self.refuted += counts[: low + 1][-1:]
+        self._refuted += counts[: low + 1][-1:]
         roomy = _ROOM * counts[low] if low >= 0 else 1
-        high = first = min(bisect_left(counts, roomy), last)
-        for ask, share in (
-            (feasibility.cheapest_plan, 1.0),
-            (feasibility.first_plan, _COUNT_SHARE),
-        ):
-            high, step = first, 1
-            while not self._fits(high, share, ask) and high < last:
-                high, step = min(high + step, last), 2 * step
-            if self.plans:
-                break
-        else:
-            return
+        high, step = min(bisect_left(counts, roomy), last), 1
+        while not self._fits(high):
+            if high == last:
+                return
+            high, step = min(high + step, last), 2 * step
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self._fits(middle) else (middle, high)
         # What was not decided on the way may be in the time that is left.
-        while (place := counts.index(min(self.plans)) - 1) >= 0:
-            if counts[place] in self.refuted or not self._fits(place, share=1.0):
+        while (place := counts.index(min(self._plans)) - 1) >= 0:
+            if counts[place] in self._refuted or not self._fits(place, share=1.0):
                 break
 
 

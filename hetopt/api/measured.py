@@ -12,7 +12,6 @@ from ..problems import Evaluation
 from ..result import Bound
 from ..schema import Instance
 from ..text.documents import Document
-from .calling import AnyInstance
 from .starts import known_of
 
 
@@ -88,15 +87,14 @@ def footing(
     found: Evaluation,
     bound: Bound | None,
     data: Instance,
-    instance: AnyInstance,
     other_us: int | None = None,
 ) -> Footing:
     """Return a measurement on the footing of a plan's evaluation.
 
-    The best plan is the fastest of those known beforehand of the `instance`, of another
+    The best plan is the fastest of those known beforehand of the instance, of another
     that takes `other_us`, and of the one that was measured, if it is valid.
     """
-    best = [start.objective for start in known_of(instance, data).starts(data)[:1]]
+    best = [start.objective for start in known_of(data).starts(data)[:1]]
     best += [other_us] if other_us is not None else []
     best += [int(found.objective)] if found.valid and found.objective else []
     bound_s = None if bound is None else float(bound.value) / 1e6

@@ -89,7 +89,6 @@ def _model(run: Run, part: Described) -> ModelSpec:
         layers=len(a.layers),
         tied_embeddings=a.tied,
         dropout=part.layout.dropout,
-        attention_dropout=part.layout.dropout,
         activation="silu" if a.gated else "gelu",
         norm="rms" if a.gated else "layer",
         **{name: getattr(a, name) for name in _SAME},

@@ -136,7 +136,7 @@ def choose_nodes(
     if runs_on is not None:
         data = data.on(runs_on)
     prices = _prices(data)
-    beforehand = known_of(instance, data, start, library=known)
+    beforehand = known_of(data, start, library=known)
     result = planning.plan(data, start=beforehand, limits=whole, progress=heard)
     sets, began = [_judged(data, (), result)], monotonic()
     waiting = list(_smaller(groups_of(data)))

@@ -68,8 +68,8 @@ def plan(
     one planner, which has at most three quarters of the time, or on the best of all
     planners' plans: the result is never worse than that plan.
     The search starts from the best plan that is known beforehand (`hetopt.api.starts`):
-    of those that `start` gives, those beside the instance, and the library's, whose
-    bound counts as well; the result's `started_from` names it. With `known` false only
+    of those that `start` gives and the library's, whose bound counts as well; the
+    result's `started_from` names it. With `known` false only
     `start` is used. A planner that was named is asked alone, whatever is known.
     A planner is a name, a Python file, or a function (`hetopt.api.plugins`).
     `options` are of that one planner, by name (`options_of`). `runs_on` asks for the
@@ -93,7 +93,7 @@ def plan(
         _refuse(name, options, start, exact=exact, improve=improve)
         beforehand = NOTHING
         if name is None:
-            beforehand = known_of(instance, data, start, library=known)
+            beforehand = known_of(data, start, library=known)
         given = beforehand.results(data)
         if improve:
             found = portfolio.improve(
@@ -220,11 +220,10 @@ def compare(
         )
     loaded = _instances_of(given_as, first, runs_on)
     chosen = Chosen(planners).planners_of("training_plan")
-    pairs = [*zip(given_as, loaded, strict=True)]
-    before = [known_of(name, data, start) for name, data in pairs]
+    before = [known_of(data, start) for data in loaded]
     given = before
     if not known:
-        given = [known_of(name, data, start, library=False) for name, data in pairs]
+        given = [known_of(data, start, library=False) for data in loaded]
     results, references = list[Result](), dict[str, Reference]()
     try:
         for instance, beforehand, starts in zip(loaded, before, given, strict=True):

@@ -13,8 +13,7 @@ from .. import problems
 from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
 from ..problems import training_plan
-from ..problems.recovery import changes
-from ..problems.recovery.storage import Storage
+from ..problems.recovery import Storage, changes
 from ..recovery.replanning import Replanning
 from ..schema import Instance, Record
 from ..text.documents import Document, Fields

@@ -12,10 +12,9 @@ from ..errors import InstanceError, UnknownName
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import training_plan
-from ..problems.recovery import changes
+from ..problems.recovery import Storage, changes
 from ..problems.recovery.changes import Change
 from ..problems.recovery.posing import pose
-from ..problems.recovery.storage import Storage
 from ..recovery.replanning import (
     DEFAULT_TIME_S,
     HORIZON_S,

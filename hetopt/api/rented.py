@@ -19,7 +19,6 @@ from ..costs.settings import under
 from ..errors import InstanceError, Unsupported
 from ..plans import Pipeline, Provisioning, Replica, Stage, TrainingPlan
 from ..problems import provisioning as judge
-from ..problems import training_plan
 from ..result import Result
 from ..schema import (
     Cluster,
@@ -31,8 +30,6 @@ from ..schema import (
     Profile,
     table_record,
 )
-from ..text.documents import Document
-from ..text.marks import marked
 from .calling import AnyPlan, AnyProblem
 
 _LABEL = re.compile(r"[^A-Za-z0-9.-]+")
@@ -107,25 +104,10 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
             "cluster": _cluster(machines),
             "workload": workload,
             "offers": (),
-            "storage": None,
             "search": None,
         }
     )
     return made, TrainingPlan(pipelines=(pipeline,))
-
-
-def plan_file(instance: Instance, plan: TrainingPlan) -> Document:
-    """Return a plan file with its instance, `training`'s; what breaks rules is refused.
-
-    Raises `InstanceError` where the judge of training plans refuses the plan.
-    """
-    if broken := training_plan.evaluate(instance, plan).violations:
-        listed = "; ".join(map(str, broken[:5]))
-        raise InstanceError(
-            f"the plan cannot be trained on the machines that it rents: {listed}"
-        )
-    told = {"instance": instance, "plan": plan}
-    return marked({name: one.model_dump(mode="json") for name, one in told.items()})
 
 
 def _size(instance: Instance, micro_batches: int, degree: int) -> int:

@@ -1,31 +1,29 @@
 """The module says what to rent for a run: machines, cards, until when, for how much.
 
-Each card that a price list has is planned on one machine, two, four and so on, as far
-as a deadline asks for; a plan is timed and weighed by the judge, with all that `plan`
-chooses. Prices are those of the catalogue, which say when they were read, or of lists
-of one's own, on demand. What a set of machines costs at the least follows from the
-bound of its iteration time.
+Each card that a price list has is planned, as `plan` does, on one machine, two, four
+and so on, as far as a deadline asks for. Prices are those of the catalogue, which say
+when they were read, or of lists of one's own, on demand. What a set of machines costs
+at the least follows from the bound of its iteration time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from time import monotonic
 
 from .. import catalogue, portfolio
 from ..bounds.training_plan import training_plan_bound
-from ..caching import cached_method
 from ..catalogue import Price
 from ..errors import InstanceError, Unsupported
 from ..formats.skypilot import prices as skypilot
 from ..modelling import Limits
+from ..portfolio.absence import with_refutation
 from ..problems.training_plan import support
 from ..result import Result, Status, uninterrupted
 from ..scheduling.catalogue import sheet
 from ..schema import Instance, ModelSpec
 from ..text.documents import Document
-from . import boxes, feasibility
+from . import boxes
 from .boxes import Cards
 from .calling import (
     AnyLimits,
@@ -47,9 +45,8 @@ QUOTA = 512
 #: Why a card has no row that nothing else speaks against.
 NO_TIME = "no plan was found in time"
 _HOUR = 3600
-#: A quick look takes so long, and such a part of what is left; the best cards are then
-#: planned again, so many of them where no cards were named.
-_QUICK_S, _LOOK, _IMPROVED = 2.0, 0.1, 3
+#: Of the time that is left for a card, what each number of machines has.
+_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -100,11 +97,11 @@ class Rental:
 
 @dataclass(frozen=True)
 class Rentals:
-    """All machines that were looked at, the cheapest that keeps the deadline first.
+    """All machines that were planned, the cheapest that keeps the deadline first.
 
-    `without` are cards on which nothing was found, and why; `open` those that Ctrl-C
-    left to be looked at. `refuted` says that no machines within the quota do, which is
-    proved.
+    Behind them are those that are late, the fastest first. `without` are cards on which
+    nothing was found, and why; `complete` is false after Ctrl-C. `refuted` says that no
+    machines within the quota do, which is proved.
     """
 
     model: str
@@ -115,7 +112,6 @@ class Rentals:
     rows: tuple[Rental, ...]
     without: dict[str, str]
     complete: bool = True
-    open: tuple[str, ...] = ()
     refuted: bool = False
 
     def __repr__(self) -> str:
@@ -132,7 +128,7 @@ class Rentals:
 
     @property
     def least_usd(self) -> float | None:
-        """No plan on any of the machines that were looked at costs less, in time."""
+        """No plan on any of the machines that were planned costs less, in time."""
         costs = [
             row.least_usd
             for row in self.rows
@@ -142,14 +138,11 @@ class Rentals:
 
     @property
     def by_card(self) -> list[Rental]:
-        """The best row of each card: in time if there is one, else the fastest."""
+        """The best row of each card."""
         found: dict[str, Rental] = {}
         for row in self.rows:
-            if self.is_in_time(row):
-                found.setdefault(row.price.card, row)
-        for row in sorted(self.rows, key=lambda row: row.seconds):
             found.setdefault(row.price.card, row)
-        return sorted(found.values(), key=lambda row: _rank(row, self.deadline_s))
+        return [*found.values()]
 
     def to_json(self) -> Document:
         """The document of the command line; absent is None."""
@@ -161,7 +154,6 @@ class Rentals:
             "sequence": self.sequence,
             "deadline_s": self.deadline_s,
             "complete": self.complete,
-            "open": list(self.open),
             "infeasible": self.refuted,
             "best": None if best is None else best.to_json(),
             "least_usd": self.least_usd,
@@ -237,22 +229,19 @@ def rent(
         return boxes.instance_of(trained.spec, cards, workload, words, node=size)[0]
 
     # An iteration that is begun is finished.
-    job = _Job(instance, -(-count // (batch * sequence)), deadline_s, quota)
-    every = gpus is not None
-    search = _Search(job, offers, asked, heard, began, every=every)
+    search = _Search(instance, -(-count // (batch * sequence)), deadline_s, quota)
+    cards = dict.fromkeys(offer.card for offer in offers)
     complete = True
     try:
-        search.look()
-        search.improve()
+        for number, card in enumerate(cards):
+            left = asked.after(monotonic() - began).part(1 / (len(cards) - number))
+            search.look([one for one in offers if one.card == card], left, heard)
     except KeyboardInterrupt:
         complete = False
-    rows = sorted(search.rows, key=lambda r: (not job.is_in_time(r.seconds), r.usd))
-    found = {row.price.card for row in rows}
-    without = {c: why for c, why in search.without.items() if c not in found}
-    told = trained.spec.name, count, batch, sequence, deadline_s, tuple(rows), without
-    waiting = () if complete else search.open
-    refuted = search.refuted >= {offer.card for offer in offers}
-    return Rentals(*told, complete, waiting, refuted)
+    rows = sorted(search.rows, key=lambda row: _rank(row, deadline_s))
+    told = trained.spec.name, count, batch, sequence, deadline_s, tuple(rows)
+    refuted = search.refuted >= cards.keys()
+    return Rentals(*told, search.without, complete, refuted)
 
 
 # --- how it is done --------------------------------------------------------------
@@ -270,184 +259,70 @@ def _rank(row: Rental, deadline_s: float | None) -> tuple[bool, float]:
     return late, row.seconds if late else row.usd
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A job: its instance on machines of a card, its length, and until when."""
-
-    instance: Callable[[str, int, int], Instance]
-    iterations: int
-    deadline_s: float | None
-    quota: int
-
-    def seconds(self, iteration_us: float) -> float:
-        """Return the time of all iterations."""
-        return iteration_us / 1e6 * self.iterations
-
-    def is_in_time(self, seconds: float) -> bool:
-        """Return whether a run of so long keeps the deadline, where there is one."""
-        return self.deadline_s is None or seconds <= self.deadline_s
-
-
 class _Search:
-    """Every card on more and more machines, quickly; then the best of them, longer."""
+    """A search plans each card on more and more machines, until one is in time."""
 
     def __init__(
         self,
-        job: _Job,
-        offers: Sequence[Price],
-        limits: Limits,
-        progress: Progress,
-        began: float,
-        *,
-        every: bool,
+        instance: Callable[[str, int, int], Instance],
+        iterations: int,
+        deadline_s: float | None,
+        quota: int,
     ) -> None:
-        """With `every` no card is left out because it is proved to cost more."""
-        self._job, self._limits, self._progress = job, limits, progress
-        self._began, self._every = began, every
-        #: Offers of the largest machine of each card.
-        self._offers: dict[str, list[Price]] = {}
-        fitting = [offer for offer in offers if offer.gpus <= job.quota]
-        for offer in sorted(fitting, key=lambda offer: -offer.gpus):
-            same = self._offers.setdefault(offer.card, [])
-            if not same or same[0].gpus == offer.gpus:
-                same.append(offer)
-        #: The best result of a card on so many machines.
-        self.found: dict[tuple[str, int], Result] = {}
+        """`instance` is of a card, the GPUs of a machine, and the machines."""
+        self._instance, self._iterations = instance, iterations
+        self._deadline_s, self._quota = deadline_s, quota
+        self.rows: list[Rental] = []
         self.without: dict[str, str] = {}
         #: Cards of which it is proved that no number of machines will do.
         self.refuted: set[str] = set()
 
-    def look(self) -> None:
-        """Take a quick look at every card, those that may be the cheapest first."""
-        least = {card: self._least_usd(card, 1) for card in self._offers}
-        for card in sorted(least, key=lambda card: least[card]):
-            self._look_at(card)
-            if not any(one == card for one, _ in self.found):
-                self.without.setdefault(card, NO_TIME)
-
-    def improve(self) -> None:
-        """Plan the cheapest cards again, in the time that is left."""
-        best: dict[str, int] = {}
-        for row in sorted(self.rows, key=lambda r: _rank(r, self._job.deadline_s)):
-            best.setdefault(row.price.card, row.machines)
-        turns = [*best.items()][: None if self._every else _IMPROVED]
-        for number, (card, machines) in enumerate(turns):
-            left = self._time_left().part(1 / (len(turns) - number))
-            if left.time_s == 0:
+    def look(self, offers: list[Price], limits: Limits, progress: Progress) -> None:
+        """Double the machines, each the largest of a card, up to the quota."""
+        fitting = [one for one in offers if one.gpus <= self._quota]
+        size = max((one.gpus for one in fitting), default=self._quota + 1)
+        began, card, reason, proved = monotonic(), offers[0].card, NO_TIME, False
+        most, machines = self._quota // size, 1
+        while machines <= most:
+            data = self._instance(card, size, machines)
+            many = f"{machines} machine{'s' * (machines > 1)}"
+            left = limits.after(monotonic() - began)
+            if (why := support.reason(data)) is not None:
+                self.without[card] = why
                 return
-            self._tell(card, machines)
-            known = [self.found[card, machines]]
-            result = portfolio.search(self._on(card, machines), left, known)
-            self._keep(card, machines, result)
+            if self._is_late(float(training_plan_bound(data).value)):
+                reason = f"too slow for the deadline even on {many} (proved)"
+                proved = True
+            else:
+                progress.started(f"{many} of {size} × {card}")
+                found = portfolio.search(data, left.part(_SHARE))
+                result = with_refutation(found, limits.after(monotonic() - began))
+                proved = result.status is Status.INFEASIBLE
+                reason = result.reasons[0] if result.reasons else NO_TIME
+                if result.objective is not None:
+                    alike = [one for one in fitting if one.gpus == size]
+                    self.rows += [self._rental(x, machines, result) for x in alike]
+                    if not self._is_late(float(result.objective)):
+                        return
+                uninterrupted(result)
+            if left.time_s == 0 and not proved:
+                break
+            machines = most if machines < most < 2 * machines else 2 * machines
+        if proved:
+            self.refuted.add(card)
+        if not any(row.price.card == card for row in self.rows):
+            self.without[card] = reason
 
-    @property
-    def open(self) -> tuple[str, ...]:
-        """Return the cards of which nothing is known."""
-        known = {*self.without, *(card for card, _ in self.found)}
-        return tuple(card for card in self._offers if card not in known)
+    def _is_late(self, iteration_us: float) -> bool:
+        seconds = iteration_us / 1e6 * self._iterations
+        return self._deadline_s is not None and seconds > self._deadline_s
 
-    @property
-    def rows(self) -> list[Rental]:
-        """Return what each result costs at every offer."""
-        found = []
-        for (card, machines), result in self.found.items():
-            bound_us = 0 if result.bound is None else int(result.bound.value)
-            times = [self._job.seconds(us) for us in (_us(result), bound_us)]
-            for price in self._offers[card]:
-                rate = machines * price.usd_per_hour / _HOUR
-                (seconds, usd), (least_s, least) = ((t, rate * t) for t in times)
-                row = Rental(price, machines, seconds, usd, least_s, least, result)
-                found.append(row)
-        return found
-
-    @cached_method
-    def _on(self, card: str, machines: int) -> Instance:
-        return self._job.instance(card, self._offers[card][0].gpus, machines)
-
-    def _time_left(self) -> Limits:
-        return self._limits.after(monotonic() - self._began)
-
-    @property
-    def _is_over(self) -> bool:
-        """Return whether the time is up; never where none was given to plan in."""
-        return self._limits.time_s != 0 and self._time_left().time_s == 0
-
-    @cached_method
-    def _least_s(self, card: str, machines: int) -> float:
-        """No plan takes less for the whole run."""
-        bound = training_plan_bound(self._on(card, machines))
-        return self._job.seconds(float(bound.value))
-
-    def _least_usd(self, card: str, machines: int) -> float:
-        """No plan costs less on so many machines, at any offer."""
-        hours = self._least_s(card, machines) / _HOUR
-        return machines * hours * min(one.usd_per_hour for one in self._offers[card])
-
-    def _look_at(self, card: str) -> None:
-        """Double the machines until a plan keeps the deadline."""
-        if self._is_over and not self._every:
-            return
-        most, machines = max(1, self._job.quota // self._offers[card][0].gpus), 1
-        while not self._job.is_in_time(self._least_s(card, machines)):
-            if machines == most:
-                many = f"even on {_machines_text(machines)}"
-                self.without[card] = f"too slow for the deadline {many} (proved)"
-                self.refuted.add(card)
-                return
-            machines = min(2 * machines, most)
-        while not self._is_over and not self._is_dear(card, machines):
-            data = self._on(card, machines)
-            if reason := support.reason(data):
-                self.without[card] = reason
-                return
-            result = self._quickly(card, machines, data)
-            kept = self.found.get((card, machines))
-            if kept is not None and self._job.is_in_time(self._job.seconds(_us(kept))):
-                return
-            if machines == most:
-                if result.reasons:
-                    self.without[card] = result.reasons[0]
-                if result.status is Status.INFEASIBLE:
-                    self.refuted.add(card)
-                return
-            machines = min(2 * machines, most)
-
-    def _is_dear(self, card: str, machines: int) -> bool:
-        """Return whether machines are proved dearer than others, and say so."""
-        done = [row.usd for row in self.rows if self._job.is_in_time(row.seconds)]
-        least = self._least_usd(card, machines)
-        if self._every or not done or least < min(done):
-            return False
-        many = _machines_text(machines)
-        self.without[card] = f"costs at least {least:,.0f} USD on {many} (proved)"
-        return True
-
-    def _quickly(self, card: str, machines: int, data: Instance) -> Result:
-        """Return the first plan that is found in a short time, if there is one."""
-        self._tell(card, machines)
-        left = self._time_left().part(_LOOK)
-        short = left.within(min(_QUICK_S, inf if left.time_s is None else left.time_s))
-        result = feasibility.first_plan(data, short)
-        self._keep(card, machines, result)
-        return result
-
-    def _tell(self, card: str, machines: int) -> None:
-        size = self._offers[card][0].gpus
-        self._progress.started(f"{_machines_text(machines)} of {size} × {card}")
-
-    def _keep(self, card: str, machines: int, result: Result) -> None:
-        """Keep a result with a plan that is no worse than what is known."""
-        before = self.found.get((card, machines))
-        if result.objective is not None:
-            if before is None or result.objective <= _us(before):
-                self.found[card, machines] = portfolio.with_bound(result)
-            self.without.pop(card, None)
-        uninterrupted(result)
-
-
-def _us(result: Result) -> float:
-    return float(result.objective or 0)
-
-
-def _machines_text(machines: int) -> str:
-    return f"{machines} machine{'s' * (machines > 1)}"
+    def _rental(self, price: Price, machines: int, result: Result) -> Rental:
+        """Return what a result costs at an offer."""
+        bound_us = 0 if result.bound is None else int(result.bound.value)
+        us = float(result.objective or 0), float(bound_us)
+        seconds, least = (each / 1e6 * self._iterations for each in us)
+        rate = machines * price.usd_per_hour / _HOUR
+        return Rental(
+            price, machines, seconds, rate * seconds, least, rate * least, result
+        )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..errors import InstanceError, MixedData, Unsupported
 from ..plans import TrainingPlan
-from ..problems.recovery.storage import Storage
+from ..problems.recovery import Storage
 from ..recovery.pooling import Pool
 from ..recovery.replanning import DEFAULT_TIME_S, HORIZON_S
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
@@ -24,7 +24,7 @@ from .calling import (
 )
 from .judging import load
 from .solving import planners_for
-from .starts import NOTHING, Known, known_beside
+from .starts import NOTHING, Known, known_of
 
 METHODS = ("varuna", "autohet_recovery", "recovery")
 CHECKPOINT_S = 600.0
@@ -144,8 +144,8 @@ def replay(
 
     `instance` has all nodes that may ever be there; `recovery.replay.traces` says how
     counts become nodes, `recovery.replay` what happens at a change. The old plan, those
-    that are made along the way, and what is known of the instance beforehand
-    (`hetopt.api.starts`; `known` false leaves that out) are weighed whenever their
+    that are made along the way, and the library's best (`known` false leaves
+    that out) are weighed whenever their
     nodes are there. Every move is charged `restart_s` and
     `planning_s`, the time that new plans are made in (nothing where that is None,
     without a limit). `limits` are of each exact recovery. `progress` hears the changes
@@ -168,7 +168,7 @@ def replay(
         )
     follows = traces.series_of(trace, series)
     moments = traces.moments(data.planned_cluster, follows, asked.seed)
-    beside = known_beside([old_plan, instance], data) if known else NOTHING
+    beside = known_of(data) if known else NOTHING
     starts = Known((("old plan", old[1]), *beside.plans)).starts(data)
     before = [(start.source, start.plan) for start in starts]
     pool = Pool(planners, time_s=planning_s, seed=asked.seed, known=before)

@@ -1,21 +1,15 @@
-"""The module finds what is known beforehand: plans at hand, and the library's best.
+"""The module finds what is known beforehand: plans that are given, the library's best.
 
-Every command that plans, compares or explains asks here, so that none says less than
-another has found. Plans at hand are those that the caller gives, and those of result
-documents in the instance's folder that were made for the same instance, for whatever
-target; of an instance by name the current folder is meant. The judge looks at
-each of them before anybody uses it. A bound is taken from the library alone.
+Every command that plans, compares or explains asks here. The judge looks at each plan
+before anybody uses it. A bound is taken from the library alone.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .. import files, problems, registry
+from .. import problems, registry
 from ..errors import HetoptError, InstanceError
 from ..files import best
 from ..gaps import Reference
@@ -23,17 +17,11 @@ from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..result import Bound, Method, Result, Status, Stop
 from ..schema import Instance, Record
-from ..schema.targets import TARGETS
 from ..text.complaints import validated
-from ..text.parsing import parse_tree, read_text
-from .calling import AnyInstance, AnyPlan
+from .calling import AnyPlan
 from .judging import posed_training
 
 LIBRARY = "the library"
-_MOST_LISTED = 10_000  # files of a folder whose age is looked at
-_MOST_FILES = 64  # of these, the newest that are read
-_MOST_BYTES = 64 * 2**20  # of all of them; a file that has no room is left out
-_DIGEST = re.compile(r'"digest":\s*"(sha256:[0-9a-f]{64})"')
 
 
 @dataclass(frozen=True)
@@ -156,26 +144,8 @@ def quoted(problem: str, data: Any, kept: best.Best | None) -> Result | None:
 AnyStart = AnyPlan | Iterable[AnyPlan] | Known | None
 
 
-def known_beside(places: Iterable[object], data: Instance) -> Known:
-    """Return what is known of `data` beside these places, each of which may be none.
-
-    A place is the path or the library's name of an instance, or the path of a plan.
-    """
-    plans: dict[str, TrainingPlan] = {}
-    for place in places:
-        given = place if isinstance(place, str | Path) else data
-        plans |= known_of(given, data).plans
-    return Known(tuple(plans.items()), _of_library(data.name))
-
-
-def known_of(
-    instance: AnyInstance,
-    data: Instance,
-    start: AnyStart = None,
-    *,
-    library: bool = True,
-) -> Known:
-    """Return what is known of `data`, which `instance` was loaded as.
+def known_of(data: Instance, start: AnyStart = None, *, library: bool = True) -> Known:
+    """Return what is known of an instance.
 
     `start` are plans that the caller gives; `InstanceError` for one that the instance
     cannot run. Without `library` they are all that counts. What is known already is
@@ -184,11 +154,7 @@ def known_of(
     if isinstance(start, Known):
         return start
     plans = [*_load_start(start, data)]
-    if not library:
-        return Known(tuple(plans))
-    if (folder := _folder(instance)) is not None:
-        plans += _beside(folder, data, Path(str(instance)))
-    kept = _of_library(data.name)
+    kept = _of_library(data.name) if library else None
     if kept is not None:
         plan = validated(TrainingPlan, kept.plan, kept.instance, ("plan",))
         plans.append((LIBRARY, plan))
@@ -210,74 +176,6 @@ def _load_start(start: AnyStart, data: Instance) -> Iterator[tuple[str, Training
                 f"({judged.violations[0]}), expected one to start from; leave it out"
             )
         yield source, plan
-
-
-def _folder(instance: AnyInstance) -> Path | None:
-    """Return where plans of an instance may lie; None for one that was not named.
-
-    The folder of its file, or for a name of the library or of a generated family the
-    current one.
-    """
-    if not isinstance(instance, str | Path):
-        return None
-    named = isinstance(instance, str) and files.in_library(instance)
-    file = Path(instance)
-    return file.parent if file.is_file() and not named else Path()
-
-
-def _beside(
-    folder: Path, data: Instance, own: Path
-) -> Iterator[tuple[str, TrainingPlan]]:
-    """Plans of result documents of a folder, made for the instance of the file `own`.
-
-    A file that is no such document is none of ours, and passed over.
-    """
-    left, digests = _MOST_BYTES, _Digests(data)
-    for file, size in _newest(folder, own):
-        if size > left:
-            continue
-        left -= size
-        try:
-            text = read_text(file)
-            match = _DIGEST.search(text)
-            if match is None or match[1] not in digests:
-                continue
-            tree = parse_tree(text, str(file), is_json=True)
-            if tree.get("digest") != match[1] or not tree.get("plan"):
-                continue
-            yield str(file), validated(TrainingPlan, tree["plan"], str(file), ("plan",))
-        except HetoptError:
-            continue
-
-
-def _newest(folder: Path, but: Path) -> list[tuple[Path, int]]:
-    """JSON files of a folder and their sizes, the newest first, `but` for one."""
-    found = []
-    try:
-        listed = [*islice(folder.glob("*.json"), _MOST_LISTED)]
-    except OSError:  # the folder is gone, or not ours to read
-        return []
-    for file in listed:
-        with suppress(OSError):  # it is gone, or leads nowhere
-            stat = file.stat()
-            if file.is_file() and file != but:
-                found.append((-stat.st_mtime_ns, file, stat.st_size))
-    return [(file, size) for _, file, size in sorted(found)[:_MOST_FILES]]
-
-
-class _Digests:
-    """Digests of an instance for all targets; each is derived where it is asked for."""
-
-    def __init__(self, data: Instance) -> None:
-        self._data = data
-        self._known: set[str] | None = None
-
-    def __contains__(self, digest: str) -> bool:
-        if digest == self._data.digest:
-            return True
-        if self._known is None:
-            self._known = {self._data.on(target).digest for target in TARGETS}
-        return digest in self._known
 
 
 def _of_library(name: str) -> best.Best | None:

@@ -77,13 +77,12 @@ def compare_targets(
     says so. Raises as `plan` does otherwise.
     """
     asked, heard = limits_of(limits), progress_of(progress)
-    given = several(instances)
-    loaded = [load(instance) for instance in given]
+    loaded = [load(instance) for instance in several(instances)]
     names = list(NAMES if targets is None else dict.fromkeys((FREEST, *targets)))
     refuse_unknown("target", names, list(NAMES))
     rows: list[TargetRow] = []
-    for place, instance in zip(given, loaded, strict=True):
-        mine = known_of(place, instance, start, library=known)
+    for instance in loaded:
+        mine = known_of(instance, start, library=known)
         found: dict[str, Result] = {}
         # Who runs plans of every shape comes last, and starts from all the others.
         for name in sorted(names, key=FREEST.__eq__):

@@ -22,11 +22,6 @@ from ..text.parsing import read_text
 from .process import end_descendants
 from .records import Task
 
-# Address space is larger than memory: libraries map files, threads map stacks. The
-# parent ends a process by the memory that it holds; this only stops a jump that the
-# parent would see too late.
-HEADROOM_MIB = 8192
-
 SIZES: dict[str, tuple[str, Callable[[Any], int]]] = {
     "training_plan": ("GPUs", lambda data: data.planned_cluster.gpu_count),
     "provisioning": ("GPUs offered", lambda data: sum(o.quota for o in data.offers)),
@@ -40,12 +35,7 @@ def main(folder: str) -> None:
     """Do the task of a folder."""
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     task = Task.model_validate_json(read_text(Path(folder, "task.json")))
-    _limit_memory(task.memory_mib + HEADROOM_MIB)
-    try:
-        answer = answered(task)
-    except MemoryError:
-        answer = {"row": _without_answer(task, "out of memory", "MemoryError")}
-    writing.write_json(Path(folder, "answer.json"), answer)
+    writing.write_json(Path(folder, "answer.json"), answered(task))
 
 
 def answered(task: Task) -> Document:
@@ -56,9 +46,9 @@ def answered(task: Task) -> Document:
     try:
         result = solved(task)
     except InternalError as error:
-        return {"row": _without_answer(task, "crashed", str(error))}
+        return {"row": task.failed("crashed", str(error))}
     except HetoptError as error:
-        return {"row": _without_answer(task, "refused", str(error))}
+        return {"row": task.failed("refused", str(error))}
     document = result.to_json() | {"instance": task.instance}
     answer: Document = {"row": _row(task, result, document)}
     if result.plan is not None:
@@ -89,17 +79,11 @@ def solved(task: Task) -> Result:
 
 def _row(task: Task, result: Result, document: Document) -> Document:
     unit, size = SIZES.get(result.problem, (None, None))
-    copied = ("problem", "digest", "status", "stop", "sense", "unit", "objective")
-    more = (
-        "objective_exact",
-        "bound",
-        "bound_exact",
-        "bound_source",
-        "proof",
-        "gap",
+    copied = (
+        *("problem", "digest", "status", "stop", "sense", "unit", "objective"),
+        *("objective_exact", "bound", "bound_exact", "bound_source", "proof", "gap"),
         "reasons",
     )
-    names = [name for name in (*copied, *more) if name in document]
     trace = [
         [point["seconds"], point["incumbent"], point["bound"]]
         for point in document["trace"]
@@ -108,25 +92,10 @@ def _row(task: Task, result: Result, document: Document) -> Document:
         **task.asked(),
         "size": None if size is None else size(result.data),
         "size_unit": unit,
-        **{name: document[name] for name in names},
+        **{name: document[name] for name in copied if name in document},
         "by": document["method"],
         "seconds": {**document["seconds"], "trace": trace},
     }
-
-
-def _without_answer(task: Task, status: str, reason: str) -> Document:
-    return {**task.asked(), "status": status, "reasons": [reason], "seconds": {}}
-
-
-def _limit_memory(mib: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = mib * 2**20
-    if hard == resource.RLIM_INFINITY or hard > most:
-        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _end_with_parent(folder: str) -> None:

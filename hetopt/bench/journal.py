@@ -21,7 +21,6 @@ from ..text.writing import writable, write_json, write_text
 
 ROWS = "rows.jsonl"
 PLANS = "plans"
-MOST_BYTES = 2**30
 # What may differ between a run and the one that goes on with it; rows that were made
 # at another commit than the header's say so.
 PASSING = {"started", "load", "workers", "modified", "commit", "schema"}
@@ -74,18 +73,17 @@ def journal(folder: Path, header: Row, *, resume: bool) -> Iterator[Journal]:
         opened = path.open("ab", buffering=0)
     with opened as file:
         _lock(file, path)
-        lines = _whole_lines(path)
-        file.truncate(sum(len(line) for line in lines))
+        lines = _lines(path)
+        file.truncate(sum(len(line) for line, _ in lines))
         told: Row = {}
         if lines:
-            old = _parsed(path, 1, lines[0])
+            old = lines[0][1]
             _refuse_another(path, unmarked(old, path), header)
             if old.get("commit") != header.get("commit"):
                 told = {"commit": header.get("commit")}
         else:
             _append(file, path, header)
-        rows = [_row(path, n, line) for n, line in enumerate(lines[1:], 2)]
-        yield Journal(folder, file, rows, told)
+        yield Journal(folder, file, [row for _, row in lines[1:]], told)
 
 
 def read(folder: Path) -> tuple[Row, list[Row]]:
@@ -99,10 +97,10 @@ def read(folder: Path) -> tuple[Row, list[Row]]:
             f"{path}: found no such file, expected the rows of `hetopt bench`; name "
             "the folder of its --out"
         )
-    lines = _whole_lines(path)
+    lines = _lines(path)
     if not lines:
         raise InstanceError(f"{path}: found no whole line, expected rows; run it again")
-    header = _parsed(path, 1, lines[0])
+    header, *rows = (row for _, row in lines)
     unmarked(header, path)
     if "suite" not in header:
         raise InstanceError.at(
@@ -111,7 +109,7 @@ def read(folder: Path) -> tuple[Row, list[Row]]:
             "found no suite, expected the header of a run; name a folder of `hetopt "
             "bench`",
         )
-    return header, [_row(path, n, line) for n, line in enumerate(lines[1:], 2)]
+    return header, rows
 
 
 def sort(folder: Path, keys: Iterable[str]) -> None:
@@ -146,52 +144,28 @@ def _line(document: Row) -> bytes:
     return json.dumps(document, allow_nan=False).encode() + b"\n"
 
 
-def _whole_lines(path: Path) -> list[bytes]:
-    """Lines with their ends; the torn last one left out."""
-    if path.stat().st_size > MOST_BYTES:
-        raise InstanceError(
-            f"{path}: found more than {MOST_BYTES >> 20} MiB, expected at most that; "
-            "split the suite"
-        )
+def _lines(path: Path) -> list[tuple[bytes, Row]]:
+    """Lines with their ends, and what they hold; the torn last one left out."""
+    found: list[tuple[bytes, Row]] = []
     lines = path.read_bytes().splitlines(keepends=True)
-    if lines and not (lines[-1].endswith(b"\n") and _is_json(lines[-1])):
-        lines.pop()
-    return lines
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-def _parsed(path: Path, number: int, line: bytes) -> Row:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise InstanceError.at(
-            path,
-            f"line {number}",
-            "found no JSON object, expected a row; remove the line, and go on with "
-            "--resume",
-        )
-    return found
-
-
-def _row(path: Path, number: int, line: bytes) -> Row:
-    """A row: it has a key, by which it is known."""
-    found = _parsed(path, number, line)
-    if not isinstance(found.get("key"), str):
-        raise InstanceError.at(
-            path,
-            f"line {number}: key",
-            f"found {shown(found.get('key'))}, expected a row with its key; remove the "
-            "line, and go on with --resume",
-        )
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line if line.endswith(b"\n") else b"")
+        except ValueError:
+            if number == len(lines):
+                break
+            row = None
+        if not isinstance(row, dict):
+            words = "found no JSON object, expected a row; remove the line, and go on "
+            raise InstanceError.at(path, f"line {number}", f"{words}with --resume")
+        if number > 1 and not isinstance(row.get("key"), str):
+            raise InstanceError.at(
+                path,
+                f"line {number}: key",
+                f"found {shown(row.get('key'))}, expected a row with its key; remove "
+                "the line, and go on with --resume",
+            )
+        found.append((line, row))
     return found
 
 

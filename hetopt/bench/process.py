@@ -86,17 +86,14 @@ def _wait(
 def _answer(task: Task, folder: Path, why: str | None) -> Answer:
     if why is None and (folder / "answer.json").exists():
         return read_tree(folder / "answer.json")
-    status, reason = why or "crashed", ""
-    if why is None:
-        reason = "ended without an answer"
-    elif why.startswith("crashed"):
-        status, reason = "crashed", _last_words(int(why.split()[1]), folder / "stderr")
-    elif why == "timeout":
+    status, reason = why or "crashed", "ended without an answer"
+    if status == "timeout":
         reason = f"ended after {task.wall_limit_s:g} s of wall time"
-    else:
+    elif status == "out of memory":
         reason = f"ended at more than {task.memory_mib} MiB"
-    row = {**task.asked(), "status": status, "reasons": [reason], "seconds": {}}
-    return {"row": row}
+    elif why is not None:
+        status, reason = "crashed", _last_words(int(why.split()[1]), folder / "stderr")
+    return {"row": task.failed(status, reason)}
 
 
 def _last_words(code: int, said: Path) -> str:

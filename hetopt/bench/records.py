@@ -76,3 +76,7 @@ class Task(Record):
         if self.allowed is not None:
             told["allowed"] = self.allowed.model_dump()
         return {"key": self.key, **{k: v for k, v in told.items() if v is not None}}
+
+    def failed(self, status: str, reason: str) -> Document:
+        """Return the row of a task without an answer."""
+        return {**self.asked(), "status": status, "reasons": [reason], "seconds": {}}

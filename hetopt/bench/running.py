@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import InstanceError
 from ..solving import dask as cluster
@@ -119,14 +119,8 @@ def _on_dask(tasks: Sequence[Task], address: str) -> Iterator[Answer]:
             for n, task in enumerate(tasks)
         }
         for future in import_module("distributed").as_completed(futures):
-            yield _answer(future, futures[future])
-
-
-def _answer(future: Any, task: Task) -> Answer:
-    """Return what a future brings: an answer, or a row of a task that was lost."""
-    if future.status == "finished":
-        found: Answer = future.result()
-        return found
-    reason = f"on the Dask cluster: {future.exception()}"
-    row = {**task.asked(), "status": "crashed", "reasons": [reason], "seconds": {}}
-    return {"row": row}
+            if future.status == "finished":
+                yield future.result()
+            else:
+                reason = f"on the Dask cluster: {future.exception()}"
+                yield {"row": futures[future].failed("crashed", reason)}

@@ -1,4 +1,4 @@
-"""Statistics of a run's rows: gaps to what is proved, counts, growth.
+"""Statistics of a run's rows: gaps to what is proved, and counts.
 
 A gap is to the strongest bound that is proved for the same data, by any row or in the
 library's best known. Rows without a plan are counted by how they ended, never left out.
@@ -7,19 +7,13 @@ library's best known. Rows without a plan are counted by how they ended, never l
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 from ..files.best import number
 from ..result import known_gap
 from ..run_statistics import (
-    Growth,
-    Spread,
-    growth,
-    primal_integral,
     quantile,
-    shifted_geometric_mean,
-    spread,
 )
 from ..text.documents import Document
 
@@ -36,7 +30,6 @@ class Entry:
     reference: Fraction | None  # the strongest bound of the data, proved
     best: Fraction | None  # the best plan of the data, of any row
     reference_by: str | None = None  # the method whose bound it is, or the library
-    horizon_s: float = 0.0  # the longest run on the data
 
     @property
     def method(self) -> str:
@@ -105,24 +98,6 @@ class Entry:
         own = [parts[name] for name in named if name in parts]
         return sum(own) if own else None
 
-    @property
-    def trace(self) -> tuple[tuple[float, Fraction | None, Fraction | None], ...]:
-        """Seconds, the best plan and the bound by then."""
-        return tuple(
-            (float(seconds), _fraction(incumbent), _fraction(bound))
-            for seconds, incumbent, bound in self.row.get("seconds", {}).get(
-                "trace", []
-            )
-        )
-
-    @property
-    def primal_integral_s(self) -> float:
-        """Up to the longest run on the data; all of it where there is no plan."""
-        plans = [(at, plan) for at, plan, _ in self.trace if plan is not None]
-        if self.objective is not None and not plans:
-            plans.append((self.seconds or 0.0, self.objective))
-        return primal_integral(plans, self.best, self.horizon_s)
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -140,8 +115,6 @@ class Summary:
     p90_gap: float | None
     worst_gap: float | None
     median_seconds: float | None
-    shifted_mean_seconds: float | None = None  # geometric
-    mean_primal_integral: float | None = None  # seconds
 
 
 def method_of(row: Row) -> str:
@@ -164,15 +137,7 @@ def entries(rows: Iterable[Row], known: Known | None = None) -> list[Entry]:
         key: _references(group, (known or {}).get(key[0], (None, None)))
         for key, group in groups.items()
     }
-    horizons = {key: max(map(_longest, group)) for key, group in groups.items()}
-    return [Entry(row, *references[_data(row)], horizons[_data(row)]) for row in solves]
-
-
-def _longest(row: Row) -> float:
-    """The seconds of a row's method; of its process where it did not say."""
-    parts = row.get("seconds", {})
-    own = sum(parts.get(name, 0.0) for name in ("build", "solve"))
-    return float(own or parts.get("wall", 0.0))
+    return [Entry(row, *references[_data(row)]) for row in solves]
 
 
 def _data(row: Row) -> Any:
@@ -228,7 +193,6 @@ def _summary(problem: str, method: str, rows: list[Entry]) -> Summary:
     gaps = [gap for entry in rows if (gap := entry.gap_to_bound) is not None]
     seconds = [s for entry in rows if (s := entry.seconds) is not None]
     statuses = [entry.status for entry in rows]
-    by_row = [entry.row for entry in rows]
     return Summary(
         problem=problem,
         method=method,
@@ -242,48 +206,4 @@ def _summary(problem: str, method: str, rows: list[Entry]) -> Summary:
         p90_gap=quantile(gaps, 0.9),
         worst_gap=max(gaps, default=None),
         median_seconds=median(seconds) if seconds else None,
-        shifted_mean_seconds=shifted_geometric_mean(map(_longest, by_row)),
-        mean_primal_integral=fmean(entry.primal_integral_s for entry in rows),
     )
-
-
-def spreads(found: Iterable[Entry]) -> list[tuple[list[Entry], Spread]]:
-    """Return the rows of each method on each instance that has several, and theirs."""
-    series: dict[tuple[str, str], list[Entry]] = {}
-    for entry in found:
-        series.setdefault((entry.row["instance"], entry.method), []).append(entry)
-    return [
-        (
-            mine,
-            spread(
-                [entry.objective for entry in mine],
-                minimise=mine[0].row.get("sense") != "maximise",
-            ),
-        )
-        for mine in series.values()
-        if len(mine) > 1
-    ]
-
-
-def sizes(found: Iterable[Entry]) -> dict[str, list[tuple[float, float]]]:
-    """By method: size and seconds of the rows that ended by themselves with an answer.
-
-    Where a limit ended a row, its seconds say what the limit was, and nothing of size.
-    """
-    points: dict[str, list[tuple[float, float]]] = {}
-    for entry in found:
-        size, seconds = entry.row.get("size"), entry.seconds
-        ended = entry.row.get("stop") in ("proved", "finished")
-        if size and seconds and ended and (entry.solved or entry.proved):
-            points.setdefault(entry.method, []).append((float(size), seconds))
-    return points
-
-
-def growths(found: Iterable[Entry]) -> dict[str, Growth]:
-    """By method: seconds as a power of the size, where enough sizes were measured."""
-    fitted = {method: growth(points) for method, points in sizes(found).items()}
-    return {method: law for method, law in fitted.items() if law is not None}
-
-
-def _fraction(value: float | None) -> Fraction | None:
-    return None if value is None else Fraction(value)

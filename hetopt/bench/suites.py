@@ -39,13 +39,10 @@ CHECKOUT = Path(__file__).resolve().parents[2] / "benchmarks" / "suites.toml"
 
 def known() -> dict[str, str]:
     """Names of the suites that there are here, and what they are."""
-    trees = [_trees(SHIPPED)]
-    if CHECKOUT.is_file():
-        trees.append(_trees(CHECKOUT))
     return {
-        name: _suite(name, tree, SHIPPED).description
-        for found in trees
-        for name, tree in sorted(found.items())
+        name: _suite(name, tree, file).description
+        for file in _files()
+        for name, tree in sorted(_trees(file).items())
     }
 
 
@@ -81,17 +78,17 @@ def tasks(
 
 def _place(name: str) -> Path:
     """The file that has a suite: the one that is shipped, or the checkout's own."""
-    if name in _trees(SHIPPED):
-        return SHIPPED
-    if CHECKOUT.is_file() and name in _trees(CHECKOUT):
-        return CHECKOUT
-    if CHECKOUT.is_file():
-        raise UnknownName("suite", name, [*known()])
-    raise UnknownName(
-        "suite",
-        name,
-        [*known(), "those of benchmarks/suites.toml, which need a checkout of hetopt"],
-    )
+    for file in _files():
+        if name in _trees(file):
+            return file
+    there = [*known()]
+    if not CHECKOUT.is_file():
+        there.append("those of benchmarks/suites.toml, which need a checkout of hetopt")
+    raise UnknownName("suite", name, there)
+
+
+def _files() -> list[Path]:
+    return [SHIPPED, *([CHECKOUT] if CHECKOUT.is_file() else [])]
 
 
 @cache
@@ -126,11 +123,9 @@ def _relimited(suite: Suite, time_limit_s: float) -> Suite:
 
 def _limits_of(suite: Suite, group: Settings) -> Document:
     """Limits of a group's tasks; a process has twice its time and half a minute."""
-    own = group.model_dump(exclude_unset=True, exclude={"seeds"})
-    shared = suite.model_dump(exclude_unset=True, exclude={"seeds"})
-    names = set(Settings.model_fields) - {"seeds"}
-    limits = {k: v for k, v in {**shared, **own}.items() if k in names}
-    limits.setdefault("time_limit_s", 10.0)
+    names, limits = set(Settings.model_fields) - {"seeds"}, {"time_limit_s": 10.0}
+    for settings in (suite, group):
+        limits |= settings.model_dump(include=names, exclude_none=True)
     limits.setdefault("wall_limit_s", 2 * limits["time_limit_s"] + 30)
     return limits
 

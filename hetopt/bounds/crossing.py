@@ -131,8 +131,7 @@ def _links(table: CostTable) -> dict[str, tuple[float, float]]:
         least[:] = float(exact(inter.latency_us) / 10**6)
         most[:] = float(exact(inter.gbytes_per_s) * 10**9)
     if inter.pairs:
-        # Hops go both ways; rings, which wait for the slower one, are no faster.
-        exactly = [links.to_and_fro(k) for k in range(len(inter.pairs.rates))]
+        exactly = [links.exactly(k) for k in range(links.classes)]
         latency = np.array([float(seconds) for seconds, _ in exactly])
         bandwidth = np.array([float(rate) for _, rate in exactly])
         ends, classes = links.listed()

@@ -43,11 +43,11 @@ from typing import Any
 import numpy as np
 
 from ..caching import kept_by_digest
-from ..costs import CostTable, Position, compute, memory, traffic
+from ..costs import CostTable, Position, compute, memory
 from ..costs.compute import ceil
 from ..problems.training_plan import settings
 from ..result import Bound
-from ..schema import GpuType, Instance, exact
+from ..schema import Instance, exact
 from .crossing import Crossing
 from .ports import Ports
 from .single_gpu import single_gpu_plans, single_gpu_us
@@ -250,10 +250,7 @@ def _layer_us(
     alone *= 10**6
     # s samples take at least s times one sample without latencies, and t such GPUs
     # t times as much, which grows with t: the least degree does the least work.
-    # What a micro-batch does once, all of its samples share.
-    once = _once_us(table, gpu, layer)
-    largest = max(table.workload.micro_batch_sizes)
-    work = alone - once + once / largest + first * reductions[first - 1][1]
+    work = alone + first * reductions[first - 1][1]
     # One sample takes X / t + A (t - 1) (alpha + Y / t) = (X - A Y) / t + A alpha t
     # and a constant: convex in t, or growing. The first rise ends the search.
     quickest = alone / first + reductions[first - 1][0]
@@ -263,14 +260,6 @@ def _layer_us(
             break
         quickest = time
     return work, quickest
-
-
-def _once_us(table: CostTable, gpu: GpuType, layer: int) -> Fraction:
-    """Return what a layer does once a micro-batch: widening quantised weights."""
-    if (rate := traffic.bytes_per_s(gpu)) is None:
-        return Fraction(0)
-    moved = traffic.dequantised_bytes(table.model, table.workload.costs, layer)
-    return Fraction(moved) / rate * 10**6
 
 
 def _listed_us(table: CostTable, node: str, layer: int, *, fits: bool) -> _Least:

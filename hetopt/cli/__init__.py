@@ -12,18 +12,16 @@ import typer
 from . import (
     benchmarks,
     checking,
-    checkpoints,
+    doctor,
     exchange,
     executing,
     explaining,
-    importing,
+    listing,
     measuring,
     planning,
-    predicting,
     questions,
     queueing,
     recovering,
-    replaying,
     scheduling,
     serving,
 )
@@ -32,25 +30,23 @@ from .output import be_patient, unexpected
 
 __all__ = ["app", "main"]
 
-for _group in (
-    planning,
-    checking,
-    scheduling,
-    benchmarks,
-    exchange,
-    measuring,
-    importing,
-    checkpoints,
-    explaining,
-    recovering,
-    replaying,
-    predicting,
-    questions,
-    executing,
-    queueing,
-    serving,
+# In the order of the help.
+for _command in (
+    *(planning.plan, planning.solve, planning.compare, planning.provision),
+    *(checking.check, scheduling.schedule, benchmarks.bench),
+    *(exchange.assemble, exchange.export, explaining.simulate, doctor.doctor),
+    *(measuring.profile, executing.checkpoint, explaining.explain),
+    *(recovering.recover, recovering.replay, measuring.predict, measuring.calibrate),
+    *(questions.fit, questions.rent, executing.run),
+    *(queueing.submit, queueing.queue, queueing.status, queueing.cancel),
+    *(queueing.logs, serving.serve),
 ):
-    _group.register(app)
+    app.command()(_command)
+app.command("list")(listing.list_entries)
+# What is no option of the command is one of the format: it comes with the paths.
+app.command("import", context_settings={"ignore_unknown_options": True})(
+    exchange.import_file
+)
 
 
 #: New objects after which unreachable ones are looked for. Most of what start-up makes

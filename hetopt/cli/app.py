@@ -83,7 +83,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 a plan, 2 bad input or an output that cannot be written, "
     "3 proved that there is no plan, 4 none found in time, 1 a bug of ours. With "
-    "`--json` an error is a document, too: `hetopt list formats --schema`.",
+    "`--json` an error is a document, too.",
 )
 
 
@@ -96,8 +96,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool,
-        flag("--version", callback=_version, is_eager=True, help="Show the version."),
+        bool, flag("Show the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Plans the training of large language models on mixed GPUs.

@@ -12,67 +12,53 @@ if TYPE_CHECKING:
     from ..bench.running import Chosen
 from ..errors import Unsupported
 from . import output
-from .options import flag
+from .options import arg, flag, opt
 from .output import OURS, stopped, written
 from .quantities import duration
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(bench)
-
-
 def bench(
     suite: Annotated[
-        str | None,
-        typer.Argument(help="One of `hetopt list suites`.", show_default=False),
+        str | None, arg("One of `hetopt list suites`.", show_default=False)
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for rows, plans and report."),
+        Path | None, opt("DIR", "Folder for rows, plans and report.")
     ] = None,
     workers: Annotated[
-        int,
-        typer.Option(min=1, max=1024, metavar="N", help="Solves to run in parallel."),
+        int, opt("N", "Solves to run in parallel.", min=1, max=1024)
     ] = 1,
     dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Solve on this Dask scheduler's workers."),
+        str | None, opt("ADDRESS", "Solve on this Dask scheduler's workers.")
     ] = None,
     resume: Annotated[
-        bool,
-        flag("--resume", help="Continue an earlier run in DIR, and keep its rows."),
+        bool, flag("Continue an earlier run in DIR, and keep its rows.", "--resume")
     ] = False,
     report: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Only rewrite the report of an earlier run."),
+        Path | None, opt("DIR", "Only rewrite the report of an earlier run.")
     ] = None,
     suites: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Take the suite from this TOML file."),
+        Path | None, opt("FILE", "Take the suite from this TOML file.")
     ] = None,
     time_limit: Annotated[
         float | None,
         duration(
+            "S",
+            "Time limit of each solve, instead of the suite's.",
             least=0.01,
-            most=1e6,
-            metavar="S",
-            help="Time limit of each solve, instead of the suite's.",
+            most=1000000.0,
         ),
     ] = None,
     only: Annotated[
-        str | None,
-        typer.Option(metavar="WORD", help="Only solves whose name contains this."),
+        str | None, opt("WORD", "Only solves whose name contains this.")
     ] = None,
     update_best: Annotated[
         bool,
         flag(
-            "--update-best",
-            help="Save plans and bounds that beat the library's best known.",
+            "Save plans and bounds that beat the library's best known.", "--update-best"
         ),
     ] = False,
     as_json: Annotated[
-        bool, flag("--json", help="Print the report as one JSON document on stdout.")
+        bool, flag("Print the report as one JSON document on stdout.", "--json")
     ] = False,
 ) -> None:
     """Run a suite of solves, each in a process with a wall and a memory limit.
@@ -164,7 +150,6 @@ def _rows_kept(folder: Path, *, is_read: bool, as_json: bool) -> Iterator[None]:
 def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
     from ..bench import running
     from .progress import Steps
-    from .terminal import console
 
     done = every = 0
 
@@ -174,7 +159,7 @@ def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
         done, every = (done, count) if row is None else (done + count, every)
         bar.report(done, every)
 
-    with Steps(console(stderr=True), chosen.suite) as bar:
+    with Steps(output.console(stderr=True), chosen.suite) as bar:
         running.go(chosen, out, told=told, **how)
 
 

@@ -10,7 +10,7 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output, runs
 from .current import CurrentRun
-from .options import AsJson, Memory, RunsOn, TimeLimit, flag, limit_mib
+from .options import AsJson, Memory, RunsOn, TimeLimit, arg, flag, limit_mib, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -22,42 +22,37 @@ if TYPE_CHECKING:
     from ..report.sheet import Sheet
     from ..result import Bound
 
-_PlanFile = Annotated[
-    str | None, typer.Argument(help="A plan file, or a result document.")
-]
+_PlanFile = Annotated[str | None, arg("A plan file, or a result document.")]
 _On = Annotated[
-    str | None,
-    typer.Option(
-        metavar="INSTANCE", help="Check it on this instance instead of its own."
-    ),
+    str | None, opt("INSTANCE", "Check it on this instance instead of its own.")
 ]
-_Bound = Annotated[bool, flag("--bound", help="Verify the bound of a result document.")]
+_Bound = Annotated[bool, flag("Verify the bound of a result document.", "--bound")]
 _FromMegatron = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Check a run of Megatron-LM instead of a plan, from its arguments: a "
-        "command, a launch script, a log or YAML.",
+    opt(
+        "FILE",
+        "Check a run of Megatron-LM instead of a plan, from its arguments: a command, "
+        "a launch script, a log or YAML.",
     ),
 ]
 _FromRun = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--from",
-        metavar="FILE",
-        help="Check a run instead of a plan, and say which settings to change. FILE "
-        "is a launch script, a log, or a trainer's YAML, TOML, JSON or Python "
+    opt(
+        "FILE",
+        "Check a run instead of a plan, and say which settings to change. FILE is a "
+        "launch script, a log, or a trainer's YAML, TOML, JSON or Python "
         "(FILE.py:FUNCTION); may be repeated.",
+        "--from",
     ),
 ]
 _Measured = Annotated[
     float | None,
     duration(
-        least=1e-6,
-        metavar="S",
-        help="Measured time per iteration (14.2s, 850ms, 1.5min): shown next to the "
-        "prediction, and used to correct the times of other plans. Read from a "
-        "log, if there is one.",
+        "S",
+        "Measured time per iteration (14.2s, 850ms, 1.5min): shown next to the "
+        "prediction, and used to correct the times of other plans. Read from a log, if "
+        "there is one.",
+        least=1e-06,
     ),
 ]
 
@@ -81,7 +76,8 @@ def check(
     `hetopt check --from run.sh --instance hosts.yaml`, which says how far the run is
     from the best one, and which settings to change.
     """
-    if [plan, from_megatron, from_run or None].count(None) != 2:
+    files = [*(from_run or ()), *([from_megatron] if from_megatron else ())]
+    if (plan is None) == (not files) or (from_run and from_megatron):
         raise Unsupported(
             "expected a plan, --from FILE or --from-megatron FILE; give one"
         )
@@ -104,7 +100,7 @@ def check(
         if read.plan is None:
             _answer_without_plan(plan, read, proof, as_json=as_json)
             return
-    run = CurrentRun(from_run, instance) if from_run else None
+    run = CurrentRun(files, instance) if files else None
     if run is not None and run.data is None:
         if measured is not None:
             raise Unsupported(
@@ -112,19 +108,14 @@ def check(
             )
         _show_read(run, as_json=as_json)
         return
-    subject = _subject(plan, read, instance, from_megatron, run).on(runs_on)
+    subject = _subject(plan, read, instance, run).on(runs_on)
     judged = replace(_judge(subject, tokens), proof=proof)
     if run is not None:
         run.improve(time_limit)
         judged = replace(judged, reached=run.bound() or judged.reached)
-    judged = judged.beside_measurement(instance or plan, measured)
+    judged = judged.beside_measurement(measured)
     output.present(judged.to_json(), judged.sheet, None, as_json=as_json)
     judged.end()
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(check)
 
 
 @dataclass(frozen=True)
@@ -139,7 +130,6 @@ class _Subject:
     problem: str
     data: Any
     plan: "Plan"
-    is_running: bool
     notes: tuple[str, ...] = ()
     made_for: "Origin | None" = None
     run: CurrentRun | None = None
@@ -160,10 +150,9 @@ def _subject(
     plan: str | None,
     read: "PlanFile | None",
     instance: str | None,
-    arguments: Path | None,
     run: CurrentRun | None,
 ) -> _Subject:
-    """Return what is judged: a plan, a run by its arguments, or one by its files."""
+    """Return what is judged: a plan, or a run by its files."""
     if plan is not None and read is not None:
         from ..files import origin_of
 
@@ -171,22 +160,13 @@ def _subject(
         origin = None if instance is None else origin_of(document, plan)
         if origin is not None and origin.digest == data.digest:
             origin = None
-        return _Subject(plan, name, data, made, is_running=False, made_for=origin)
-    if run is not None:
-        claim = run.claim
-        assert claim is not None
-        assert claim.plan is not None
-        told = str(run.asked.place), "training_plan", claim.data, claim.plan
-        return _Subject(
-            *told, is_running=True, notes=(*claim.notes, *run.notes), run=run
-        )
-    from ..formats import importing
-
-    assert arguments is not None
-    data, made, notes = importing.running("megatron-plan", arguments, instance)
-    return _Subject(
-        str(arguments), "training_plan", data, made, is_running=True, notes=notes
-    )
+        return _Subject(plan, name, data, made, made_for=origin)
+    assert run is not None
+    assert run.claim is not None
+    assert run.claim.plan is not None
+    notes, place = (*run.claim.notes, *run.notes), str(run.asked.place)
+    told = place, "training_plan", run.claim.data, run.claim.plan, notes
+    return _Subject(*told, run=run)
 
 
 @dataclass(frozen=True)
@@ -200,9 +180,7 @@ class _Judged:
     proof: "BoundCheck | None" = None
     measured: "Footing | None" = None
 
-    def beside_measurement(
-        self, instance: str | None, seconds: float | None
-    ) -> "_Judged":
+    def beside_measurement(self, seconds: float | None) -> "_Judged":
         """Return what is said with the time that was measured, by the user or a log."""
         from .. import api
         from ..api.measured import Measurement, footing
@@ -220,8 +198,7 @@ class _Judged:
             )
         bound = self.reached or api.no_plan_is_shorter(of.data)
         other = run.advice.best.us if run is not None and run.advice else None
-        place = of.data if instance is None else instance
-        made = footing(told, self.found, bound, of.data, place, other)
+        made = footing(told, self.found, bound, of.data, other)
         return replace(self, measured=made)
 
     def to_json(self) -> Document:
@@ -335,7 +312,7 @@ def _judge(subject: _Subject, tokens: int | None) -> _Judged:
 
     found = api.check(subject.plan, subject.data)
     beside = runs.answers(subject.data, subject.plan, found, tokens)
-    running = subject.is_running
+    running = subject.run is not None
     reached = api.no_plan_is_shorter(subject.data) if running else None
     return _Judged(subject, found, beside, reached)
 

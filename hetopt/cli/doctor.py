@@ -1,8 +1,12 @@
-"""The module shows the solvers on this machine, each tried on a small problem."""
+"""The command `doctor` tries the solvers on this machine on a small problem."""
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from .. import api, registry
 from .._kernels import core
@@ -10,6 +14,12 @@ from ..errors import BackendMissing, HetoptError
 from ..problems.layer_partition import Data
 from ..result import Status, Stop
 from ..text.documents import Document
+from . import output
+from .options import AsJson
+
+if TYPE_CHECKING:
+    pass
+
 
 # Three layers of 3, 1, 2 us on two equal stages: the best bottleneck is 3 us.
 _TRIAL: dict[str, object] = {
@@ -23,7 +33,11 @@ _TRIAL: dict[str, object] = {
         for name in ("first", "second")
     ],
 }
+
+
 _EXPECTED = 3
+
+
 _LIMIT_S = 30.0  # of which a busy machine needs some for the first import
 
 
@@ -81,3 +95,31 @@ def report(findings: list[Finding]) -> Document:
         "backends": [asdict(finding) for finding in findings],
         "kernels": {"active": "compiled", "reason": f"loaded {core.__file__}"},
     }
+
+
+def doctor(
+    as_json: AsJson = False,
+) -> None:
+    """Find the installed solvers, and try each on a small problem.
+
+    Example: `hetopt doctor`
+    """
+    found = report(findings())
+    output.give(found, _tables(found), as_json=as_json)
+    if not all(one["healthy"] for one in found["backends"]):
+        raise typer.Exit(output.BAD_INPUT)
+
+
+def _tables(found: Document) -> Iterator[Any]:
+    """The back ends, under what they run on."""
+    yield "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
+    headings = ("back end", "version", "verdict")
+    rows = (
+        (
+            one["name"],
+            one["version"] or "",
+            f"works, {one['seconds']} s" if one["healthy"] else one["reason"],
+        )
+        for one in found["backends"]
+    )
+    yield output.table(headings, rows, texts=headings)

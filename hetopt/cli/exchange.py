@@ -1,96 +1,143 @@
-"""The commands between other tools and ours, registered by `hetopt.cli`."""
+"""The commands between other tools and ours: `import`, `assemble` and `export`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import Unsupported, naming
 from ..text.documents import Document
 from . import output
-from .importing import tell_imported
-from .options import AsJson, PlanFile, PlanInstance, flag
+from .options import AsJson, OutTree, PlanFile, PlanInstance, arg, flag, opt, pairs
 from .quantities import length
 
 if TYPE_CHECKING:
-    from ..explaining.timeline import Schedule
+    from ..formats.importing import Imported
+    from ..formats.importing.assumptions import Assumption
+
+
+def tell_assumed(rows: "Sequence[Assumption]") -> None:
+    """Say on stderr what was assumed, why, and what changes it; nothing if nothing."""
+    if not rows:
+        return
+    headings = ("assumed", "value", "source", "change it with")
+    cells = ((row.what, row.value, row.source, row.change) for row in rows)
+    output.show([output.table(headings, cells, headings)], stderr=True)
+
+
+_OWN = ("out", "instance", "option", "json", "help")
+
+
+def import_file(
+    format: Annotated[str, arg("One of `hetopt list formats`.", "FORMAT")],
+    paths: Annotated[
+        list[str] | None,
+        arg("Files to read, and options of the format.", "[PATH]... [--NAME VALUE]..."),
+    ] = None,
+    out: OutTree = None,
+    instance: Annotated[
+        str | None,
+        opt(
+            "INSTANCE",
+            "Write this instance with what was read; plans are read against it.",
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        pairs("An option of the format, like --NAME VALUE."),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        flag(
+            "Print one JSON document on stdout: what was written and assumed.", "--json"
+        ),
+    ] = False,
+) -> None:
+    """Convert another tool's file, such as a price list, to hetopt's format.
+
+    Examples: `hetopt import skypilot vms.csv --region us-east-1
+    --instance espresso/llama-7b --out market.yaml`;
+    `hetopt import metis-plan search.log --instance i.yaml --rank 2 --out plan.json`
+    """
+    from ..formats import importing
+
+    files, given = importing.split(format, paths or [], _OWN)
+    options = [*given, *(option or [])]
+    if out is None:
+        raise Unsupported("expected --out FILE; add it")
+    output.check_writable(out)
+    importing.check(out)
+    found = importing.imported(format, files, options, instance)
+    importing.write(out, found.document)
+    tell_imported(found, out, as_json=as_json)
+
+
+def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:
+    """Say where a document was written, and what was assumed in it."""
+    if as_json:
+        output.print_json({"written": str(out), **found.to_json()})
+        return
+    output.tell(f"written to {out}")
+    tell_assumed(found.assumed)
+
 
 _NO_FEATURE = "The plan has no feature that limits where it can run"
+
+
 OPTION = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="inter_gbytes_per_s, ports, port_gbytes_per_s, intra_gbytes_per_s, "
+    pairs(
+        "inter_gbytes_per_s, ports, port_gbytes_per_s, intra_gbytes_per_s, "
         "inter_latency_us, nvlinks, efficiency, reserve_mib, gpu, types; precision, "
         "flash, sequence_parallel, recompute (as full,none), zero (as 1,0), "
         "zero_groups, context_parallel, expert_parallel, interleave; runs_on; finetune "
         "(full, lora or qlora), rank, beside; optimiser (adamw, sgd, adafactor, muon, "
         "adamw_8bit), offload (optimiser,activations), host_gbytes_per_s; framework, "
-        "style, kernel, products of calibrated times; mtp, parameters of the model.",
+        "style, kernel, products of calibrated times; mtp, parameters of the model."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(assemble)
-    app.command()(export)
-    app.command()(simulate)
-    app.command()(doctor)
 
 
 def assemble(
     config: Annotated[
         Path,
-        typer.Argument(
-            metavar="CONFIG",
-            help="A Hugging Face config.json, or a model's name in the catalogue.",
+        arg(
+            "A Hugging Face config.json, or a model's name in the catalogue.", "CONFIG"
         ),
     ],
-    hosts: Annotated[
-        list[Path], typer.Argument(metavar="HOSTS...", help="Files that list hosts.")
-    ],
-    global_batch: Annotated[int, length(metavar="B", help="Sequences per iteration.")],
+    hosts: Annotated[list[Path], arg("Files that list hosts.", "HOSTS...")],
+    global_batch: Annotated[int, length("B", "Sequences per iteration.")],
     sequence_length: Annotated[
-        int, length(metavar="S", help="Tokens per sequence, such as 8192 or 128Ki.")
+        int, length("S", "Tokens per sequence, such as 8192 or 128Ki.")
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="Write a .yaml or .json instance.")
-    ],
+    out: Annotated[Path, opt("FILE", "Write a .yaml or .json instance.")],
     format: Annotated[
         str,
-        typer.Option(
+        opt(
+            "FORMAT",
+            "hostfile, nvidia_smi, amd_smi, sinfo, kubectl or kuberay; auto recognises "
+            "each file, and merges lists of several kinds.",
             "--from",
-            metavar="FORMAT",
-            help="hostfile, nvidia_smi, amd_smi, sinfo, kubectl or kuberay; "
-            "auto recognises each file, and merges lists of several kinds.",
         ),
     ] = "auto",
     micro_batches: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help="Micro-batch sizes to choose from."),
+        str, opt("A,B,C", "Micro-batch sizes to choose from.")
     ] = "1",
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the instance.")
-    ] = None,
+    name: Annotated[str | None, opt("NAME", "Name of the instance.")] = None,
     option: OPTION = None,
     island: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="HOSTS=RATE",
-            help="Hosts joined by a faster network: `a100-*=400Gb/s`, or with its "
-            "latency `a1,a2=25GB/s@5us`; may be repeated.",
+        opt(
+            "HOSTS=RATE",
+            "Hosts joined by a faster network: `a100-*=400Gb/s`, or with its latency "
+            "`a1,a2=25GB/s@5us`; may be repeated.",
         ),
     ] = None,
     times: Annotated[
         str,
-        typer.Option(
-            metavar="HOW",
-            help="calibrated: by constants fitted to measured runs, if the catalogue "
-            "has every card; analytic: by a fixed share of the peak.",
+        opt(
+            "HOW",
+            "calibrated: by constants fitted to measured runs, if the catalogue has "
+            "every card; analytic: by a fixed share of the peak.",
         ),
     ] = "calibrated",
     as_json: AsJson = False,
@@ -130,30 +177,22 @@ def export(
     plan: PlanFile,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            metavar="FORMAT",
-            help="A target that --explain and `hetopt list formats` show.",
+        opt(
+            "FORMAT", "A target that --explain and `hetopt list formats` show.", "--to"
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the files to this folder.")
-    ] = None,
+    out: Annotated[Path | None, opt("DIR", "Write the files to this folder.")] = None,
     explain: Annotated[
-        bool, flag("--explain", help="Say which targets can run the plan.")
+        bool, flag("Say which targets can run the plan.", "--explain")
     ] = False,
     instance: PlanInstance = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="Further settings of the target. slurm: gres, partition, time, "
-            "account, cpus_per_gpu, mem_per_gpu; jobset, kueue: name, queue, "
-            "restarts; "
-            "all schedulers: train, a program in place of hetopt's executor; "
-            "megatron, torchtitan: init_from, a folder of Hugging Face weights.",
+        pairs(
+            "Further settings of the target. slurm: gres, partition, time, account, "
+            "cpus_per_gpu, mem_per_gpu; jobset, kueue: name, queue, restarts; all "
+            "schedulers: train, a program in place of hetopt's executor; megatron, "
+            "torchtitan: init_from, a folder of Hugging Face weights."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -185,83 +224,6 @@ def export(
         output.print_json({"target": to, "files": [str(path) for path in paths]})
     else:
         output.tell(f"written to {', '.join(map(str, paths))}")
-
-
-def simulate(
-    plan: PlanFile,
-    instance: PlanInstance = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            metavar="1f1b|gpipe",
-            help="Schedule; default: the one that the instance names.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a page (.html) or a picture (.png, .svg, .pdf)."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Simulate a plan pass by pass: its time, bubbles and idle time.
-
-    Example: `hetopt simulate plan.json --out timeline.html`
-    """
-    from .. import api
-    from ..explaining import simulator
-    from ..report import timeline, writers
-
-    output.check_out(out)
-    data, made = api.posed_training(plan, instance)
-    with naming(plan):
-        found = simulator.simulate(data, made, _schedule(schedule))
-    if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
-        timeline.check_size(found)
-    document = found.to_json()
-    output.present(document, lambda: timeline.sheet(found), out, as_json=as_json)
-
-
-def doctor(
-    as_json: AsJson = False,
-) -> None:
-    """Find the installed solvers, and try each on a small problem.
-
-    Example: `hetopt doctor`
-    """
-    from .doctor import findings, report
-
-    found = report(findings())
-    output.give(found, _tables(found), as_json=as_json)
-    if not all(one["healthy"] for one in found["backends"]):
-        raise typer.Exit(output.BAD_INPUT)
-
-
-def _tables(found: Document) -> Iterator[Any]:
-    """The back ends, under what they run on."""
-    yield "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
-    headings = ("back end", "version", "verdict")
-    rows = (
-        (
-            one["name"],
-            one["version"] or "",
-            f"works, {one['seconds']} s" if one["healthy"] else one["reason"],
-        )
-        for one in found["backends"]
-    )
-    yield output.table(headings, rows, texts=headings)
-
-
-def _schedule(word: str | None) -> "Schedule | None":
-    if word is None:
-        return None
-    from ..explaining.timeline import Schedule
-
-    known = get_args(Schedule)
-    if word not in known:
-        raise Unsupported(f"--schedule {word}: expected one of {', '.join(known)}")
-    return cast("Schedule", word)
 
 
 def _able(rows: list[Document]) -> Iterator[Any]:

@@ -1,5 +1,6 @@
-"""The command that runs a plan, registered by `hetopt.cli`."""
+"""The commands that run a plan, and look at the states that it saved."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from enum import StrEnum
 from functools import partial
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..text.documents import Document
+from ..text.numbers import counted
 from . import output
-from .options import AsJson, PlanFile, PlanInstance, flag
+from .options import AsJson, PlanFile, PlanInstance, arg, flag, opt
 from .quantities import count, duration
 
 if TYPE_CHECKING:
@@ -33,122 +35,74 @@ class Decay(StrEnum):
     NONE = "none"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(run)
-
-
 def run(
     plan: PlanFile,
     steps: Annotated[
-        int,
-        count(
-            metavar="N", help="Total number of steps, including those before a resume."
-        ),
+        int, count("N", "Total number of steps, including those before a resume.")
     ],
     data: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="Tokens: .npy, Megatron's .bin with its .idx, raw 2-byte numbers "
-            "(4-byte above 65,536 words); `synthetic`: generated tokens.",
+        opt(
+            "FILE",
+            "Tokens: .npy, Megatron's .bin with its .idx, raw 2-byte numbers (4-byte "
+            "above 65,536 words); `synthetic`: generated tokens.",
         ),
     ] = "synthetic",
     eval_data: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Evaluate on these tokens, which should not be in --data.",
-        ),
+        opt("FILE", "Evaluate on these tokens, which should not be in --data."),
     ] = None,
     eval_every: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Steps between evaluations; default: 100."
-        ),
+        int | None, opt("N", "Steps between evaluations; default: 100.", min=1)
     ] = None,
     eval_batches: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Global batches of an evaluation; default: 1."
-        ),
+        int | None, opt("N", "Global batches of an evaluation; default: 1.", min=1)
     ] = None,
     log: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Add a line of JSON to this file per step."),
+        Path | None, opt("FILE", "Add a line of JSON to this file per step.")
     ] = None,
     instance: PlanInstance = None,
     model: Annotated[
-        Path | None,
-        typer.Option(metavar="CONFIG", help="The config.json of the instance's model."),
+        Path | None, opt("CONFIG", "The config.json of the instance's model.")
     ] = None,
     init: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Start from the weights of a released model."),
+        Path | None, opt("DIR", "Start from the weights of a released model.")
     ] = None,
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save states here, and resume from them."),
+        Path | None, opt("DIR", "Save states here, and resume from them.")
     ] = None,
-    every: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Steps between saves.")
-    ] = 100,
+    every: Annotated[int, opt("N", "Steps between saves.", min=1)] = 100,
     restarts: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Most restarts from saved states after failures."
-        ),
+        int, opt("N", "Most restarts from saved states after failures.", min=0)
     ] = 0,
     elastic: Annotated[
         bool,
         flag(
+            "If ranks are lost, continue with a new plan for the remaining GPUs.",
             "--elastic",
-            help="If ranks are lost, continue with a new plan for the remaining GPUs.",
         ),
     ] = False,
-    cpu: Annotated[bool, flag("--cpu", help="Run on CPUs, in single precision.")] = (
-        False
-    ),
+    cpu: Annotated[bool, flag("Run on CPUs, in single precision.", "--cpu")] = (False),
     precision: Annotated[
         Precision | None,
-        typer.Option(
-            help="Precision, if not the one that follows from instance and card."
-        ),
+        opt(None, "Precision, if not the one that follows from instance and card."),
     ] = None,
     learning_rate: Annotated[
-        float,
-        typer.Option(
-            "--lr", min=0, metavar="X", help="Learning rate after the warm-up."
-        ),
+        float, opt("X", "Learning rate after the warm-up.", "--lr", min=0)
     ] = 3e-4,
-    warmup: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Steps of the warm-up.")
-    ] = 0,
+    warmup: Annotated[int, opt("N", "Steps of the warm-up.", min=0)] = 0,
     decay: Annotated[
         Decay,
-        typer.Option(
-            help="How the learning rate falls to a tenth at the last step, or none."
-        ),
+        opt(None, "How the learning rate falls to a tenth at the last step, or none."),
     ] = Decay.COSINE,
-    weight_decay: Annotated[
-        float, typer.Option(min=0, metavar="X", help="Weight decay of matrices.")
-    ] = 0.1,
+    weight_decay: Annotated[float, opt("X", "Weight decay of matrices.", min=0)] = 0.1,
     clip: Annotated[
-        float,
-        typer.Option(
-            min=0, metavar="X", help="Largest global norm of gradients; 0: no limit."
-        ),
+        float, opt("X", "Largest global norm of gradients; 0: no limit.", min=0)
     ] = 1.0,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Seed of initial weights and batches."),
-    ] = 0,
+    seed: Annotated[int, opt("N", "Seed of initial weights and batches.", min=0)] = 0,
     timeout: Annotated[
         float,
-        duration(
-            metavar="S",
-            help="Seconds that a rank may wait, or be silent (60 s at most).",
-        ),
+        duration("S", "Seconds that a rank may wait, or be silent (60 s at most)."),
     ] = 600.0,
     as_json: AsJson = False,
 ) -> None:
@@ -164,10 +118,9 @@ def run(
     """
     from .. import api
     from .progress import Steps
-    from .terminal import console
 
     # Lines of steps are progress enough, and a bar would take them off stdout.
-    bar = Steps(console(stderr=True), "training") if as_json else None
+    bar = Steps(output.console(stderr=True), "training") if as_json else None
     evaluation = {"eval_every": eval_every, "eval_batches": eval_batches}
     with bar or nullcontext():
         ran = api.run(
@@ -240,3 +193,38 @@ def _line(row: dict[str, object]) -> str:
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
+
+
+def checkpoint(
+    folder: Annotated[Path, arg("The folder of states.", "DIR")],
+    out: Annotated[
+        Path | None,
+        opt("DIR", "Write the weights to this folder, as a Hugging Face model."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what states of `hetopt run` a folder has, or write them as a released model.
+
+    Exits with 3 where parts of the latest states are missing.
+
+    Example: `hetopt checkpoint states --out trained`
+    """
+    from ..runtime import handover
+
+    if out is not None:
+        told = {"out": str(out), **handover.to_huggingface(folder, out)}
+        words = f"{told['tensors']} tensors after step {told['step']} written to {out}"
+        output.print_json(told) if as_json else output.tell(words)
+        return
+    found = handover.summary(folder)
+    output.give(found, _shown(found), as_json=as_json)
+    raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
+
+
+def _shown(found: Document) -> Iterator[object]:
+    from ..report import words
+
+    size = f"{found['bytes'] / 2**30:.3f} GiB in {counted(found['files'], 'file')}"
+    yield f"step {found['step']}: {found['parameters']:,} parameters, {size}"
+    if found["incomplete"]:
+        yield words.plain("not whole: " + ", ".join(found["incomplete"]))

@@ -1,39 +1,28 @@
-"""The command that takes a plan apart, registered by `hetopt.cli`."""
+"""The commands that take a plan apart: `explain` and `simulate`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
-from ..errors import naming
+from ..errors import Unsupported, naming
 from . import output
-from .options import AsJson, PlanFile, PlanInstance
+from .options import AsJson, PlanFile, PlanInstance, opt
 from .quantities import duration
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(explain)
+if TYPE_CHECKING:
+    from ..explaining.timeline import Schedule
 
 
 def explain(
     plan: PlanFile,
     instance: PlanInstance = None,
     time_limit: Annotated[
-        float,
-        duration(
-            metavar="S", help="Time for trying changes: seconds, or 5min; 0: try none."
-        ),
+        float, duration("S", "Time for trying changes: seconds, or 5min; 0: try none.")
     ] = 60.0,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed of the searches.")
-    ] = 0,
+    seed: Annotated[int, opt("N", "Seed of the searches.", min=0)] = 0,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a .html, .md, .csv, .json or .tex report.",
-        ),
+        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,3 +48,45 @@ def explain(
     if found.violations:
         output.complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
         raise typer.Exit(output.BAD_INPUT)
+
+
+def simulate(
+    plan: PlanFile,
+    instance: PlanInstance = None,
+    schedule: Annotated[
+        str | None,
+        opt("1f1b|gpipe", "Schedule; default: the one that the instance names."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        opt("FILE", "Write a page (.html) or a picture (.png, .svg, .pdf)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a plan pass by pass: its time, bubbles and idle time.
+
+    Example: `hetopt simulate plan.json --out timeline.html`
+    """
+    from .. import api
+    from ..explaining import simulator
+    from ..report import timeline, writers
+
+    output.check_out(out)
+    data, made = api.posed_training(plan, instance)
+    with naming(plan):
+        found = simulator.simulate(data, made, _schedule(schedule))
+    if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
+        timeline.check_size(found)
+    document = found.to_json()
+    output.present(document, lambda: timeline.sheet(found), out, as_json=as_json)
+
+
+def _schedule(word: str | None) -> "Schedule | None":
+    if word is None:
+        return None
+    from ..explaining.timeline import Schedule
+
+    known = get_args(Schedule)
+    if word not in known:
+        raise Unsupported(f"--schedule {word}: expected one of {', '.join(known)}")
+    return cast("Schedule", word)

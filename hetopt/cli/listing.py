@@ -2,11 +2,39 @@
 
 import ast
 import json
+from collections.abc import Iterator, Sequence
+from enum import Enum, StrEnum
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from .. import capability, registry
+from ..errors import Unsupported
 from ..text.documents import Document
+from . import output
+from .options import AsJson, arg, flag, opt
+
+
+class Kind(StrEnum):
+    """The kinds of things that `hetopt list` lists."""
+
+    COMMANDS = "commands"
+    INSTANCES = "instances"
+    FIELDS = "fields"
+    PROBLEMS = "problems"
+    FORMULATIONS = "formulations"
+    METHODS = "methods"
+    PLANNERS = "planners"
+    POLICIES = "policies"
+    BACKENDS = "backends"
+    FORMATS = "formats"
+    SUITES = "suites"
+    GPUS = "gpus"
+    MACHINES = "machines"
+    CAPABILITIES = "capabilities"
+
 
 _FOLDER = {
     "problems": "problems",
@@ -39,9 +67,9 @@ def entries(kind: str, problem: str | None = None) -> list[Document]:
     planners, policies, backends, formats, suites, gpus, machines, capabilities.
     """
     if kind == "commands":
-        from . import app, commands
+        from . import app
 
-        return commands.rows(app)
+        return rows(app)
     if kind == "instances":
         return _instances()
     if kind == "fields":
@@ -169,3 +197,103 @@ def _first_line(module: str) -> str:
         return ""
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     return (ast.get_docstring(tree) or "").partition("\n")[0]
+
+
+Row = Document
+
+
+def rows(app: typer.Typer) -> list[Row]:
+    """A row a command, sorted by name.
+
+    Each has `name`, `description` (the first line), `details` (the other lines, as
+    Markdown), and `arguments` and `options`: objects with `name`, `words` (how it is
+    written), `value` (what stands for its value, None for a flag), `description`,
+    `default` and `required`; absent is None.
+    """
+    commands: dict[str, object] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return [_row(name, commands[name]) for name in sorted(commands)]
+
+
+def _row(name: str, command: Any) -> Row:
+    first, _, rest = (command.help or "").partition("\n")
+    shown = [one for one in command.params if not getattr(one, "hidden", False)]
+    return {
+        "name": name,
+        "description": first,
+        "details": rest.strip(),
+        "arguments": list(_param_rows(shown, "argument")),
+        "options": list(_param_rows(shown, "option")),
+    }
+
+
+def _param_rows(params: Sequence[Any], kind: str) -> Iterator[Row]:
+    for param in params:
+        if param.param_type_name != kind:
+            continue
+        value = param.metavar
+        if kind == "argument":
+            value = value or param.name.upper()
+            words = [value if param.required or "[" in value else f"[{value}]"]
+        else:
+            words = [*param.opts, *param.secondary_opts]
+            value = None if param.is_flag else value or param.name.upper()
+        yield {
+            "name": param.name,
+            "words": words,
+            "value": value,
+            "description": param.help or "",
+            "default": _default(param.default),
+            "required": param.required,
+        }
+
+
+def _default(value: object) -> str | int | float | None:
+    """A default as it would be typed; None where there is none to be told."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Path):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def list_entries(
+    kind: Annotated[Kind, arg(f"One of {', '.join(Kind)}.", "KIND")],
+    problem: Annotated[
+        str | None,
+        opt(
+            "NAME", "With formulations, methods, planners: only those of this problem."
+        ),
+    ] = None,
+    markdown: Annotated[
+        bool,
+        flag(
+            "With fields, commands or capabilities: the page REFERENCE.md.",
+            "--markdown",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what is available, by name.
+
+    Examples: `hetopt list planners --problem recovery`; `hetopt list fields`
+    """
+    if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS, Kind.CAPABILITIES):
+        expected = "expected `list fields`, `list commands` or `list capabilities`"
+        raise Unsupported(f"--markdown with {kind.value}: {expected}")
+    if problem is not None:
+        from .. import problems
+
+        if kind.value not in OF_A_PROBLEM:
+            expected = f"expected one of {', '.join(OF_A_PROBLEM)}"
+            raise Unsupported(f"--problem with {kind.value}: {expected}")
+        problems.get(problem := problem.replace("-", "_"))
+    found = entries(kind.value, problem)
+    if as_json:
+        output.print_json(found)
+        return
+    from ..report import listing
+
+    if markdown:
+        output.print_text(listing.page(kind.value, found))
+    else:
+        output.show([listing.terminal(kind.value, found)])

@@ -1,4 +1,4 @@
-"""The commands that look at this machine's GPUs, registered by `hetopt.cli`."""
+"""The commands about measured runs, and `profile`, which measures layers here."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +8,7 @@ import typer
 
 from ..errors import InstanceError, UnknownName
 from . import output
-from .assumed import tell_assumed
-from .options import AsJson, OutTree, flag
+from .options import AsJson, arg, flag, opt
 from .output import written
 from .quantities import length, rate
 
@@ -17,99 +16,93 @@ if TYPE_CHECKING:
     from ..measuring.profiling import Profiled
     from ..schema import ModelSpec
 
-Sizes = Annotated[str, typer.Option(metavar="A,B,C", help="Sizes to measure.")]
+
+_CONSTANTS = typer.Option(
+    metavar="FILE",
+    help="Constants written by `hetopt calibrate` or `hetopt profile`; they take "
+    "precedence over the shipped ones.",
+)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(detect)
-    app.command()(profile)
+Constants = Annotated[Path | None, _CONSTANTS]
 
 
-def detect(
-    out: OutTree = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Name of the node; default: the host's name."
-        ),
-    ] = None,
-    instance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INSTANCE",
-            help="Write this instance with these GPUs as its cluster.",
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="inter_gbytes_per_s, intra_gbytes_per_s, efficiency, reserve_mib, "
-            "types ...",
-        ),
+def predict(
+    runs: Annotated[Path, arg("Measured runs: rows as JSON, YAML or CSV.")],
+    constants: Constants = None,
+    fit_on: Annotated[
+        Path | None, opt("RUNS", "Fit constants to these runs first.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Describe this machine's GPUs, as NVML reports them, as a cluster.
+    """Compare predictions with measured runs, row by row.
 
-    Example: `hetopt detect --instance hexiscale/setting-1-llama2-7b --out here.yaml`
+    Time per iteration with an 80% interval, memory of the fullest GPU and whether it
+    fits; or why the model cannot express a run.
+
+    Example: `hetopt predict runs.json`. A trainer's log is compared with its prediction
+    by `hetopt check --from train.log --instance X`.
     """
-    from ..formats import importing
-    from ..measuring import detecting
+    from .. import api
+    from ..report import predicted
+
+    found = api.predict(runs, constants=constants, fit_on=fit_on)
+    output.give(found.to_json(), predicted.terminal(found), as_json=as_json)
+
+
+def calibrate(
+    runs: Annotated[list[Path], arg("Your runs: rows as JSON, YAML or CSV.")],
+    constants: Constants = None,
+    out: Annotated[
+        Path | None, opt("FILE", "Write the constants to this file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit the cost model's constants to your own measured runs.
+
+    The fit starts from the shipped constants, or those of `--constants`, and changes
+    only what the runs determine. Each run is also predicted from the others.
+
+    Example: `hetopt calibrate runs.csv --out constants.json`
+    """
+    from .. import api
+    from ..report import predicted
 
     output.check_writable(out)
-    if out is not None:
-        importing.check(out)
-    options = importing.given(detecting.OPTIONS, option or [], instance)
-    found = importing.put_in(detecting.detected(name, **options), "detect", instance)
-    failed = written(out, lambda path: importing.write(path, found.document))
-    if not as_json:
-        tell_assumed(found.assumed)
-    if as_json or out is None or failed is not None:
-        document = found.to_json() if as_json else found.document
-        output.give(document, (), failed, as_json=True)
+    found = api.calibrate(runs, constants=constants)
+    failed = written(out, found.write, "constants ")
+    output.give(found.to_json(), predicted.calibrated(found), failed, as_json=as_json)
+
+
+Sizes = Annotated[str, opt("A,B,C", "Sizes to measure.")]
 
 
 def profile(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")
-    ],
+    model: Annotated[str, arg("A preset, or a config.json.", "MODEL")],
     sequence_length: Annotated[
-        int,
-        length(metavar="S", help="Tokens per sequence, such as 4096 or 4Ki."),
+        int, length("S", "Tokens per sequence, such as 4096 or 4Ki.")
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE",
-            help="Write the rows, for `costs.compute.profile: FILE` of an instance.",
+        opt(
+            "FILE", "Write the rows, for `costs.compute.profile: FILE` of an instance."
         ),
     ],
-    gpu: Annotated[bool, flag("--gpu/--cpu", help="Where the layers run.")] = True,
+    gpu: Annotated[bool, flag("Where the layers run.", "--gpu/--cpu")] = True,
     gpu_name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="GPU type of the rows; default: the device's name."
-        ),
+        str | None, opt("NAME", "GPU type of the rows; default: the device's name.")
     ] = None,
     micro_batches: Sizes = "1,2,4",
     tensor_parallel: Sizes = "1",
     intra_gbytes_per_s: Annotated[
         float | None,
-        rate(
-            metavar="X",
-            help="Bandwidth within a tensor-parallel group: 300, or 300GB/s.",
-        ),
+        rate("X", "Bandwidth within a tensor-parallel group: 300, or 300GB/s."),
     ] = None,
     recompute: Annotated[
-        bool,
-        flag(help="Recompute the layer in the backward pass, or keep its activations."),
+        bool, flag("Recompute the layer in the backward pass, or keep its activations.")
     ] = True,
     flash: Annotated[
-        bool, flag(help="Fused attention, which never stores the scores, or plain.")
+        bool, flag("Fused attention, which never stores the scores, or plain.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -120,7 +113,6 @@ def profile(
     from ..measuring.profiling import Asked, How, profiled
     from ..text import writing
     from .progress import Steps
-    from .terminal import console
 
     output.check_writable(out)
     asked = Asked(
@@ -132,7 +124,7 @@ def profile(
         intra_gbytes_per_s,
     )
     how = How("cuda" if gpu else "cpu", recompute, flash)
-    with Steps(console(stderr=True), "measuring") as steps:
+    with Steps(output.console(stderr=True), "measuring") as steps:
         found = profiled(asked, how, steps.report)
     if not found.rows:
         raise InstanceError(

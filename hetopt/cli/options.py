@@ -1,202 +1,165 @@
 """Options that many commands have."""
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import Unsupported
 from .quantities import duration, memory, share
 
-# A flag takes no value: nothing stands for one in the help.
-flag = partial(typer.Option, metavar="")
 
-InstanceWord = Annotated[
-    str, typer.Argument(help="A path, or a name of `hetopt list instances`.")
-]
-PlanFile = Annotated[str, typer.Argument(help="A plan file, or a result document.")]
+def opt(value: str | None, help: str, *names: str, **about: Any) -> Any:
+    """Return an option: what stands for its value in the help, and what it says."""
+    return typer.Option(*names, metavar=value, help=help, **about)
+
+
+def pairs(help: str) -> Any:
+    """Return the option of `NAME=VALUE` words."""
+    return opt("NAME=VALUE", help, "--option", "-o")
+
+
+def flag(help: str, *names: str, **about: Any) -> Any:
+    """Return an option without a value."""
+    return typer.Option(*names, metavar="", help=help, **about)
+
+
+def arg(help: str, value: str | None = None, **about: Any) -> Any:
+    """Return an argument."""
+    return typer.Argument(metavar=value, help=help, **about)
+
+
+InstanceWord = Annotated[str, arg("A path, or a name of `hetopt list instances`.")]
+PlanFile = Annotated[str, arg("A plan file, or a result document.")]
 PlanInstance = Annotated[
-    str | None,
-    typer.Option(metavar="INSTANCE", help="The instance, if not the plan's own."),
+    str | None, opt("INSTANCE", "The instance, if not the plan's own.")
 ]
 AnyModel = Annotated[
-    str,
-    typer.Argument(help="A preset such as gpt2-7b, a config.json, or an instance."),
+    str, arg("A preset such as gpt2-7b, a config.json, or an instance.")
 ]
 Problem = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="A problem derived from the instance: `hetopt list problems`.",
-    ),
+    opt("NAME", "A problem derived from the instance: `hetopt list problems`."),
 ]
 TimeLimit = Annotated[
     float,
     duration(
-        metavar="S",
-        help="Wall-clock limit: seconds, or 5min; reading the file counts. `inf`: "
-        "none; 0: only quick arithmetic, no search.",
+        "S",
+        "Wall-clock limit: seconds, or 5min; reading the file counts. `inf`: none; 0: "
+        "only quick arithmetic, no search.",
     ),
 ]
 Work = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Limit the work, not the time: N candidates of searches, boxes of proofs "
-        "and steps of planners; then the same seed gives the same plan and bound. "
+    opt(
+        "N",
+        "Limit the work, not the time: N candidates of searches, boxes of proofs and "
+        "steps of planners; then the same seed gives the same plan and bound. "
         "--time-limit counts only where it is given, too.",
+        min=0,
     ),
 ]
-Gap = Annotated[
-    float | None,
-    share(metavar="G", help="Stop at this gap: 1%, or 0.01."),
-]
-Threads = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Threads of a solver.",
-    ),
-]
+Gap = Annotated[float | None, share("G", "Stop at this gap: 1%, or 0.01.")]
+Threads = Annotated[int, opt("N", "Threads of a solver.", min=1)]
 Seed = Annotated[
     int,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Same seed, same plan, unless a time limit ends the search.",
-    ),
+    opt("N", "Same seed, same plan, unless a time limit ends the search.", min=0),
 ]
-OldPlan = Annotated[
-    str, typer.Argument(help="The old plan: a plan file or result document.")
-]
+OldPlan = Annotated[str, arg("The old plan: a plan file or result document.")]
 OldInstance = Annotated[
-    str | None,
-    typer.Option(
-        metavar="INSTANCE", help="The old instance, if not the old plan's own."
-    ),
+    str | None, opt("INSTANCE", "The old instance, if not the old plan's own.")
 ]
 Replanners = Annotated[
     str | None,
-    typer.Option(
+    opt(
+        "A,B,C",
+        "Re-plan with these planners; default: all, as in `hetopt plan`.",
         "--planner",
-        metavar="A,B,C",
-        help="Re-plan with these planners; default: all, as in `hetopt plan`.",
     ),
 ]
 ReplanningTime = Annotated[
-    float,
-    duration("--planning", metavar="S", help="Time for re-planning, in seconds."),
+    float, duration("S", "Time for re-planning, in seconds.", "--planning")
 ]
 HorizonSeconds = Annotated[
     float,
     duration(
+        "S",
+        "Expected time until the next change: seconds, or 2h; `inf`: never.",
         "--horizon",
-        metavar="S",
-        help="Expected time until the next change: seconds, or 2h; `inf`: never.",
     ),
 ]
 StorageWords = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="media (disk, memory or both), unsaved (nodes), disk_gbytes_per_s, "
+    pairs(
+        "media (disk, memory or both), unsaved (nodes), disk_gbytes_per_s, "
         "memory_gbytes_per_s, network_gbytes_per_s, cloud_gbytes_per_s (none: no "
         "cloud), cloud_limit (shared, each_node), loads (each_gpu, once_a_node), "
-        "bytes_per_parameter.",
+        "bytes_per_parameter."
     ),
 ]
-PlannersSeed = Annotated[
-    int, typer.Option("--seed", min=0, metavar="N", help="Seed of the planners.")
-]
+PlannersSeed = Annotated[int, opt("N", "Seed of the planners.", "--seed", min=0)]
 RunsOn = Annotated[
     str | None,
-    typer.Option(
+    opt(
+        "TARGET",
+        "Only plans that this target can run: megatron, megatron_bridge, torchtitan, "
+        "deepspeed, transformers, llamafactory, flagscale, hexiscale, executor "
+        "(`hetopt run`), architecture (all that the model's architecture allows), or "
+        "any.",
         "--for",
-        metavar="TARGET",
-        help="Only plans that this target can run: "
-        "megatron, megatron_bridge, torchtitan, deepspeed, transformers, llamafactory, "
-        "flagscale, hexiscale, executor (`hetopt run`), "
-        "architecture (all that the model's architecture allows), or any.",
     ),
 ]
 Memory = Annotated[
     float | None,
     memory(
-        metavar="GIB",
-        help="Memory of this process, in GiB or as 512MiB, at which a proof stops "
-        "with what it has.",
+        "GIB",
+        "Memory of this process, in GiB or as 512MiB, at which a proof stops with what "
+        "it has.",
     ),
 ]
 Start = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="Also start from this plan; plans next to the instance are used anyway.",
-    ),
+    opt("FILE", "Also start from this plan."),
 ]
 Fresh = Annotated[
     bool,
     flag(
+        "Ignore the library's best plan and bound.",
         "--fresh",
-        help="Ignore what is known: plans next to the instance and the library's best.",
     ),
 ]
 Known = Annotated[
     bool,
     flag(
+        "Let the exact method and the portfolio start from the library's best. "
+        "Their rows are marked.",
         "--known",
-        help="Let the exact method and the portfolio start from plans next to the "
-        "instance and the library's best. Their rows are marked.",
     ),
 ]
 AsJson = Annotated[
-    bool,
-    flag("--json", help="Print one JSON document on stdout, errors included."),
+    bool, flag("Print one JSON document on stdout, errors included.", "--json")
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="An option of the planner: `hetopt list planners`.",
-    ),
+    pairs("An option of the planner: `hetopt list planners`."),
 ]
 MethodOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="An option of the problem, the method or the planner: `hetopt list "
-        "problems`, `methods`, `planners`. A record is given as JSON, or as a file "
-        "with its fields.",
+    pairs(
+        "An option of the problem, the method or the planner: `hetopt list problems`, "
+        "`methods`, `planners`. A record is given as JSON, or as a file with its "
+        "fields."
     ),
 ]
 ProblemOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="An option of the problem: `hetopt list problems`.",
-    ),
+    pairs("An option of the problem: `hetopt list problems`."),
 ]
 Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Write the result document, which is also a plan file."
-    ),
+    Path | None, opt("FILE", "Write the result document, which is also a plan file.")
 ]
 
-OutTree = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a .yaml or .json file.")
-]
+OutTree = Annotated[Path | None, opt("FILE", "Write a .yaml or .json file.")]
 
 
 def limit_mib(gib: float | None) -> int | None:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import typer
 
 from .. import registry
-from ..errors import CannotWrite, HetoptError, InternalError
-from . import terminal
+from ..errors import CannotWrite, HetoptError, InternalError, escaped
 from .options import limit_s
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..problems import Objective
     from ..report.sheet import Sheet
     from ..result import Result, Status
@@ -80,6 +81,20 @@ def be_patient() -> None:
     )
 
 
+def console(*, stderr: bool = False, width: int | None = None) -> "Console":
+    """A console that shows `[bold]` and `:smile:` in names as they are written."""
+    from rich.console import Console
+
+    return Console(
+        stderr=stderr, width=width, markup=False, emoji=False, highlight=False
+    )
+
+
+def lines(message: str) -> str:
+    """A message as it is shown: its lines, whose unprintable characters are escaped."""
+    return "\n".join(map(escaped, message.split("\n")))
+
+
 def print_json(document: object) -> None:
     """Print the document of the command."""
     text = json.dumps(document, indent=1, allow_nan=False)
@@ -95,11 +110,11 @@ def print_text(text: str) -> None:
 def show(renderables: Iterable[object], *, stderr: bool = False) -> None:
     """Print tables and lines; on stderr where they stand beside the answer."""
     # A pipe has no width: lines there must not be folded to 80 columns.
-    console = terminal.console(stderr=stderr)
-    if not console.is_terminal:
-        console = terminal.console(stderr=stderr, width=200)
+    screen = console(stderr=stderr)
+    if not screen.is_terminal:
+        screen = console(stderr=stderr, width=200)
     for renderable in renderables:
-        _to_stdout(lambda one=renderable: console.print(one))  # type: ignore[misc]
+        _to_stdout(lambda one=renderable: screen.print(one))  # type: ignore[misc]
 
 
 def table(
@@ -126,7 +141,7 @@ def _to_stdout(write: Callable[[], None]) -> None:
 
 def tell(message: str) -> None:
     """Say something beside the answer."""
-    typer.echo(terminal.lines(message), err=True)
+    typer.echo(lines(message), err=True)
 
 
 def complain(message: str) -> None:
@@ -262,22 +277,12 @@ def watch(unit: str, time_limit: float) -> "Watch | Silence":
         return Silence()
     from .progress import Watch
 
-    return Watch(terminal.console(stderr=True), unit, limit_s(time_limit))
+    return Watch(console(stderr=True), unit, limit_s(time_limit))
 
 
 def is_plugin_broken(results: Iterable["Result"]) -> bool:
     """Tell whether a plug-in among several methods failed, as its row says."""
     return any(one.failed and registry.source_of(one.method.name) for one in results)
-
-
-def tell_limit(seconds: float | None, whose: str, *, as_json: bool) -> None:
-    """Say what a time limit is of, where it is not of the whole command."""
-    from ..report import words
-
-    if seconds is None or as_json:
-        return
-    text = f"{seconds:g} s" if seconds < 3600 else words.duration(seconds)
-    tell(f"time limit: {text} {whose}")
 
 
 # --- what is wrong ---------------------------------------------------------------

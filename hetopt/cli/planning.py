@@ -1,7 +1,8 @@
-"""`hetopt plan`, `solve`, `compare`, `provision`, `check` and `list`."""
+"""The commands `plan`, `solve`, `compare` and `provision`."""
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -9,7 +10,6 @@ import typer
 
 from ..errors import Unsupported
 from ..text.documents import Document
-from ..text.numbers import counted
 from . import output, runs
 from .options import (
     AsJson,
@@ -29,10 +29,11 @@ from .options import (
     Threads,
     TimeLimit,
     Work,
+    arg,
     flag,
     limit_mib,
-    limit_s,
     listed,
+    opt,
     time_s,
 )
 from .quantities import duration, usd
@@ -47,25 +48,6 @@ if TYPE_CHECKING:
 _LONG_TO_READ = 2**20
 
 
-class Kind(StrEnum):
-    """The kinds of things that `hetopt list` lists."""
-
-    COMMANDS = "commands"
-    INSTANCES = "instances"
-    FIELDS = "fields"
-    PROBLEMS = "problems"
-    FORMULATIONS = "formulations"
-    METHODS = "methods"
-    PLANNERS = "planners"
-    POLICIES = "policies"
-    BACKENDS = "backends"
-    FORMATS = "formats"
-    SUITES = "suites"
-    GPUS = "gpus"
-    MACHINES = "machines"
-    CAPABILITIES = "capabilities"
-
-
 class Objective(StrEnum):
     """The amounts that an iteration may take least of."""
 
@@ -77,30 +59,27 @@ def plan(
     context: typer.Context,
     instance: InstanceWord,
     planner: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only this planner: `hetopt list planners`."),
+        str | None, opt("NAME", "Only this planner: `hetopt list planners`.")
     ] = None,
     exact: Annotated[
         bool,
         flag(
-            "--exact",
-            help="Use only the exact method, which finds its plans by itself; an error "
+            "Use only the exact method, which finds its plans by itself; an error "
             "where it does not support the instance.",
+            "--exact",
         ),
     ] = False,
     improve: Annotated[
         bool,
-        flag(
-            "--improve", help="Improve the planner's plan by local search; never worse."
-        ),
+        flag("Improve the planner's plan by local search; never worse.", "--improve"),
     ] = False,
     runs_on: RunsOn = None,
     objective: Annotated[
         Objective,
-        typer.Option(
-            metavar="time|usd",
-            help="What to minimise per iteration; usd counts only the nodes in use, "
-            "and may leave groups of equal nodes idle.",
+        opt(
+            "time|usd",
+            "What to minimise per iteration; usd counts only the nodes in use, and may "
+            "leave groups of equal nodes idle.",
         ),
     ] = Objective.TIME,
     tokens: runs.Tokens = None,
@@ -119,7 +98,7 @@ def plan(
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
     The default is the portfolio: planners in turn, then the exact method, from the best
-    plan so far and of the files beside the instance. `--objective usd` uses
+    plan so far. `--objective usd` uses
     the time limit twice: for all nodes, and for smaller sets of nodes.
 
     Examples: `hetopt plan tiny/two-nodes --time-limit 30 --out plan.json`;
@@ -139,9 +118,6 @@ def plan(
         "known": not fresh,
     }
     nodes = None
-    if objective is not Objective.TIME:
-        whose = "for all nodes, and as much again for smaller sets"
-        output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("us", time_limit) as watch:
         if objective is not Objective.TIME:
             if exact or improve or planner is not None or option:
@@ -169,33 +145,23 @@ def plan(
 
 def solve(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(help="A problem file, or an instance.")],
+    file: Annotated[str, arg("A problem file, or an instance.")],
     problem: Problem = None,
     method: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="An exact method (the default), a statement or a planner.",
-        ),
+        opt("NAME", "An exact method (the default), a statement or a planner."),
     ] = None,
     planner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A planner of the problem: `hetopt list planners`.",
-        ),
+        str | None, opt("NAME", "A planner of the problem: `hetopt list planners`.")
     ] = None,
     backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Solve a statement on scip, cpsat, highs or pulp."
-        ),
+        str | None, opt("NAME", "Solve a statement on scip, cpsat or pulp.")
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Only write the statement, as .lp or .mps; several files where it has "
+        opt(
+            "FILE",
+            "Only write the statement, as .lp or .mps; several files where it has "
             "several cases.",
         ),
     ] = None,
@@ -253,47 +219,38 @@ def solve(
 
 def compare(
     context: typer.Context,
-    instances: Annotated[
-        list[str], typer.Argument(help="Paths, or names of `hetopt list instances`.")
-    ],
+    instances: Annotated[list[str], arg("Paths, or names of `hetopt list instances`.")],
     planners: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Only these planners, or `none`; default: all. `portfolio` is what "
-            "`hetopt plan` does.",
+        opt(
+            "A,B,C",
+            "Only these planners, or `none`; default: all. `portfolio` is what `hetopt "
+            "plan` does.",
         ),
     ] = None,
     exact: Annotated[
         bool,
         flag(
+            "Include the exact method by itself, and its bound; --problem always does.",
             "--exact",
-            help="Include the exact method by itself, and its bound; --problem always "
-            "does.",
         ),
     ] = False,
     problem: Problem = None,
     statements: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="With --problem: only these statements, or none; default: all.",
-        ),
+        opt("A,B,C", "With --problem: only these statements, or none; default: all."),
     ] = None,
     backends: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="With --problem: only these back ends for statements; default: all.",
+        opt(
+            "A,B,C",
+            "With --problem: only these back ends for statements; default: all.",
         ),
     ] = None,
     option: ProblemOptions = None,
     targets: Annotated[
         bool,
-        flag(
-            "--targets",
-            help="Compare targets instead of planners: what does each cost?",
-        ),
+        flag("Compare targets instead of planners: what does each cost?", "--targets"),
     ] = False,
     runs_on: RunsOn = None,
     start: Start = None,
@@ -305,10 +262,7 @@ def compare(
     memory: Memory = None,
     seed: Seed = 0,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a .html, .md, .csv, .json or .tex report."
-        ),
+        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -340,13 +294,6 @@ def compare(
         _deliver_targets(instances, how, limits, out, as_json=as_json)
     names = None if planners is None else _name_list(planners, "--planners")
     given = problem is not None or _states_problem(instances[0])
-    whose = "for each planner"
-    if names is not None:
-        several = f"for each of {counted(len(names), 'planner')}"
-        whose = several if len(names) > 1 else "for the planner"
-    whose += ", and for the exact method" * exact
-    whose = "for each method" if given else whose
-    output.tell_limit(limit_s(time_limit), whose, as_json=as_json)
     with output.watch("" if given else "us", time_limit) as watch:
         report = api.compare(
             instances,
@@ -397,7 +344,6 @@ def _deliver_targets(
     from .. import api
     from ..report import targets
 
-    output.tell_limit(limits.time_s, "for each target", as_json=as_json)
     with output.watch("us", limits.time_s or 0.0) as watch:
         report = api.compare_targets(instances, limits=limits, progress=watch, **how)
     output.present(
@@ -417,43 +363,28 @@ def provision(
     until: Annotated[
         float | None,
         duration(
+            "D",
+            "Find the cheapest plan that ends by then: 3d, or seconds.",
             "--deadline",
-            metavar="D",
-            help="Find the cheapest plan that ends by then: 3d, or seconds.",
         ),
     ] = None,
     budget: Annotated[
-        float | None,
-        usd(metavar="USD", help="Find the fastest plan that costs no more."),
+        float | None, usd("USD", "Find the fastest plan that costs no more.")
     ] = None,
     frontier: Annotated[
-        bool,
-        flag("--frontier", help="Find the whole Pareto front of cost and time."),
+        bool, flag("Find the whole Pareto front of cost and time.", "--frontier")
     ] = False,
-    planner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Use this planner.",
-        ),
-    ] = None,
-    plan_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also write it as a training plan on the rented machines.",
-        ),
-    ] = None,
+    planner: Annotated[str | None, opt("NAME", "Use this planner.")] = None,
     time_limit: TimeLimit = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the result document; with --frontier also .md, .csv, or a "
-            "picture (.png, .svg).",
+        opt(
+            "FILE",
+            "Write the result document; with --frontier also .md, .csv, or a picture "
+            "(.png, .svg).",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -466,9 +397,6 @@ def provision(
     from ..modelling import Limits
 
     (output.check_out if frontier else output.check_writable)(out)
-    output.check_writable(plan_out, "--plan-out")
-    if plan_out is not None and frontier:
-        raise Unsupported("--plan-out writes one plan: leave out --frontier")
     if frontier:
         if (until, budget, planner) != (None, None, None):
             raise Unsupported(
@@ -492,135 +420,12 @@ def provision(
         )
     from ..report import front, results
 
-    lost = output.written(
-        plan_out if result.plan is not None else None,
-        lambda path: _write_rented(result, path),
-        "training plan ",
-    )
     told = front.answer(result)
-    output.deliver(
-        result, out, lambda: results.sheet(result, told), lost, as_json=as_json
-    )
-
-
-def list_entries(
-    kind: Annotated[
-        Kind, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}.")
-    ],
-    problem: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="With formulations, methods, planners: only those of this problem.",
-        ),
-    ] = None,
-    schema: Annotated[
-        bool,
-        flag("--schema", help="With formats: the JSON Schemas of hetopt's own files."),
-    ] = False,
-    markdown: Annotated[
-        bool,
-        flag(
-            "--markdown",
-            help="With fields, commands or capabilities: the page REFERENCE.md.",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List what is available, by name.
-
-    Examples: `hetopt list planners --problem recovery`; `hetopt list fields`;
-    `hetopt list formats --schema`
-    """
-    from . import listing
-
-    if schema:
-        from ..files import schemas
-
-        if kind is not Kind.FORMATS:
-            raise Unsupported(f"--schema with {kind.value}: expected `list formats`")
-        output.print_json(schemas.schemas())
-        return
-    if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS, Kind.CAPABILITIES):
-        expected = "expected `list fields`, `list commands` or `list capabilities`"
-        raise Unsupported(f"--markdown with {kind.value}: {expected}")
-    if problem is not None:
-        from .. import problems
-
-        if kind.value not in listing.OF_A_PROBLEM:
-            expected = f"expected one of {', '.join(listing.OF_A_PROBLEM)}"
-            raise Unsupported(f"--problem with {kind.value}: {expected}")
-        problems.get(problem := problem.replace("-", "_"))
-    entries = listing.entries(kind.value, problem)
-    if as_json:
-        output.print_json(entries)
-    elif markdown and kind is Kind.COMMANDS:
-        from ..report import commands
-
-        output.print_text(commands.page(entries))
-    elif kind is Kind.CAPABILITIES:
-        from ..report import capabilities
-
-        if markdown:
-            output.print_text(capabilities.page(entries))
-        else:
-            output.show([capabilities.terminal(entries)])
-    elif kind is Kind.FIELDS:
-        from ..report import reference
-
-        if markdown:
-            output.print_text(reference.page(entries))
-        else:
-            output.show([reference.terminal(entries)])
-    elif kind in (Kind.GPUS, Kind.MACHINES):
-        from ..report import cards
-
-        table = cards.gpus if kind is Kind.GPUS else cards.machines
-        output.show([table(entries)])
-    else:
-        from ..report import results
-
-        lines = [{**one, "options": ""} for one in entries]
-        output.show([results.named(lines if kind is Kind.COMMANDS else entries)])
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(plan)
-    app.command()(solve)
-    app.command()(compare)
-    app.command()(provision)
-    app.command("list")(list_entries)
+    sheet = partial(results.sheet, result, told)
+    output.deliver(result, out, sheet, as_json=as_json)
 
 
 # --- answers ---------------------------------------------------------------------
-
-
-def _write_rented(result: "Result", path: Path) -> None:
-    """Write the training plan of a plan of offers, and say how long it takes."""
-    from .. import api
-    from ..api.rented import plan_file
-    from ..report import words
-    from ..text.writing import write_json
-
-    data, plan = api.posed_training(result)
-    write_json(path, plan_file(data, plan))
-    judged, priced = api.check(plan, data), result.evaluation
-    assert priced is not None  # it has a plan
-    iteration = words.amount(judged.objective, "us")
-    offered = words.amount(priced.parts["iteration_us"], "us")
-    output.tell(
-        "offers are priced without transfers between stages; with them an iteration "
-        f"takes {iteration} instead of {offered}"
-    )
-    due = result.data.deadline_s
-    whole = priced.parts["total_s"] * float(judged.objective or 0)
-    whole /= priced.parts["iteration_us"]
-    if due is not None and whole > due:
-        output.tell(
-            f"so all iterations take {words.duration(whole)}, beyond the deadline of "
-            f"{words.duration(due)}: give an earlier --deadline, or a faster network"
-        )
 
 
 def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 from math import isnan
-from typing import Any
 
 import typer
 from typer.models import OptionInfo
@@ -13,18 +12,19 @@ from ..text import units
 
 def option(
     kind: units.Quantity,
+    value: str,
+    help: str,
     *names: str,
     least: float = 0,
     most: float | None = None,
     whole: bool = False,
-    **about: Any,
 ) -> OptionInfo:
     """An option of that kind from `least` to `most`; `whole` where it is an int."""
 
-    def reader(value: object) -> object:
-        return _read(value, kind, least, most, whole=whole)
+    def reader(text: object) -> object:
+        return _read(text, kind, least, most, whole=whole)
 
-    made: OptionInfo = typer.Option(*names, parser=reader, **about)
+    made: OptionInfo = typer.Option(*names, parser=reader, metavar=value, help=help)
     return made
 
 

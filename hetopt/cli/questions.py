@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import Unsupported
-from ..text import units
 from . import output
 from .exchange import sizes
-from .options import (
-    AnyModel,
-    AsJson,
-    Fresh,
-    InstanceWord,
-    limit_s,
-    listed,
-)
+from .options import AnyModel, AsJson, limit_s, listed, opt, pairs
 from .quantities import count, duration, length
 
 if TYPE_CHECKING:
@@ -25,60 +17,42 @@ if TYPE_CHECKING:
 #: How a model is trained on machines that are named: as in `assemble`.
 Trained = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="Options as in `assemble`: finetune "
-        "(full, lora, qlora), precision, recompute, "
-        "zero, optimiser, offload, runs_on, inter_gbytes_per_s ...",
+    pairs(
+        "Options as in `assemble`: finetune (full, lora, qlora), precision, recompute, "
+        "zero, optimiser, offload, runs_on, inter_gbytes_per_s ..."
     ),
 ]
 Limit = Annotated[
-    float,
-    duration(
-        metavar="S", help="Wall-clock limit of the whole command: seconds, or 5min."
-    ),
+    float, duration("S", "Wall-clock limit of the whole command: seconds, or 5min.")
 ]
 Page = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="Write a page (.html), tables (.md, .csv, .tex) or .json."
-    ),
+    opt("FILE", "Write a page (.html), tables (.md, .csv) or .json."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(fit)
-    app.command()(scale)
-    app.command()(rent)
 
 
 def fit(
     model: AnyModel,
     batch: Annotated[
-        int | None,
-        length(metavar="B", help="Sequences per step; default: the instance's, or 64."),
+        int | None, length("B", "Sequences per step; default: the instance's, or 64.")
     ] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option(metavar="C", help="Use the cluster of this instance."),
+        str | None, opt("C", "Use the cluster of this instance.")
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
-            help="GPU types, to find the fewest of each that suffice: "
-            "A100-40G,RTX2080Ti; or a number of them: 8xA100-40G.",
+        opt(
+            "A,B",
+            "GPU types, to find the fewest of each that suffice: A100-40G,RTX2080Ti; "
+            "or a number of them: 8xA100-40G.",
         ),
     ] = None,
     sequence: Annotated[
         int | None,
         length(
-            metavar="S",
-            help="Tokens per sequence, such as 4096 or 4Ki; default: the instance's, "
-            "or 1024.",
+            "S",
+            "Tokens per sequence, such as 4096 or 4Ki; default: the instance's, or "
+            "1024.",
         ),
     ] = None,
     option: Trained = None,
@@ -121,108 +95,43 @@ def fit(
     raise typer.Exit(_exit(found))
 
 
-def scale(
-    instance: InstanceWord,
-    machines: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            metavar="N",
-            help="Machines in all; default: the instance's, or 2 if it has one.",
-        ),
-    ] = None,
-    gbits: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Network rates of a machine to try, in Gbit/s; default: "
-            "1,10,25,100,400 and the instance's own.",
-        ),
-    ] = None,
-    fresh: Fresh = False,
-    time_limit: Limit = 60.0,
-    out: Page = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say whether other machines pay off, and from which network speed on.
-
-    The best plan on all machines, at several network rates, next to the best plan on
-    one. The most that the others can save is proved.
-
-    Example: `hetopt scale my-cluster.yaml --out scale.html`
-    """
-    from .. import api
-    from ..report import scaling
-
-    output.check_out(out, pictures=False)
-    output.tell_limit(limit_s(time_limit), "for all points together", as_json=as_json)
-    with output.watch("us", time_limit) as watch:
-        found = api.scale(
-            instance,
-            machines,
-            None if gbits is None else _rates(gbits),
-            known=not fresh,
-            limits=limit_s(time_limit),
-            progress=watch,
-        )
-    document = found.to_json() | {"answer": scaling.answer(found)}
-    output.present(document, lambda: scaling.sheet(found), out, as_json=as_json)
-    results = [point.result for point in (found.alone, *found.points)]
-    if any(result.plan is not None for result in results):
-        raise typer.Exit(output.PLAN)
-    last = found.points[-1:]
-    raise typer.Exit(
-        output.exit_of(last[0].result.status) if last else output.NOT_FOUND
-    )
-
-
 def rent(
     model: AnyModel,
-    tokens: Annotated[int, count(metavar="N", help="Tokens of the whole run: 100B.")],
+    tokens: Annotated[int, count("N", "Tokens of the whole run: 100B.")],
     until: Annotated[
         float | None,
         duration(
+            "D",
+            "When the run must end: 10d; machines are added until it does.",
             "--deadline",
-            metavar="D",
-            help="When the run must end: 10d; machines are added until it does.",
         ),
     ] = None,
     gpus: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
-            help="Only these cards: A100-80GB-SXM4,B200; A100 means every A100.",
-        ),
+        opt("A,B", "Only these cards: A100-80GB-SXM4,B200; A100 means every A100."),
     ] = None,
     prices: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A SkyPilot price list (CLOUD/vms.csv), instead of the catalogue's; "
-            "may be repeated.",
+        opt(
+            "FILE",
+            "A SkyPilot price list (CLOUD/vms.csv), instead of the catalogue's; may be "
+            "repeated.",
         ),
     ] = None,
     batch: Annotated[
-        int | None,
-        length(metavar="B", help="Sequences per iteration; the instance's, or 256."),
+        int | None, length("B", "Sequences per iteration; the instance's, or 256.")
     ] = None,
     sequence: Annotated[
         int | None,
         length(
-            metavar="S",
-            help="Tokens per sequence, such as 4096 or 4Ki; the instance's, or 4096.",
+            "S", "Tokens per sequence, such as 4096 or 4Ki; the instance's, or 4096."
         ),
     ] = None,
     micro_batches: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Micro-batch sizes to choose from; the instance's, or 1,2,4.",
-        ),
+        opt("A,B,C", "Micro-batch sizes to choose from; the instance's, or 1,2,4."),
     ] = None,
-    quota: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Most GPUs of each card.")
-    ] = 512,
+    quota: Annotated[int, opt("N", "Most GPUs of each card.", min=1)] = 512,
     option: Trained = None,
     time_limit: Limit = 60.0,
     out: Page = None,
@@ -259,18 +168,6 @@ def rent(
     output.present(document, lambda: renting.sheet(found), out, as_json=as_json)
     none = output.NO_PLAN if found.refuted else output.NOT_FOUND
     raise typer.Exit(output.PLAN if found.best is not None else none)
-
-
-def _rates(text: str) -> list[float]:
-    """Rates of a list in Gbit/s, each a number or with a unit."""
-    kind = units.GBYTES_PER_S.of("Gb/s", "10", "25Gb/s")
-    try:
-        found = [float(units.parse(word, kind)) for word in listed(text, "--gbits")]
-    except ValueError as error:
-        raise Unsupported(f"--gbits {text!r}: {error}") from None
-    if min(found) <= 0:
-        raise Unsupported(f"--gbits {text!r}: expected rates above 0")
-    return found
 
 
 def _exit(found: "Fitting") -> int:

@@ -8,7 +8,7 @@ import typer
 
 from ..errors import HetoptError, InstanceError
 from . import output
-from .options import AsJson, flag
+from .options import AsJson, arg, flag, opt, pairs
 from .quantities import count, duration
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _FOLDER = Path("~/.hetopt/queue")
 Folder = Annotated[
     Path,
-    typer.Option(
+    opt(
+        "DIR",
+        "The queue's folder, on storage that all its hosts share.",
         "--queue",
-        metavar="DIR",
         envvar="HETOPT_QUEUE",
-        help="The queue's folder, on storage that all its hosts share.",
     ),
 ]
-JobWord = Annotated[str, typer.Argument(help="A job's number, or its name.")]
+JobWord = Annotated[str, arg("A job's number, or its name.")]
 _COLUMNS = (
     "job",
     "name",
@@ -39,46 +39,30 @@ _COLUMNS = (
 _TEXTS = ("name", "state", "GPUs", "start", "end")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    for command in (submit, queue, status, cancel, logs):
-        app.command()(command)
-
-
 def submit(
-    jobs: Annotated[
-        list[Path], typer.Argument(metavar="JOB...", help="Jobs, as YAML or JSON.")
-    ],
+    jobs: Annotated[list[Path], arg("Jobs, as YAML or JSON.", "JOB...")],
     engine: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Engine of a new queue: slurm, ray, or local (this machine).",
-        ),
+        opt("NAME", "Engine of a new queue: slurm, ray, or local (this machine)."),
     ] = None,
     folder: Folder = _FOLDER,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="Options that the queue keeps: of the engine (hosts; partition, "
-            "account, time; address), and of hetopt assemble, such as "
-            "types=a100:A100-80GB-SXM4.",
+        pairs(
+            "Options that the queue keeps: of the engine (hosts; partition, account, "
+            "time; address), and of hetopt assemble, such as types=a100:A100-80GB-SXM4."
         ),
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Policy that the queue keeps: frenzy_typed by default, sia, "
+        opt(
+            "NAME",
+            "Policy that the queue keeps: frenzy_typed by default, sia, "
             "shortest_first, ...",
         ),
     ] = None,
     dry_run: Annotated[
-        bool,
-        flag("--dry-run", help="Say where the jobs would go, and change nothing."),
+        bool, flag("Say where the jobs would go, and change nothing.", "--dry-run")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -116,16 +100,12 @@ def queue(
     follow: Annotated[
         bool,
         flag(
+            "Repeat until every job has ended; Ctrl-C stops only this command.",
             "--follow",
-            help="Repeat until every job has ended; Ctrl-C stops this "
-            "command, not the jobs.",
         ),
     ] = False,
     every: Annotated[
-        float,
-        duration(
-            least=0.1, metavar="S", help="With --follow: seconds between updates."
-        ),
+        float, duration("S", "With --follow: seconds between updates.", least=0.1)
     ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -153,9 +133,7 @@ def queue(
 
 
 def status(
-    job: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A job's number, or its name.")
-    ] = None,
+    job: Annotated[str | None, arg("A job's number, or its name.", "[ID]")] = None,
     folder: Folder = _FOLDER,
     as_json: AsJson = False,
 ) -> None:
@@ -198,8 +176,7 @@ def logs(
     job: JobWord,
     folder: Folder = _FOLDER,
     attempt: Annotated[
-        int | None,
-        count(metavar="N", help="Which attempt of the job; default: the last."),
+        int | None, count("N", "Which attempt of the job; default: the last.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

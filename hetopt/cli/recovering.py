@@ -1,4 +1,4 @@
-"""The command `recover`, after a preemption or an arrival, for `hetopt.cli`."""
+"""The commands `recover` and `replay`, for clusters that change."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,79 +7,57 @@ import typer
 
 from ..errors import Unsupported
 from . import options, output
-from .options import AsJson, Gap, Threads, flag
+from .options import AsJson, Gap, Threads, arg, flag, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
-    from ..problems.recovery.storage import Storage
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(recover)
+    from ..problems.recovery import Storage
 
 
 def recover(
     old_plan: options.OldPlan,
     instance: Annotated[
         str,
-        typer.Argument(
-            help="The new cluster: nodes that it lacks are lost, "
-            "additional ones are new."
-        ),
+        arg("The new cluster: nodes that it lacks are lost, additional ones are new."),
     ],
     lost: Annotated[
         str | None,
-        typer.Option(
-            metavar="N1,N2:3,...", help="Lost nodes and GPUs that INSTANCE still lists."
-        ),
+        opt("N1,N2:3,...", "Lost nodes and GPUs that INSTANCE still lists."),
     ] = None,
     new_plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Recover to this plan instead of planning one."
-        ),
+        Path | None, opt("FILE", "Recover to this plan instead of planning one.")
     ] = None,
     planner: options.Replanners = None,
     exact: Annotated[
         bool,
         flag(
-            "--exact",
-            help="Also re-plan with the exact method, from the planners' plans.",
+            "Also re-plan with the exact method, from the planners' plans.", "--exact"
         ),
     ] = False,
     planning: options.ReplanningTime = 1.5,
     horizon: options.HorizonSeconds = 3600.0,
     method: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="autohet_recovery, varuna, or recovery, the exact one.",
-        ),
+        str, opt("NAME", "autohet_recovery, varuna, or recovery, the exact one.")
     ] = "recovery",
     option: options.StorageWords = None,
     old_instance: options.OldInstance = None,
     time_limit: Annotated[
         float,
-        duration(
-            metavar="S",
-            help="Wall-clock limit of the method: seconds, or 5min; `inf`: none.",
-        ),
+        duration("S", "Wall-clock limit of the method: seconds, or 5min; `inf`: none."),
     ] = 60.0,
     gap: Gap = None,
     threads: Threads = 1,
     seed: options.PlannersSeed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the document, which `check` reads, or a page or picture of it "
+        opt(
+            "FILE",
+            "Write the document, which `check` reads, or a page or picture of it "
             "(.html, .svg, .png, .pdf).",
         ),
     ] = None,
     plan_out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the new training plan, a plan file."),
+        Path | None, opt("FILE", "Write the new training plan, a plan file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -129,8 +107,6 @@ def recover(
 
 
 # --- words of `recover` and `replay` ---------------------------------------------
-
-
 def replanners(words: str | None) -> tuple[str, ...] | None:
     """Return the planners that re-plan: those named, or None for all."""
     return None if words is None else (*options.listed(words, "--planner"),)
@@ -138,7 +114,7 @@ def replanners(words: str | None) -> tuple[str, ...] | None:
 
 def storage(words: list[str] | None) -> "Storage":
     """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
-    from ..problems.recovery.storage import Storage
+    from ..problems.recovery import Storage
     from ..text.complaints import validated
     from ..text.options import pairs
 
@@ -158,3 +134,84 @@ def _value(name: str, text: str) -> object:
         except ValueError:
             continue
     return text
+
+
+def replay(
+    old_plan: options.OldPlan,
+    instance: Annotated[str, arg("A cluster with every node that the trace may have.")],
+    trace: Annotated[
+        Path,
+        opt("FILE", "A CSV file with columns time_s, gpus and, optionally, series."),
+    ],
+    series: Annotated[
+        str | None, opt("NAME", "A series of the trace, if it has several.")
+    ] = None,
+    planner: options.Replanners = None,
+    planning: options.ReplanningTime = 1.5,
+    horizon: options.HorizonSeconds = 3600.0,
+    method: Annotated[
+        str | None,
+        opt("A,B,C", "autohet_recovery, varuna or recovery; default: all three."),
+    ] = None,
+    option: options.StorageWords = None,
+    checkpoint: Annotated[
+        float,
+        duration("S", "Time between checkpoints: seconds, or 10min.", least=1e-06),
+    ] = 600.0,
+    restart: Annotated[
+        float,
+        duration(
+            "S", "Restart time at every change, on top of --planning and the recovery."
+        ),
+    ] = 0.0,
+    old_instance: options.OldInstance = None,
+    time_limit: Annotated[
+        float,
+        duration(
+            "S", "Wall-clock limit of each exact recovery, in seconds; `inf`: none."
+        ),
+    ] = 2.0,
+    threads: Threads = 1,
+    seed: options.PlannersSeed = 0,
+    out: Annotated[
+        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a trace of spot GPUs for a job, with every recovery method.
+
+    At each change of the nodes the job re-plans and recovers, as `hetopt recover` does
+    for one change. Exit code 4 if the job never ran; Ctrl-C shows what was
+    replayed.
+
+    Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.html`
+    """
+    from ..api import replaying
+    from ..modelling import Limits
+    from ..report import replay as report
+    from .progress import Steps
+
+    output.check_out(out, pictures=False)
+    with Steps(output.console(stderr=True), "changes") as bar:
+        found = replaying.replay(
+            old_plan,
+            instance,
+            trace,
+            series=series,
+            old_instance=old_instance,
+            methods=options.listed(method, "--method") if method else replaying.METHODS,
+            planners=replanners(planner),
+            planning_s=options.limit_s(planning),
+            checkpoint_s=checkpoint,
+            restart_s=restart,
+            horizon_s=horizon,
+            storage=storage(option),
+            limits=Limits(time_limit, threads=threads, seed=seed),
+            progress=bar.report,
+        )
+    if found.interrupted:
+        output.complain("interrupted: this is what was replayed so far")
+    document = found.to_json()
+    output.present(document, lambda: report.sheet(found), out, as_json=as_json)
+    ran = any(one.tally.iterations for one in found.replays)
+    raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 Tokens = Annotated[
     int | None,
     count(
-        metavar="N",
-        help="Tokens of the whole run, such as 15T; shows its duration, cost and "
-        "energy.",
+        "N",
+        "Tokens of the whole run, such as 15T; shows its duration, cost and energy.",
     ),
 ]
 

@@ -8,7 +8,7 @@ import typer
 from ..errors import Unsupported
 from ..text.documents import Document
 from . import output
-from .options import AsJson, listed
+from .options import AsJson, arg, listed, opt
 from .quantities import duration, share
 
 if TYPE_CHECKING:
@@ -16,57 +16,42 @@ if TYPE_CHECKING:
     from ..problems.job_scheduling import Data
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(schedule)
-
-
 def schedule(
     instance: Annotated[
-        str, typer.Argument(help="A queue; with --trace, any instance with a cluster.")
+        str, arg("A queue; with --trace, any instance with a cluster.")
     ],
     policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="Policies to simulate; default: all, or frenzy_typed with --trace.",
+        opt(
+            "NAME,...",
+            "Policies to simulate; default: all, or frenzy_typed with --trace.",
         ),
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(
-            metavar="CSV", help="Take the jobs from a trace; see instances/README.md."
-        ),
+        opt("CSV", "Take the jobs from a trace; see instances/README.md."),
     ] = None,
     most_gpus: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Leave out jobs that ask for more."),
+        int | None, opt("N", "Leave out jobs that ask for more.", min=1)
     ] = None,
     jobs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Take a random sample of N jobs."),
+        int | None, opt("N", "Take a random sample of N jobs.", min=1)
     ] = None,
     load: Annotated[
-        float | None,
-        share(least=0.001, metavar="L", help="Scale arrivals to this load: 80%."),
+        float | None, share("L", "Scale arrivals to this load: 80%.", least=0.001)
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed of the sample.")
-    ] = 0,
+    seed: Annotated[int, opt("N", "Seed of the sample.", min=0)] = 0,
     time_limit: Annotated[
         float | None,
         duration(
-            metavar="S",
-            help="Wall-clock limit for all policies and the bound: seconds, or 5min; "
+            "S",
+            "Wall-clock limit for all policies and the bound: seconds, or 5min; "
             "default: until all jobs are done.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a .html or .md report, a .json document or a picture.",
-        ),
+        opt("FILE", "Write a .html or .md report, a .json document or a picture."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,59 +1,32 @@
 """The command that serves the page of plans, registered by `hetopt.cli`."""
 
-import os
-import sys
 import webbrowser
 from typing import Annotated
 
-import typer
-
 from . import output
-from .options import AsJson, flag
+from .options import AsJson, arg, flag, opt
 from .quantities import duration
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(serve)
 
 
 def serve(
     instance: Annotated[
         str | None,
-        typer.Argument(
-            help="What to open: the path of an instance or a plan file, or a name "
-            "from `hetopt list instances`."
+        arg(
+            "What to open: the path of an instance or a plan file, or a name from "
+            "`hetopt list instances`."
         ),
     ] = None,
     port: Annotated[
-        int,
-        typer.Option(
-            min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one."
-        ),
+        int, opt("N", "Port to listen on; 0: any free one.", min=0, max=65535)
     ] = 0,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST",
-            help="Address to listen on; at any other than "
-            "127.0.0.1 others can reach the page.",
-        ),
-    ] = "127.0.0.1",
-    open_page: Annotated[
-        bool | None,
-        flag(
-            "--open/--no-open",
-            help="Open a browser; default: if there is a display.",
-            show_default=False,
-        ),
-    ] = None,
+    open_page: Annotated[bool, flag("Open the page in a browser.", "--open")] = False,
     time_limit: Annotated[
         float,
         duration(
+            "S",
+            "Time limit that the page proposes for a plan, in seconds.",
             least=0.1,
-            most=86_400,
-            metavar="S",
-            help="Time limit that the page proposes for a plan, in seconds.",
+            most=86400,
         ),
     ] = 20,
     as_json: AsJson = False,
@@ -67,35 +40,13 @@ def serve(
     """
     from .. import serving
 
-    shows = _has_screen() if open_page is None else open_page
-
     def ready(address: str) -> None:
-        if not serving.is_local(host):
-            output.tell(
-                f"--host {host}: others can reach this page by this machine's name or "
-                "address; whoever has the token can plan on it, and nothing that is "
-                "sent is encrypted"
-            )
         if as_json:
             output.print_json({"address": address})
         else:
             output.print_text(f"{address}\n")
             output.tell("Ctrl-C to stop")
-        if shows:
+        if open_page:
             webbrowser.open(address)
 
-    serving.serve(
-        instance,
-        host=host,
-        port=port,
-        time_limit=time_limit,
-        ready=ready,
-    )
-
-
-def _has_screen() -> bool:
-    """Return whether somebody sits before a terminal on a screen with windows."""
-    if not sys.stdout.isatty():
-        return False
-    named = ("DISPLAY", "WAYLAND_DISPLAY")
-    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, named))
+    serving.serve(instance, port=port, time_limit=time_limit, ready=ready)

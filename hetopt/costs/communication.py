@@ -29,8 +29,7 @@ sync   the t_min rings of a layer run at once, d members of each on the node: a 
        reaches min(a, t_min d) / (a t_min) of it.
 
 The end of a link that reaches less decides. Where a node has no adapters told, a hop
-and each ring has all of beta: adapters only ever make what crosses nodes slower. Links
-whose directions differ: a hop goes one way and the other, a ring waits for the slower.
+and each ring has all of beta: adapters only ever make what crosses nodes slower.
 
 What several stages of a node send at once shares its adapters, too. A node sends
 

@@ -2,7 +2,7 @@
 
     flops_l = c (2 p_l b S + 4 b N_l W)      c = 3, or 4 with full recomputation
               (selective: 3 and 4 for the two terms, the scores are computed again)
-    compute = flops_l / (t F_g)  +  bytes / rate of the memory (`traffic`), if given
+    compute = flops_l / (t F_g)
     tp      = A (t - 1) (alpha + e b S H / (t beta))      A = 12 recomputed, else 8
 
 N_l = S^2 scores of a head. With flash attention a layer whose attention sees a window
@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
 from ..schema.layers import ATTENDING, FURTHER, WINDOW
-from . import traffic
 from .formulas.shared import ring_s
 from .formulas.shared import scores as scores_within
 
@@ -63,7 +62,7 @@ def forward_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> i
     flops = 2 * model.active_parameters[layer] * b * s
     flops += scores_flops(model, workload, layer, b)
     mixers = (model.mixer(part) for part in kind)
-    flops += b * s * sum(mixer.scan for mixer in mixers if mixer is not None)
+    flops += b * s * sum(mixer.sizes.scan for mixer in mixers if mixer is not None)
     if FURTHER in kind and workload.costs.compute.head == "include":
         flops += 2 * model.embedding_parameters * b * s
     return flops
@@ -144,9 +143,6 @@ def layer_s(
 ) -> Fraction:
     """Seconds of one layer, forward and backward; `link` is needed when t > 1."""
     compute = layer_flops(model, workload, layer, b) / (t * flops_per_s(gpu))
-    if rate := traffic.bytes_per_s(gpu):
-        compute += traffic.layer_bytes(model, workload, layer, t, b) / rate
-        compute += traffic.dequantised_bytes(model, workload.costs, layer) / (t * rate)
     if t == 1:
         return compute
     assert link is not None

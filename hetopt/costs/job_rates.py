@@ -30,7 +30,6 @@ from ..schema import (
     exact,
     link_of,
 )
-from ..schema.rates import slower
 from . import marp
 from .compute import LinkRate, backward_share, ceil, head_s, layer_s
 from .formulas.shared import ring_s
@@ -163,7 +162,6 @@ class JobRates:
             # Adapters lie whole on every GPU, other weights in t parts.
             held = Fraction(trained.parameters, t if rank is None else 1)
             sync = _sync_s(self.costs, held, d, worst)
-        # Which type is slowest is a matter of its memory's rate, too.
         steps = []
         for name in types:
             gpu = self.cluster.gpus[name]
@@ -233,33 +231,6 @@ class JobRates:
             for gpu in self.cluster.gpus
         }
 
-    def fastest_us(self, trained: Trained) -> int:
-        """No GPUs of this cluster train one step in less: a bound, not a plan.
-
-        The best type, the best link for everything, no limit of memory.
-        """
-        total = self.cluster.gpu_count
-        return min(
-            self.least_step_us(trained, gpu, d, t)
-            for gpu in self.cluster.gpus
-            for d in trained.divisors
-            for t in DEGREES
-            if d * t <= total
-        )
-
-    def least_step_us(self, trained: Trained, gpu: str, d: int, t: int) -> int:
-        """No GPUs of which some are of a type train one step at (d, t) in less.
-
-        The best latency and the best bandwidth of all links carry everything.
-        """
-        link = self._best_link
-        kinds = frozenset([gpu])
-        key = (trained, d, t, kinds, link, "least")
-        if key not in self._steps:
-            links = [] if link is None else [link]
-            self._steps[key] = self._step_us(trained, d, t, kinds, link, links)
-        return self._steps[key]
-
     def least_across_us(self, trained: Trained, node: str, d: int, t: int) -> int:
         """No GPUs of several nodes, `node` among them, train one step in less.
 
@@ -282,21 +253,9 @@ class JobRates:
     @cached_property
     def _links_between(self) -> set[LinkRate]:
         """Every link that two nodes may have."""
-        inter = self.cluster.inter
-        links: set[LinkRate] = set()
-        if len(self.cluster.nodes) > 1:
-            links |= {link_of(slower(rate), rate[1]) for rate in inter.pairs.rates}
-            if inter.gbytes_per_s is not None:
-                links.add(link_of(inter.gbytes_per_s, inter.latency_us))
-        return links
-
-    @cached_property
-    def _best_link(self) -> LinkRate | None:
-        """The least latency and the highest bandwidth of all links, together."""
-        cluster = self.cluster
-        own = {cluster.link(n.name, n.name) for n in cluster.nodes if n.count > 1}
-        links = own | self._links_between
-        return _best(links) if links else None
+        if len(self.cluster.nodes) == 1:
+            return set()
+        return {link_of(*rate) for rate in self.cluster.links.rates}
 
 
 def _best(links: set[LinkRate]) -> LinkRate:

@@ -19,9 +19,6 @@
     a layer     = b S H (4 e + 2 + 12 e / t + (2 e + 1) a S / (H t)),  e = 2 bytes:
                   b S H (10 + 24 / t + 5 a S / (H t)); selectively recomputed, its first
                   term is divided by t under sequence parallelism
-                = read off the model (`saved`)               activations: architecture
-                  which adds the stage's inputs in flight, and what the backward pass
-                  of one layer works with
                 = of measured runs (`weighing`)            activations: calibrated
                   with ZeRO's gathered weights; needs calibrated times
     head        = states of V H / t and logits (e + 4) b S V / t        (last stage)
@@ -42,10 +39,9 @@ from math import lcm
 from typing import NamedTuple
 
 from ..schema import CostSettings, ModelSpec, StateBytes, Workload, exact
-from ..schema.layers import Parts
+from ..schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, Parts
 from .compute import Share
 from .formulas import shared
-from .saved import saved, standard, working_bytes
 
 MIB = 2**20
 
@@ -140,13 +136,12 @@ def pinned_each(costs: CostSettings) -> int | Fraction:
 class LayerBytes(NamedTuple):
     """Bytes that a layer of one kind needs on each GPU.
 
-    `each` is kept of every micro-batch in flight, of checkpoints in all; once there
-    are `once` and `inputs` for every one in flight.
+    `each` is kept of every micro-batch in flight, of checkpoints in all; `once` is
+    there once.
     """
 
     each: Fraction
     once: Fraction
-    inputs: Fraction
 
 
 def layer_bytes(
@@ -158,20 +153,41 @@ def layer_bytes(
         costs.memory.element_bytes * b * workload.sequence_length * model.hidden
     )
     if costs.memory.activations == "checkpoint":
-        return LayerBytes(boundary, none, none)
+        return LayerBytes(boundary, none)
     if costs.compute.sequence_parallel:
         boundary /= t
-    architecture = costs.memory.activations == "architecture"
-    layer = (saved if architecture else standard)(model, workload, kind, t, b)
-    each, again = {
-        "none": (sum(layer, start=none), none),
-        "selective": (layer.whole + layer.shared, layer.scores),
-        "full": (boundary, sum(layer, start=none)),
+    kept, scores = _kept(model, workload, kind, t, b)
+    return {
+        "none": LayerBytes(kept + scores, none),
+        "selective": LayerBytes(kept, scores),
+        "full": LayerBytes(boundary, kept + scores),
     }[costs.compute.recompute]
-    if not architecture:
-        return LayerBytes(each, again, none)
-    again += working_bytes(model, workload, kind, t, b)
-    return LayerBytes(each, again, boundary)
+
+
+def _kept(
+    model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
+) -> tuple[Fraction, Fraction]:
+    """Return what a layer keeps without its scores, and these.
+
+    Layers of fewer or more parts than attention and an MLP keep in proportion; a mixer
+    without scores what `hetopt.schema.layers` says, and a layer that predicts further
+    tokens what it joins.
+    """
+    costs, model = workload.costs, model.of(kind)
+    e, h = costs.memory.element_bytes, model.hidden
+    whole = Fraction((len(kind) - (FURTHER in kind)) * (2 * e + 1) * h)
+    if costs.compute.recompute == "selective" and costs.compute.sequence_parallel:
+        whole /= t
+    whole += 4 * e * h * (FURTHER in kind)
+    attending = sum(part in ATTENDING for part in kind)
+    mlps = sum(part in (DENSE, EXPERTS) for part in kind)
+    mixers = sum(mixer.sizes.kept for part in kind if (mixer := model.mixer(part)))
+    shared = e * (4 * h * attending + 8 * h * mlps + mixers)
+    tokens = b * workload.sequence_length
+    scores = 0
+    if not costs.compute.flash:
+        scores = attending * (2 * e + 1) * model.heads * workload.sequence_length
+    return tokens * (whole + Fraction(shared, t)), Fraction(tokens * scores, t)
 
 
 class RunActivations:
@@ -190,8 +206,8 @@ class RunActivations:
         self._unit = unit = lcm(*(part.denominator for part in parts))
         self._each = [int(of[kind].each * unit) for kind in model.kinds]
         self._sums = [*accumulate(self._each, initial=0)]
-        self._peaks: list[tuple[int, int, list[int]]] = []
-        peaks = [(int(x.once * unit), int(x.inputs * unit)) for x in of.values()]
+        self._peaks: list[tuple[int, list[int]]] = []
+        peaks = [int(x.once * unit) for x in of.values()]
         peak_of = dict(zip(of, peaks, strict=True))
         for peak in dict.fromkeys(peaks):
             # The next layer that has this peak, from each layer on.
@@ -199,19 +215,15 @@ class RunActivations:
             for i in reversed(range(layers)):
                 has = peak_of[model.kinds[i]] == peak
                 following[i] = i if has else following[i + 1]
-            self._peaks.append((*peak, following))
+            self._peaks.append((peak, following))
 
     def _of(
         self, layers: range, in_flight: int | Fraction
-    ) -> tuple[int | Fraction, int | Fraction]:
+    ) -> tuple[int | Fraction, int]:
         first, end = layers.start, layers.stop
-        once: int | Fraction = 0
-        for own, inputs, following in self._peaks:
-            if following[first] < end:
-                once = max(once, own + in_flight * inputs)
         if first >= end:  # no layer: what the first one works with
-            own, inputs, _ = self._peaks[0]
-            return 0, max(0, own + in_flight * inputs)
+            return 0, self._peaks[0][0]
+        once = max(own for own, following in self._peaks if following[first] < end)
         kept: int | Fraction = self._sums[end] - self._sums[first]
         if self._costs.memory.activations != "checkpoint":
             kept *= in_flight  # the paper weighs checkpoints of all micro-batches

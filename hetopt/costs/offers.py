@@ -24,9 +24,6 @@ are: layers that were measured to differ are refused, and so is measured memory.
 
 Each choice of recomputation, ZeRO and b is a problem of its own, with the settings of
 the whole plan: a variant.
-
-Storage is paid by the hour of the run, a month having 730; egress once. Both prices are
-rounded up to a millionth of a dollar.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +40,6 @@ from ..schema import (
     Node,
     Offer,
     Search,
-    Storage,
     exact,
     table_record,
 )
@@ -54,7 +50,6 @@ from .formulas.shared import ring_s
 from .profiles import Measurements
 from .settings import under
 
-HOURS_OF_A_MONTH = 730
 #: Machines of offers that may be taken for one cluster: as many as a cluster may have.
 MOST_NODES = 20_000
 
@@ -77,7 +72,7 @@ def as_offers(
     count = dict.fromkeys(cluster.gpus, 0)
     for node in cluster.nodes:
         count[node.gpu] += node.count
-    rates = [pair.slower_gbytes_per_s for pair in cluster.inter.pairs]
+    rates = [pair.gbytes_per_s for pair in cluster.inter.pairs]
     if cluster.inter.gbytes_per_s is not None:
         rates.append(cluster.inter.gbytes_per_s)
     if not rates:
@@ -157,7 +152,7 @@ def as_cluster(instance: Instance) -> Instance:
             latency_us=max(offer.latency_us for offer in rented),
         ),
     )
-    none = {"offers": (), "storage": None, "search": None}
+    none = {"offers": (), "search": None}
     return instance.model_copy(update={"cluster": cluster, **none})
 
 
@@ -200,7 +195,6 @@ def provisioning_data(instance: Instance) -> Document:
         "budget_usd": instance.requirements.budget_usd,
         "restart_s": workload.restart_s,
         "checkpoint_every_s": workload.checkpoint_every_s,
-        **_storage(instance.storage or Storage()),
     }
 
 
@@ -314,16 +308,6 @@ def _variant(
     )
     degrees = tuple(shares)
     return {"micro_batches": micro_batches, "data_parallel": degrees, "offers": needs}
-
-
-def _storage(storage: Storage) -> dict[str, float]:
-    """The hourly and the fixed price of what is stored and leaves, rounded up."""
-    month = exact(storage.gbytes) * exact(storage.usd_per_gbyte_month)
-    egress = exact(storage.egress_gbytes) * exact(storage.usd_per_egress_gbyte)
-    return {
-        "storage_usd_per_hour": ceil(month / HOURS_OF_A_MONTH * 10**6) / 10**6,
-        "egress_usd": ceil(egress * 10**6) / 10**6,
-    }
 
 
 def _search(instance: Instance) -> Search:

@@ -10,7 +10,7 @@ from ..schema.calibration import multiplied_in
 from ..schema.targets import permits
 from . import communication, compute, memory, parameters, settings, updates
 from .calibrated import Calibrated
-from .compute import LinkRate, NodeClass, ceil
+from .compute import NodeClass, ceil
 from .memory import Position
 from .parameters import Parameters
 from .profiles import Measurements
@@ -239,7 +239,7 @@ class CostTable:
         `by` GPUs send; None leaves adapters out, for who does not state them.
         """
         whole = self.workload.costs.links.hop_parts == "whole"
-        latency, rate = self._to_and_fro(sender, receiver)
+        latency, rate = self.link(sender, receiver)
         copies = self._copies(t)
         if by is not None and sender != receiver:
             ends = (sender, by), (receiver, t)
@@ -263,12 +263,6 @@ class CostTable:
         """Bytes that a hop to `t` GPUs takes over the link, in each direction."""
         return self._copies(t) * self._activation(b)
 
-    def _to_and_fro(self, a: str, b: str) -> LinkRate:
-        if a == b or not self.cluster.inter.pairs:
-            return self.link(a, b)
-        links, number = self.cluster.links, self.cluster.number
-        return links.to_and_fro(links.between(number[a], number[b]))
-
     def _activation(self, b: int) -> int:
         """Bytes of what `b` sequences hand on to the next stage."""
         each = self.workload.costs.memory.element_bytes
@@ -280,7 +274,7 @@ class CostTable:
 
     def hop_over_us(self, link: int, b: int) -> int:
         """Return the time of a hop over a link of a class of `cluster.links`."""
-        across = self.cluster.links.to_and_fro(link)
+        across = self.cluster.links.exactly(link)
         return self._exposed_us(
             communication.hop_s(self._activation(b), across, None, 1)
         )

@@ -15,9 +15,8 @@ matrices. Source: K. Jordan, Muon (2024), and arXiv 2502.16982.
 
 from fractions import Fraction
 
-from ..schema import CostSettings, GpuType, ModelSpec, exact
+from ..schema import CostSettings, GpuType, ModelSpec, StateBytes, exact
 from ..schema.states import states_of
-from . import traffic
 from .compute import flops_per_s
 
 _STEPS = 5  # of Newton and Schulz
@@ -36,7 +35,7 @@ def each_s(
     `measured` are the bytes that AdamW was seen to move for a parameter; None goes by
     formula. 0 where nothing tells the rate.
     """
-    moved = traffic.update_bytes(costs.memory.updated)
+    moved = update_bytes(costs.memory.updated)
     if costs.memory.offload is not None and costs.memory.hosts_update:
         sent = (
             costs.memory.updated.gradient + costs.memory.updated.weight
@@ -48,10 +47,20 @@ def each_s(
         if not measured:
             return Fraction(0)
         usual = states_of(costs.memory.precision, "adamw")
-        moved = measured * (moved / traffic.update_bytes(usual) if usual else 1)
-    if (rate := traffic.bytes_per_s(gpu)) is None:
+        moved = measured * (moved / update_bytes(usual) if usual else 1)
+    if gpu.memory_gbytes_per_s is None:
         return Fraction(0)
+    rate = exact(gpu.memory_gbytes_per_s) * 10**9
     return moved / rate + _products(model, costs) / flops_per_s(gpu)
+
+
+def update_bytes(states: StateBytes) -> Fraction:
+    """Return the bytes that the optimiser moves for a parameter with such states.
+
+    It reads and writes states and weights; gradients pass memory five times: their
+    norm, clipping (twice), the update and setting them to zero.
+    """
+    return Fraction(5 * states.gradient + 2 * (states.optimiser + states.weight))
 
 
 def host_bytes_per_s(gpu: GpuType) -> Fraction:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..plans import TrainingPlan
-from ..schema import Cluster, Instance, Link, Node, Pairs
+from ..schema import Cluster, Instance, Link, Node
 
 _RECOMPUTES = ("none", "selective", "full")
 
@@ -68,9 +68,7 @@ def _with_copy(cluster: Cluster, node: Node) -> Cluster | None:
         if twin is None:
             return None
         pairs.append(twin.model_copy(update={"first": node.name, "second": name}))
-    inter = cluster.inter.model_copy(
-        update={"pairs": Pairs((*cluster.inter.pairs, *pairs))}
-    )
+    inter = cluster.inter.model_copy(update={"pairs": (*cluster.inter.pairs, *pairs)})
     nodes = (*cluster.nodes, node.model_copy(update={"name": name}))
     return cluster.model_copy(update={"nodes": nodes, "inter": inter})
 
@@ -79,14 +77,11 @@ def _between_twins(cluster: Cluster, node: Node) -> Link | None:
     """The slowest link between nodes of this type; None where there is one node."""
     names = {other.name for other in cluster.nodes if other.gpu == node.gpu}
     links = [p for p in cluster.inter.pairs if {p.first, p.second} <= names]
-    return min(links, key=lambda link: link.slower_gbytes_per_s, default=None)
+    return min(links, key=lambda link: link.gbytes_per_s, default=None)
 
 
 def _twice_as_fast(link: Link) -> Link:
-    rates = {"gbytes_per_s": 2 * link.gbytes_per_s}
-    if link.back_gbytes_per_s is not None:
-        rates["back_gbytes_per_s"] = 2 * link.back_gbytes_per_s
-    return link.model_copy(update=rates)
+    return link.model_copy(update={"gbytes_per_s": 2 * link.gbytes_per_s})
 
 
 def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
@@ -97,7 +92,7 @@ def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         twice = inter.model_copy(
             update={
                 "gbytes_per_s": inter.gbytes_per_s and 2 * inter.gbytes_per_s,
-                "pairs": Pairs(map(_twice_as_fast, inter.pairs)),
+                "pairs": tuple(map(_twice_as_fast, inter.pairs)),
             }
         )
         faster = cluster.model_copy(update={"inter": twice})

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import catalogue, problems
 from ..errors import HetoptError, InstanceError, MixedData, UnknownName, cut, naming
-from ..schema import Instance, Pairs, Profile, Record
+from ..schema import Instance, Profile, Record
 from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
 from ..text.documents import Document, Fields
 from ..text.marks import unmarked
@@ -308,16 +308,7 @@ def _instance(tree: Document, file: Path, at: tuple[str, ...] = ()) -> Instance:
     if tree["model"] is None:
         del tree["model"]
     tree = _with_profile(tree, file, at)
-    cluster: object = tree.get("cluster")
-    inter: object = cluster.get("inter") if isinstance(cluster, dict) else None
-    rows = inter.get("pairs") if isinstance(inter, dict) else None
-    pairs = Pairs.plain(rows) if isinstance(rows, list) else None
-    if not isinstance(cluster, dict) or not isinstance(inter, dict) or pairs is None:
-        return validated(Instance, tree, str(file), at, guide=guide())
-    # Half a million rows that are right need not be written out and read once more.
-    tree = {**tree, "cluster": {**cluster, "inter": {**inter, "pairs": []}}}
-    context = {"pairs": pairs}
-    return validated(Instance, tree, str(file), at, context=context, guide=guide())
+    return validated(Instance, tree, str(file), at, guide=guide())
 
 
 def _with_profile(tree: Document, file: Path, at: tuple[str, ...]) -> dict[str, object]:

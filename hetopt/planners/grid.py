@@ -23,10 +23,9 @@ def plan(
 ) -> TrainingPlan:
     """Return the best grid found; `NoPlan` where none fits, or none was found in time.
 
-    `seed` orders the moves of the local search; `deadline` is a `clock.monotonic()`
-    instant.
+    `deadline` is a `clock.monotonic()` instant; `seed` has no effect.
     """
-    found = grid.search(data, deadline=deadline, seed=seed)
+    found = grid.search(data, deadline=deadline)
     if found.plan is not None:
         return found.plan
     proved = support.reason(data) or impossible.reason(data)

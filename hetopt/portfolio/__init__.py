@@ -3,8 +3,8 @@
 `search` is what `plan`, `compare` and the page of `serve` run, so that they find the
 same plan within the same limits and with the same seed: planners in turn, or a
 race of settings (`hetopt.search.racing`) where a plan chooses them, then the exact
-method, which searches by itself. `recover`, `fit`, `scale` and `rent` take planners by
-the same order and shares (`in_turn`), and `explain` starts from the plans of the quick
+method, which searches by itself. `recover`, `fit` and `rent` take planners by the
+same order and shares (`in_turn`), and `explain` starts from the plans of the quick
 ones (`soon`). Every share stands in `shares.Portfolio`.
 """
 

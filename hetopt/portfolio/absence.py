@@ -1,15 +1,23 @@
 """Absence of a plan is explained: a proof by counting GPUs, settings that would fit."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from ..bounds import covering
 from ..bounds.impossible import unfit_settings
 from ..clock import monotonic, wall
+from ..costs import under
 from ..modelling import Limits
+from ..problems.training_plan.settings import state_choices
 from ..result import Result, Status, Stop
 from ..schema import Instance
-from ..search import choosing
+from ..search.grid import RULES
+from ..search.quick import replanned, time_of
 from .shares import PORTFOLIO
+
+_ROUNDS = 1_000  # candidates of a local search under one setting
+_NAMES = {"recompute": "recomputation {}", "zero": "ZeRO-{}"}
 
 
 def with_refutation(result: Result, limits: Limits) -> Result:
@@ -40,7 +48,7 @@ def add_remedies(result: Result, limits: Limits) -> Result:
     if unfit_settings(result.data):
         return result  # memory is not what is short
     start, deadline = wall(), monotonic() + _seconds(limits)
-    found = tuple(choosing.remedies(result.data, deadline=deadline, seed=limits.seed))
+    found = tuple(remedies(result.data, deadline=deadline, seed=limits.seed))
     spent = {**result.seconds, "remedies": wall() - start}
     return replace(result, reasons=(*result.reasons, *found), seconds=spent)
 
@@ -48,3 +56,72 @@ def add_remedies(result: Result, limits: Limits) -> Result:
 def _seconds(limits: Limits) -> float:
     left, most = limits.time_s, PORTFOLIO.remedies_s
     return most if left is None else min(left, most)
+
+
+def remedies(
+    instance: Instance, *, deadline: float | None = None, seed: int = 0
+) -> Iterator[str]:
+    """For an instance without a plan: settings not offered under which there is one.
+
+    A sentence for each, with the iteration time of the best plan that was found, and
+    one where no setting helps. One setting is changed; both where that does not help.
+    """
+    tried = helped = 0
+    own = instance.workload.costs
+    for recompute, zero in _not_offered(instance):
+        both = recompute != own.compute.recompute and zero != own.updates.zero
+        if both and helped:
+            break
+        if deadline is not None and monotonic() >= deadline:
+            break
+        mine = under(instance, recompute, zero)
+        if not state_choices(mine):
+            continue  # the target has no such setting
+        tried += 1
+        found = replanned(mine, None, rounds=_ROUNDS, deadline=deadline, seed=seed)
+        if found is None:
+            continue
+        us = time_of(mine, found)
+        if us is None:
+            continue
+        helped += 1
+        changed = {"recompute": recompute, "zero": zero}
+        before = {"recompute": own.compute.recompute, "zero": own.updates.zero}
+        changed = {k: v for k, v in changed.items() if v != before[k]}
+        names = " with ".join(_NAMES[k].format(v) for k, v in changed.items())
+        options = " ".join(f"-o {k}={v}" for k, v in changed.items())
+        time_s = f"{us / 1e6:,.1f} s" if us >= 10**6 else f"{us / 1e3:,.1f} ms"
+        yield (
+            f"{names} fits: {time_s} per iteration (`assemble {options}`, "
+            "or in workload.costs)"
+        )
+    if tried and not helped:
+        late = deadline is not None and monotonic() >= deadline
+        yield (
+            f"none of {tried} other settings of recomputation and ZeRO was found to fit"
+            f"{' in the time that was left' if late else ''}"
+        )
+
+
+def _not_offered(instance: Instance) -> Iterator[tuple[str, int]]:
+    """Pairs of a rule and a stage of ZeRO, those with one change first."""
+    workload, costs = instance.workload, instance.workload.costs
+    rules: tuple[str, ...] = (costs.compute.recompute,)
+    if (
+        costs.compute.layer_times != "profile"
+        and costs.memory.activations != "checkpoint"
+    ):
+        rules = (*rules, *(rule for rule in RULES if rule != costs.compute.recompute))
+    zeros: tuple[int, ...] = (costs.updates.zero,)
+    if not any(row.layer_mib for row in costs.compute.profile):
+        zeros = (*zeros, *(z for z in range(4) if z != costs.updates.zero))
+    pairs = [
+        (rule, zero)
+        for rule, zero in product(rules, zeros)
+        if rule not in workload.recomputes or zero not in workload.zeros
+    ]
+    changes = {
+        p: (p[0] != costs.compute.recompute) + (p[1] != costs.updates.zero)
+        for p in pairs
+    }
+    return iter(sorted(pairs, key=lambda pair: changes[pair]))

@@ -65,27 +65,9 @@ class Evaluation:
         """Return whether the plan breaks no rule."""
         return not self.violations
 
-    @property
-    def seconds(self) -> Document:
-        """The parts that are times, in seconds: `iteration` of `iteration_us`."""
-        return {
-            name.removesuffix("_us"): _in_seconds(value)
-            for name, value in self.parts.items()
-            if name.endswith("_us")
-        }
-
     def to_json(self) -> Document:
         """Return the parts, and the violations as objects."""
         return {**self.parts, "violations": [asdict(v) for v in self.violations]}
-
-
-def _in_seconds(value: Any) -> Any:
-    """Microseconds as seconds: a number, or every number of a list or mapping."""
-    if isinstance(value, list | tuple):
-        return [_in_seconds(one) for one in value]
-    if isinstance(value, dict):
-        return {name: _in_seconds(one) for name, one in value.items()}
-    return None if value is None else float(value) / 1e6
 
 
 class Problem(Protocol):

@@ -8,11 +8,9 @@ Its forward, backward and sync times are x times the offer's at d; sync is 0 at 
     losses = 1 + sum over machines of
              losses_per_hour (restart_s + checkpoint_every_s / 2) / 3600
     hours = iterations * iteration_us * losses / 3.6e9
-    usd = hours * (usd_per_hour of all GPUs + storage_usd_per_hour) + egress_usd
+    usd = hours * usd_per_hour of all GPUs
 An offer may come in instances of several GPUs that are rented whole; then the GPUs of
 the offer are counted, for price and quota, up to whole instances.
-The machines of a plan are its whole instances, of all offers together; a problem may
-ask for plans with other numbers of them than some.
 Minimise usd subject to the deadline and the quotas; with a budget instead of a
 deadline, minimise the time of all iterations.
 
@@ -35,7 +33,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -169,17 +166,6 @@ class Data(Record):
     offers: Annotated[tuple[Offer, ...], Field(min_length=1, max_length=1_000)]
     deadline_s: Seconds | None = None
     budget_usd: Usd | None = None
-    other_than_machines: tuple[Count, ...] = Field(
-        (), description="Numbers of machines that no plan may have."
-    )
-
-    storage_usd_per_hour: Annotated[
-        float, Field(ge=0, le=1000), AfterValidator(_whole_micro_dollars)
-    ] = Field(0, description="Paid in addition to GPUs while the run lasts.")
-    egress_usd: Annotated[
-        float, Field(ge=0, le=10**9), AfterValidator(_whole_micro_dollars)
-    ] = Field(0, description="Paid once per run.")
-
     restart_s: Seconds | None = Field(
         None, description="From the loss of a machine until training goes on."
     )
@@ -193,14 +179,7 @@ class Data(Record):
     )
 
     _later = frozenset(
-        {
-            *("recompute", "zero", "variants"),
-            "other_than_machines",
-            "storage_usd_per_hour",
-            "egress_usd",
-            "restart_s",
-            "checkpoint_every_s",
-        }
+        {"recompute", "zero", "variants", "restart_s", "checkpoint_every_s"}
     )
 
     @model_validator(mode="after")
@@ -286,19 +265,12 @@ class Data(Record):
 
     @cached_property
     def cases(self) -> tuple[Self, ...]:
-        """The problem at each degree of each variant, without those never needed.
-
-        A case is not needed where another of the same degree and micro-batches takes
-        every plan of it, no later: of equal ones the first is kept.
-        """
-        found: dict[tuple[int, int], list[Self]] = {}
-        for one in self.each:
-            for d in one.data_parallel:
-                kept = found.setdefault((d, one.micro_batches), [])
-                if not any(_no_worse(other, one, d) for other in kept):
-                    kept[:] = [x for x in kept if not _no_worse(one, x, d)]
-                    kept.append(one.model_copy(update={"data_parallel": (d,)}))
-        return tuple(chain.from_iterable(found.values()))
+        """The problem at each degree of each variant."""
+        return tuple(
+            one.model_copy(update={"data_parallel": (d,)})
+            for one in self.each
+            for d in one.data_parallel
+        )
 
     @property
     def choice(self) -> Document:
@@ -319,33 +291,9 @@ class Data(Record):
         return None
 
     @property
-    def storage_micro_usd_per_hour(self) -> int:
-        """Return the price of storage in millionths of a dollar, exactly."""
-        return int(exact(self.storage_usd_per_hour) * MICRO)
-
-    @property
     def minimises_time(self) -> bool:
         """Return whether the objective is time (under a budget) and not cost."""
         return self.budget_usd is not None
-
-
-def _no_worse(one: Data, other: Data, d: int) -> bool:
-    """Return whether all plans of `other` at `d` fit `one`, and are as fast there.
-
-    Both have as many micro-batches. Longer backward passes hide more.
-    """
-    for a, b in zip(one.offers, other.offers, strict=True):
-        x, y = a.by_data_parallel[str(d)], b.by_data_parallel[str(d)]
-        if (
-            a.memory_mib < b.memory_mib
-            or a.layer_mib_at(d) > b.layer_mib_at(d)
-            or a.in_flight_mib > b.in_flight_mib
-            or x.forward_us + x.backward_us > y.forward_us + y.backward_us
-            or x.backward_us < y.backward_us
-            or x.sync_us > y.sync_us
-        ):
-            return False
-    return True
 
 
 # What the numbers of an offer are computed from, in the offer or the workload.
@@ -357,8 +305,6 @@ _SOURCES = {
     "in_flight_mib": "the model and the workload",
     "memory_mib": "memory_gib",
     "peak_gflops": "peak_tflops",
-    "storage_usd_per_hour": "storage",
-    "egress_usd": "storage",
 }
 
 
@@ -413,7 +359,7 @@ def least(data: Data) -> Objective:
         stages = min(data.max_stages, data.layers)
         return Fraction(total * min(us for us, _ in rows), stages)
     cost = total * d * min(us * price for us, price in rows)
-    return Fraction(cost, HOUR_US * MICRO) + exact(data.egress_usd)
+    return Fraction(cost, HOUR_US * MICRO)
 
 
 def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
@@ -435,10 +381,8 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
     iteration_us = sum(stage_us) + (data.micro_batches - 1) * max(stage_us) + exposed
     losses = _losses(data, offers, rented)
     total_us = data.iterations * iteration_us * losses
-    hours = Fraction(total_us, HOUR_US)
     price = sum(exact(offers[g].usd_per_hour) * n for g, n in rented.items())
-    storage = hours * exact(data.storage_usd_per_hour)
-    usd = hours * price + storage + exact(data.egress_usd)
+    usd = Fraction(total_us, HOUR_US) * price
     parts = {
         "iteration_us": iteration_us,
         "total_s": float(total_us / MICRO),
@@ -458,10 +402,6 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         parts["chosen"] = data.choice
     if losses > 1:
         parts["losses_factor"] = float(losses)
-    if data.storage_usd_per_hour:
-        parts["storage_usd"] = float(storage)
-    if data.egress_usd:
-        parts["egress_usd"] = data.egress_usd
     broken += _too_large(plan, headroom)
     broken += [
         Violation("quota", g, f"{n} rented, only {offers[g].quota} offered")
@@ -469,10 +409,6 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         if n > offers[g].quota
     ]
     broken += _unmet(data, Fraction(total_us, MICRO), usd)
-    count = sum(n // offers[g].gpus_per_instance for g, n in rented.items())
-    if count in data.other_than_machines:
-        what = f"{count}, which is excluded"
-        broken.append(Violation("machines", "plan", what))
     return Evaluation(total_us if data.minimises_time else usd, tuple(broken), parts)
 
 

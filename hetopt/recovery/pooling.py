@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ..plans import TrainingPlan
+from ..problems.recovery import Storage
 from ..problems.recovery.changes import Change
-from ..problems.recovery.storage import Storage
 from ..schema import Cluster, Node
 from .placing import rename_nodes
 from .replanning import DEFAULT_TIME_S, Candidate, Replanning, kept_plan

@@ -25,9 +25,9 @@ from ..modelling import Limits
 from ..planners import autohet_recovery
 from ..plans import Recovery, TrainingPlan
 from ..problems import recovery, training_plan
+from ..problems.recovery import Storage
 from ..problems.recovery.changes import Change
 from ..problems.recovery.posing import pose
-from ..problems.recovery.storage import Storage
 from ..result import Method, Result, Status, Stop
 from ..search.balancing import shared
 from ..search.fast_cost import FastCost, Pipe

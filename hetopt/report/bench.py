@@ -34,7 +34,7 @@ FIELDS = (
         "gap_to_bound",
     ),
     *("gap_to_best", "method_s", "wall_s", "reasons"),
-    *("reference_bound", "reference_by", "best_known", "primal_integral_s"),
+    *("reference_bound", "reference_by", "best_known"),
 )
 
 
@@ -94,9 +94,9 @@ def _best_known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | 
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write `report.html`, `.md`, `.tex`, `.csv` and `.json` to a folder."""
+    """Write `report.html`, `.md`, `.csv` and `.json` to a folder."""
     made = sheet(report)
-    for suffix in (".html", ".md", ".tex", ".csv", ".json"):
+    for suffix in (".html", ".md", ".csv", ".json"):
         writers.write(made, document(report), folder / f"{NAME}{suffix}")
 
 
@@ -106,38 +106,22 @@ def document(report: Report) -> Document:
         "header": report.header,
         "counts": report.counts,
         "summaries": [asdict(summary) for summary in report.summaries],
-        "growth": [
-            {"problem": problem, "method": method, **asdict(law)}
-            for problem, found in statistics.by_problem(report.entries).items()
-            for method, law in statistics.growths(found).items()
-        ],
-        "rows": [
-            {**entry.row, "gap_to_bound": entry.gap_to_bound}
-            | {"gap_to_best": entry.gap_to_best, **entry.references}
-            | {"primal_integral_s": entry.primal_integral_s}
-            for entry in report.entries
-        ],
-        "spreads": [
-            {"instance": mine[0].row["instance"], "method": mine[0].method}
-            | asdict(spread)
-            for mine, spread in statistics.spreads(report.entries)
-        ],
+        "rows": [entry.row | _gaps(entry) for entry in report.entries],
     }
+
+
+def _gaps(entry: Entry) -> Document:
+    gaps = {"gap_to_bound": entry.gap_to_bound, "gap_to_best": entry.gap_to_best}
+    return gaps | entry.references
 
 
 def records(report: Report) -> Iterator[Document]:
     """Yield a record for each solve; raw numbers, None where nothing is known."""
     for entry in report.entries:
-        row = {
-            **entry.row,
-            "gap_to_bound": entry.gap_to_bound,
-            "gap_to_best": entry.gap_to_best,
-            "method_s": entry.seconds,
-            "wall_s": entry.row.get("seconds", {}).get("wall"),
-            "reasons": "; ".join(entry.row.get("reasons", [])),
-            **entry.references,
-            "primal_integral_s": entry.primal_integral_s,
-        }
+        row = entry.row | _gaps(entry)
+        row["method_s"] = entry.seconds
+        row["wall_s"] = entry.row.get("seconds", {}).get("wall")
+        row["reasons"] = "; ".join(entry.row.get("reasons", []))
         yield {name: row.get(name) for name in FIELDS}
 
 
@@ -167,22 +151,9 @@ def _of_problem(
     """Yield what is known of one problem: counts, gaps and every solve."""
     mine = [s for s in report.summaries if s.problem == problem]
     yield Section(f"Summary: {problem}", table=bench_tables.summary(mine))
-    laws = statistics.growths(entries)
-    if laws:
-        table = bench_tables.growth(laws, statistics.sizes(entries))
-        yield Section(f"Time against size: {problem}", table=table)
-    if spread := statistics.spreads(entries):
-        title = f"Seeds: best, mean and worst plan, {problem}"
-        yield Section(title, (words.DEVIATION,), table=bench_tables.seeds(spread))
     table = bench_tables.gaps(entries)
     title = f"Gaps to the proved bound: {problem}"
     yield Section(title, table=table, in_files_only=True)  # too wide for a terminal
-    yield Section(
-        f"All {words.counted(len(entries), 'solve')}: {problem}",
-        table=bench_tables.solves(entries),
-        folded=True,
-        on_page_only=True,
-    )
 
 
 def _of_all(report: Report) -> Iterator[Section]:

@@ -24,8 +24,6 @@ Look: TypeAlias = dict[str, Any]
 # Okabe and Ito's colours, which people of any sight tell apart; of their black and
 # yellow one is not seen on a dark page, the other not on a light one.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-_AT = r"(-?[\d.]+) (-?[\d.]+)"
-_BOX = re.compile(rf'"M {_AT} L {_AT} L {_AT} L {_AT} z ?"')
 _BAR = "#8fb3d9"
 _LETTER, _MARGIN = 0.085, 0.4  # inches: of a letter, and around a picture
 _LEAST_ROOM = 0.2  # of an axis: what the longest bar has at the least
@@ -58,31 +56,27 @@ def label(name: str) -> str:
     return f" {name}" if name.startswith("_") else name
 
 
-def picture(draw: "Callable[[], Drawing | str]", suffix: str) -> bytes:
+def picture(draw: "Callable[[], Drawing]", suffix: str) -> bytes:
     """Return the content of a file: `png`, `svg` or `pdf`."""
     content = BytesIO()
     undated = {_UNDATED[suffix]: None} if suffix in _UNDATED else {}
     with _settings():
         drawn = draw()
-        if isinstance(drawn, str):
-            return drawn.encode()
         drawn.savefig(content, format=suffix, dpi=150, metadata=undated)
     return content.getvalue()
 
 
-def svg(draw: "Callable[[], Drawing | str]", title: str, told: str = "") -> str:
-    """Return the figure as an SVG element; what draws may also give the element.
+def svg(draw: "Callable[[], Drawing]", title: str, told: str = "") -> str:
+    """Return the figure as an SVG element.
 
     Screen readers say its title, and `told`.
     """
     content = BytesIO()
     with _settings(_IN_PAGE):
         drawn = draw()
-        if isinstance(drawn, str):
-            return drawn
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         drawn.savefig(content, format="svg", transparent=True, metadata=nothing)
-    text = _small(content.getvalue().decode())
+    text = _for_page(content.getvalue().decode())
     named = f'<svg role="img" aria-label="{escape(title)}" '
     said = f"<title>{escape(title)}</title>"
     said += f"<desc>{escape(told)}</desc>" if told else ""
@@ -90,35 +84,14 @@ def svg(draw: "Callable[[], Drawing | str]", title: str, told: str = "") -> str:
     return f"{head}{end}{said}{rest}"
 
 
-def _small(text: str) -> str:
-    """A picture without what a page does not need: it weighs half as much.
-
-    The font is the page's, colours are its ink; neither names of formats nor those of
-    groups are used, and a hundredth of a point is not seen.
-    """
+def _for_page(text: str) -> str:
+    """A picture in the font and the ink of its page, and of its width."""
     text = text[text.index("<svg ") :].replace(INK, "currentColor")
-    text = re.sub(r' xmlns(:xlink)?="[^"]*"|(?<=<g) id="[^"]*"', "", text)
+    text = re.sub(r' xmlns(:xlink)?="[^"]*"| font-family: [^;]*;', "", text)
     text = re.sub(r' width="[\d.]+pt" height="[\d.]+pt"', "", text, count=1)
     # Pictures that are not shown lend no pattern: each one's names are its own.
     own = f"i{crc32(text.encode()):x}-"
-    text = re.sub(r"<[^!>]*>", lambda tag: _round_path(tag[0], own), text)
-    text = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", text))
-    return re.sub(r"<g>(<(?:path|use) [^>]*/>)</g>", r"\1", _BOX.sub(_short, text))
-
-
-def _short(box: re.Match[str]) -> str:
-    """A box's outline in fewer letters; another outline as it is."""
-    left, low, right, low2, right2, high, left2, high2 = box.groups()
-    if (low, right, high, left) != (low2, right2, high2, left2):
-        return box[0]
-    return f'"M{left} {low}H{right}V{high}H{left}z"'
-
-
-def _round_path(tag: str, own: str) -> str:
-    tag = re.sub(r'( id="| xlink:href="#|url\(#)', rf"\g<1>{own}", tag)
-    tag = re.sub(r" font-family: [^;]*;", "", tag)
-    tag = re.sub(r' transform="rotate\(-0 [^"]*"', "", tag)
-    return re.sub(r"(?<=\d)(\.\d\d)\d+", r"\1", tag)
+    return re.sub(r'( id="| xlink:href="#|url\(#)', rf"\g<1>{own}", text)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def _sentence(model: str, one: Verdict) -> str:
             said += f"; it would fit with {words.memory(-left)} more per GPU"
         if one.too_few is not None:
             said += f"; {_too_few(one.too_few)}"
-        said += "; a longer --time-limit searches further." if one.complete else "."
+        said += "; a longer --time-limit searches further."
     return said
 
 

@@ -18,7 +18,7 @@ _CENTS = 100  # USD below which cents are told
 
 def answer(found: Rentals) -> str:
     """Return what is cheapest, until when, and what the run costs on other cards."""
-    return _said(found) + words.unfinished(found.open, complete=found.complete)
+    return _said(found) + words.unfinished((), complete=found.complete)
 
 
 def _said(found: Rentals) -> str:
@@ -118,7 +118,7 @@ def _notes(found: Rentals) -> Iterator[str]:
     yield (
         f"Batches of {found.batch:,} sequences of {found.sequence:,} tokens; one kind "
         "of card in each; storage and egress are not counted ('hetopt provision' mixes "
-        "offers and counts both)."
+        "offers)."
     )
 
 

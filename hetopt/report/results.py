@@ -6,10 +6,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 
-from rich.console import RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
-
 from ..api import margins
 from ..costs.formulas.memory import fit
 from ..plans import (
@@ -109,23 +105,6 @@ def problems(violations: Iterable[Violation]) -> list[str]:
     return lines
 
 
-def named(entries: Iterable[dict[str, str]]) -> RenderableType:
-    """Names and what they stand for."""
-    grid = Grid.grid(padding=(0, 2))
-    entries = list(entries)
-    directed = any("direction" in entry for entry in entries)
-    for _ in range(1 + directed):
-        grid.add_column(no_wrap=True)  # names are copied from here
-    grid.add_column(overflow="fold")
-    for entry in entries:
-        description = words.plain(entry["description"])
-        which = [Text(entry["direction"])] if "direction" in entry else []
-        if own := entry.get("options"):
-            description += f"\n  {own}"
-        grid.add_row(Text(entry["name"], style="bold"), *which, Text(description))
-    return grid
-
-
 # --- what is known ---------------------------------------------------------------
 
 
@@ -201,15 +180,12 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
         "trials": ("trials out of memory", str),
         "usd": ("cost", lambda v: f"{words.number(v)} USD"),
         "usd_per_hour": ("price", lambda v: f"{v:,.2f} USD per hour"),
-        "storage_usd": ("of which storage", lambda v: f"{words.number(v)} USD"),
-        "egress_usd": ("of which egress", lambda v: f"{words.number(v)} USD"),
         "machines": ("to rent", words.machines),
         "deadline_slack_s": ("slack to the deadline", words.duration),
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
         "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD per iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
         "oom_probability": ("runs out of memory", _chance),
-        "links": ("intra-node", _within_nodes),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
     }
@@ -258,18 +234,6 @@ def _sharding_text(degrees: dict[str, int]) -> str:
 def _ways(sizes: dict[str, int]) -> str:
     """Return whence a recovery's bytes come: '12.00 GB local, 3.00 GB cloud'."""
     return ", ".join(f"{words.size(size)} {way}" for way, size in sizes.items())
-
-
-def _within_nodes(links: dict[str, dict[str, int]]) -> str:
-    """Return what the links within nodes carry, of all."""
-    nouns = {
-        "tensor_parallel": "tensor-parallel groups",
-        "synchronisation": "gradient pairs",
-        "hops": "transfers between stages",
-    }
-    counts = [(v["intra"], v["intra"] + v["inter"], nouns[k]) for k, v in links.items()]
-    some = [f"{near} of {all_} {noun}" for near, all_, noun in counts if all_]
-    return ", ".join(some) or "nothing to carry"
 
 
 # --- plans -----------------------------------------------------------------------

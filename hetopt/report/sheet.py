@@ -69,14 +69,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture for a page: SVG, or what draws it with Matplotlib when it is needed.
+    """A picture for a page, which Matplotlib draws when it is needed.
 
     `told` says what is drawn to those who do not see it.
     """
 
     title: str
     note: str
-    draw: "Callable[[], Drawing | str]"
+    draw: "Callable[[], Drawing]"
     told: str = ""
 
 
@@ -108,9 +108,8 @@ class Sheet:
     sections: tuple[Section, ...]
     kind: str = ""
     facts: tuple[tuple[str, str], ...] = ()  # names and values
-    facts_in_files_only: bool = False  # where a terminal's sections say them
     answer: str = ""
-    picture: "Callable[[], Drawing | str] | None" = None
+    picture: "Callable[[], Drawing] | None" = None
     records: Callable[[], Iterable[Mapping[str, object]]] | None = None
 
     @property

@@ -15,10 +15,6 @@ from ..text.numbers import counted as counted
 from ..text.numbers import spans as spans
 
 NONE = "–"
-#: What the spread over seeds is told by.
-DEVIATION = (
-    "Deviation: the standard deviation of the plans' objectives over their mean."
-)
 # Units of long times: seconds of one, and of how many on they are used.
 _LONG = (("years", 31_557_600, 2), ("days", 86_400, 2), ("h", 3_600, 1))
 _NAMED = 4  # open questions that a sentence names

@@ -18,7 +18,7 @@ from .columns import Columns
 from .sheet import Figure, Sheet, Table
 
 PICTURES = (".png", ".svg", ".pdf")
-_TEXTS = (".html", ".md", ".csv", ".tex", ".json")
+_TEXTS = (".html", ".md", ".csv", ".json")
 
 
 def check(path: Path | None, *, pictures: bool = True) -> None:
@@ -47,8 +47,8 @@ def write(sheet: Sheet, content: object, path: Path) -> None:
 
 
 def as_text(sheet: Sheet, suffix: str) -> str:
-    """Return the sheet as a page, Markdown, CSV or LaTeX."""
-    writer = {".html": page, ".md": markdown, ".csv": records, ".tex": latex}[suffix]
+    """Return the sheet as a page, Markdown or CSV."""
+    writer = {".html": page, ".md": markdown, ".csv": records}[suffix]
     return writer(sheet)
 
 
@@ -59,12 +59,11 @@ def terminal(sheet: Sheet) -> Iterator[RenderableType]:
     """Yield the answer, the facts, and every section that a terminal has room for."""
     if sheet.answer:
         yield Text(words.plain(sheet.answer))
-    shown = () if sheet.facts_in_files_only else sheet.facts
-    if sheet.answer and shown:
+    if sheet.answer and sheet.facts:
         yield ""
-    if shown:
-        yield facts(shown)
-    begun = bool(sheet.answer or shown)
+    if sheet.facts:
+        yield facts(sheet.facts)
+    begun = bool(sheet.answer or sheet.facts)
     for section in sheet.sections:
         if section.on_page_only or section.in_files_only:
             continue
@@ -152,67 +151,6 @@ def _markdown_table(table: Table) -> str:
     body = [[escaped(cell.text) for cell in row] for row in table.rows]
     lines = [[escaped(heading) for heading in table.headings], rule, *body]
     return "\n".join(map(markup.line, lines))
-
-
-#: What LaTeX takes for its own, and how it is written instead.
-_LATEX = {
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "\N{EN DASH}": "--",
-    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
-    "\N{DOUBLE PRIME}": r"\ensuremath{''}",
-}
-
-
-def latex(sheet: Sheet) -> str:
-    """Tables for a paper, a `table` each, in the lines that booktabs draws.
-
-    Sentences are comments above the tables: a paper has its own.
-    """
-    blocks = [_comment(f"{sheet.title}; needs \\usepackage{{booktabs}}")]
-    for section in sheet.sections:
-        if section.on_page_only:
-            continue
-        blocks += map(_comment, section.notes)
-        if section.table is not None:
-            blocks.append(_latex_table(section.title or sheet.title, section.table))
-    return "\n\n".join(blocks) + "\n"
-
-
-def _latex_table(title: str, table: Table) -> str:
-    columns = "".join("r" if numeric else "l" for numeric in table.numeric)
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{_as_latex(title)}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        _latex_row(table.headings),
-        r"\midrule",
-        *(_latex_row(cell.text for cell in row) for row in table.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-    ]
-    return "\n".join(lines)
-
-
-def _latex_row(texts: Iterable[str]) -> str:
-    return " & ".join(map(_as_latex, texts)) + r" \\"
-
-
-def _as_latex(text: str) -> str:
-    """Text that LaTeX sets as it is: no command is begun by a name."""
-    return "".join(_LATEX.get(sign, sign) for sign in words.plain(text))
-
-
-def _comment(text: str) -> str:
-    return f"% {words.plain(text)}"
 
 
 def escaped(text: str) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from ..errors import RunFailed, Unsupported
 from ..plans import TrainingPlan
-from ..problems.recovery import changes
-from ..problems.recovery.storage import Storage
+from ..problems.recovery import Storage, changes
 from ..recovery.replanning import DEFAULT_TIME_S, Replanning
 from ..schema import Instance
 from ..text.writing import write_json

@@ -1,7 +1,7 @@
-"""Derives a bound on a queue's average completion time again from prices of GPUs.
+"""A bound on a queue's average completion time from prices of GPUs, in whole numbers.
 
-Shares no code with what looked for the prices: what leases can do is read off the
-judge's rates anew, and what prices prove is added up in whole numbers.
+What leases can do is read off the judge's rates; `prices` looks for prices, and the
+bound holds whatever they are.
 
 rent    Who holds GPUs of a group of alike nodes pays its price for each. No more are
         held than there are, so that jobs pay no more than  price GPUs us  of all groups
@@ -23,13 +23,14 @@ No slack is in favour of the bound. Against it: mu / T is rounded up to 2^-64, a
 search of mu stops where it could gain 10^-12 of what it has.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from ..costs.job_rates import DEGREES, Trained
 from ..problems import Objective
-from ..problems.job_scheduling import Data, Job, micro
+from ..problems.job_scheduling import Data, micro
 from ..solving.certificates import QueueCertificate
 
 Certificate = QueueCertificate
@@ -43,10 +44,10 @@ def recheck(data: Data, certificate: QueueCertificate, bound: Objective) -> list
 
     In us, on average over the jobs that are not refused.
     """
-    groups = len(_alike(data))
-    if len(certificate.prices) != groups:
+    expected = len(groups(data))
+    if len(certificate.prices) != expected:
         given = len(certificate.prices)
-        return [f"prices of {given} groups of nodes, where the cluster has {groups}"]
+        return [f"prices of {given} groups of nodes, where the cluster has {expected}"]
     if all(data.refusal(job) for job in data.jobs):
         return ["no job can run: there is no average to bound"]
     proved = average_us(data, certificate)
@@ -60,37 +61,29 @@ def average_us(data: Data, certificate: QueueCertificate) -> Fraction:
 
     At least one job fits.
     """
-    rent = _Rent(certificate, [gpus for _, gpus in _alike(data)])
-    jobs = [job for job in data.jobs if data.rates.options(data.trained(job))]
-    first = min(micro(job.submit_s) for job in jobs)
-    steps: dict[Trained, list[_Lease]] = {}
+    found = groups(data)
+    rent = _Rent(certificate, [group.gpus for group in found])
+    jobs = work(data, found)
+    first = min(job.submit_us for job in jobs)
     total = Fraction(-rent.income, rent.unit)
     for job in jobs:
-        trained = data.trained(job)
-        if trained not in steps:
-            steps[trained] = list(_leases(data, trained))
-        release = micro(job.submit_s) - first
-        alone = _Alone(rent, _leases_of(data, job, steps[trained]), release)
+        release = job.submit_us - first
+        alone = _Alone(rent, job.leases, release)
         total += Fraction(alone.least(), rent.unit) - release
     return max(Fraction(0), total / len(jobs))
-
-
-def _alike(data: Data) -> list[tuple[str, int]]:
-    """Return a node of each group of alike nodes, and the GPUs of them all."""
-    found: dict[object, tuple[str, int]] = {}
-    for node in data.cluster.nodes:
-        inside = data.cluster.link(node.name, node.name) if node.count > 1 else None
-        kind = node.gpu, node.count, inside
-        first, gpus = found.get(kind, (node.name, 0))
-        found[kind] = first, gpus + node.count
-    return list(found.values())
 
 
 # --- what leases can do -----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Lease:
+class Group(NamedTuple):
+    """Nodes of one GPU type, size and inner link: one of them, and the GPUs of all."""
+
+    node: str
+    gpus: int
+
+
+class Lease(NamedTuple):
     """GPUs of a group, and us: of a step, or of all steps with the launch."""
 
     group: int
@@ -98,34 +91,69 @@ class _Lease:
     us: int
 
 
-def _leases(data: Data, trained: Trained) -> Iterator[_Lease]:
-    """The least step of all that fits, within a node of each group and beyond it."""
-    rates, cluster = data.rates, data.cluster
-    for group, (name, _) in enumerate(_alike(data)):
-        node = cluster.node[name]
-        for d in trained.divisors:
-            for t in DEGREES:
-                gpus = d * t
-                if gpus > cluster.gpu_count:
-                    break
-                if not rates.fits(trained, node.gpu, d, t):
-                    continue
-                if gpus <= node.count:
-                    inside = rates.step_us(trained, d, t, {name: gpus})
-                    yield _Lease(group, gpus, inside)
-                if gpus > 1 and len(cluster.nodes) > 1:
-                    across = rates.least_across_us(trained, name, d, t)
-                    yield _Lease(group, gpus, across)
+class Work(NamedTuple):
+    """A job that fits: when it is submitted, and leases that do the whole of it.
 
-
-def _leases_of(data: Data, job: Job, steps: list[_Lease]) -> list[_Lease]:
-    """Return the whole job by each lease, at the shorter of launch and restart.
-
-    A first lease that ends before a step has the next one restart.
+    They take the shorter of launch and restart, as a first lease that ends before a
+    step has the next one restart.
     """
-    given = data.assumptions
-    launch = min(micro(given.launch_s), micro(given.restart_s))
-    return [_Lease(x.group, x.gpus, launch + job.steps * x.us) for x in steps]
+
+    submit_us: int
+    leases: list[Lease]
+
+
+def groups(data: Data) -> list[Group]:
+    """Return the cluster's nodes, in groups of alike ones."""
+    found: dict[object, Group] = {}
+    for node in data.cluster.nodes:
+        inside = data.cluster.link(node.name, node.name) if node.count > 1 else None
+        kind = node.gpu, node.count, inside
+        first, gpus = found.get(kind, (node.name, 0))
+        found[kind] = Group(first, gpus + node.count)
+    return list(found.values())
+
+
+def work(data: Data, among: Sequence[Group]) -> list[Work]:
+    """Return the jobs that fit, each with the leases by which it can be done."""
+    given, known = data.assumptions, dict[Trained, list[Lease]]()
+    launch = micro(min(given.launch_s, given.restart_s))
+    found = []
+    for job in data.jobs:
+        trained = data.trained(job)
+        if not data.rates.options(trained):
+            continue
+        if trained not in known:
+            known[trained] = [*_leases(data, trained, among)]
+        leases = [x._replace(us=launch + job.steps * x.us) for x in known[trained]]
+        found.append(Work(micro(job.submit_s), leases))
+    return found
+
+
+def _leases(data: Data, trained: Trained, among: Sequence[Group]) -> Iterator[Lease]:
+    """Yield steps in each group that fit and that no fewer GPUs of it do as soon."""
+    for group, (name, _) in enumerate(among):
+        soonest: int | None = None
+        for gpus, us in sorted(_steps(data, trained, name)):
+            if soonest is None or us < soonest:
+                soonest = us
+                yield Lease(group, gpus, us)
+
+
+def _steps(data: Data, trained: Trained, name: str) -> Iterator[tuple[int, int]]:
+    """Yield GPUs and us of a step within a node and beyond it."""
+    rates, cluster = data.rates, data.cluster
+    node = cluster.node[name]
+    for d in trained.divisors:
+        for t in DEGREES:
+            gpus = d * t
+            if gpus > cluster.gpu_count:
+                break
+            if not rates.fits(trained, node.gpu, d, t):
+                continue
+            if gpus <= node.count:
+                yield gpus, rates.step_us(trained, d, t, {name: gpus})
+            if gpus > 1 and len(cluster.nodes) > 1:
+                yield gpus, rates.least_across_us(trained, name, d, t)
 
 
 # --- what they pay ----------------------------------------------------------------
@@ -185,7 +213,7 @@ class _Ending:
 class _Alone:
     """A job by itself: what of completion and rent together it cannot do without."""
 
-    def __init__(self, rent: _Rent, leases: list[_Lease], release: int) -> None:
+    def __init__(self, rent: _Rent, leases: list[Lease], release: int) -> None:
         self._rent = rent
         self._quickest = min(lease.us for lease in leases)
         start = release * rent.grain
@@ -240,7 +268,7 @@ class _Alone:
 
 
 def _worthwhile(
-    rent: _Rent, leases: list[_Lease], interval: int
+    rent: _Rent, leases: list[Lease], interval: int
 ) -> list[tuple[int, int]]:
     """Rent and us of the whole work, without leases that cost more and are slower."""
     kept: list[tuple[int, int]] = []

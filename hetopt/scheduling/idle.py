@@ -82,25 +82,17 @@ class Idle:
         there is none, the node with the most, and again for the rest (Frenzy, algorithm
         1). Among equals, the first of the kinds. Nothing is taken.
         """
-        return self._hold([kinds], gpus)
-
-    def best_fit_by_kind(self, kinds: list[int], gpus: int) -> dict[str, int] | None:
-        """Fit kind by kind: a kind's idle GPUs are used up before the next's."""
-        return self._hold([[kind] for kind in kinds], gpus)
-
-    def _hold(self, groups: list[list[int]], gpus: int) -> dict[str, int] | None:
-        if sum(self._by_kind[kind].total for kinds in groups for kind in kinds) < gpus:
+        alike = [self._by_kind[kind] for kind in kinds]
+        if sum(one.total for one in alike) < gpus:
             return None
         held: dict[str, int] = {}
         undo: list[tuple[_Buckets, str, int]] = []
-        for kinds in groups:
-            alike = [self._by_kind[kind] for kind in kinds]
-            while gpus and (found := _best(alike, gpus)):
-                buckets, node, count = found
-                held[node] = min(count, gpus)
-                gpus -= held[node]
-                buckets.move(node, count, 0)
-                undo.append((buckets, node, count))
+        while gpus and (found := _best(alike, gpus)):
+            buckets, node, count = found
+            held[node] = min(count, gpus)
+            gpus -= held[node]
+            buckets.move(node, count, 0)
+            undo.append((buckets, node, count))
         for buckets, node, count in reversed(undo):
             buckets.move(node, 0, count)
         return held

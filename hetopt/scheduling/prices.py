@@ -1,49 +1,34 @@
-"""A bound by prices: every job for itself, on GPUs that cost what they are in demand.
+"""Prices of GPUs over time at which each job by itself is bounded well.
 
-Given  jobs j with release r[j], offers c of `offers`: N[c] GPUs of group q[c], which do
-at most the share rate[j,c] = 1 / (steps s[c] + L) of the job in a us; intervals i
-of time, from e[i] to e[i+1]; G[q] GPUs of each group.
-For any prices y[q,i] >= 0 of a GPU of q for a us of interval i,
-    sum_j C[j]  >=  sum_j least[j]  -  sum_{q,i} y[q,i] G[q] (e[i+1] - e[i])
-where least[j] is the least of C + what the job pays, over all that one job alone could
-do: no group ever gives more GPUs than it has, and a price for what is not used is lost
-only to the right side. For any worth mu >= 0 of the whole job, as it has one lease at a
-time,
+`certificate` says what prices prove. Here they are sought by subgradients, on finer and
+finer intervals, in floats: the bound holds whatever they are. It is the dual of the
+linear programme that mixes schedules of each job (Dantzig-Wolfe), which has jobs'
+completion times where interval-indexed programmes (Hall, Schulz, Shmoys and Wein 1997)
+have mean busy times.
+
+Given  jobs j with release r[j], leases c on N[c] GPUs of group q[c] that do at most the
+share rate[j,c] of the job in a us; prices y[q,i] in intervals i; a worth mu of the job:
     C + paid  >=  mu + C + sum_i (us of [r, C] in i) m[i]
     m[i]  =  min(0, min_c y[q[c],i] N[c] - mu rate[c])
-which is linear in C within an interval, so that C is at one end of it. For each
-interval in which the job could end the best of several mu is taken; then the least of
-the intervals. A job that ends after the last one has C >= its end.
-
-Prices are sought by subgradients, on finer and finer intervals, and the bound holds
-whatever they are: they are the certificate, which `certificate` adds up by code of its
-own. It is the dual of the linear programme that mixes schedules of each
-job (Dantzig-Wolfe), which has jobs' completion times where interval-indexed programmes
-(Hall, Schulz, Shmoys and Wein 1997) have mean busy times.
-
-Sums are of floats, of fewer than 10^6 terms: each is off by less than 10^-9 of its
-terms without their signs. A term m is a difference, where it is below 0 of numbers up
-to mu rate, and off by less than 10^-15 of these. Both are added up and taken off.
 """
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf
+from math import floor, inf
 from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
 
-from ..costs.job_rates import Trained
-from ..problems.job_scheduling import Data, Job, micro
+from ..problems.job_scheduling import Data
 from ..result import Bound
 from ..solving.certificates import QueueCertificate
-from .offers import Offer, groups, launch_us, offers
+from .certificate import Group, Work, average_us, groups, work
 
 PRICES = "prices of GPUs over time, each job for itself"
 
-SLACK, ROUNDING = 1e-9, 1e-15
 MOST_JOBS = 200  # half a minute's work, on one core
 HALVINGS = 8  # of the time until all jobs one after the other are done: the first grid
 MOST_INTERVALS = 64
@@ -56,7 +41,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Queue:
-    """Jobs in rows, offers in columns; a missing offer has rate 0 and no GPUs."""
+    """Jobs in rows, leases in columns; a missing one has rate 0 and no GPUs."""
 
     release: Array  # us after the first of them
     rate: Array
@@ -93,39 +78,25 @@ def bound_by_prices(
     None for more jobs than `MOST_JOBS`. At least one job fits. After the `deadline`,
     a `time.monotonic()` instant, the prices found by then count.
     """
-    served = [job for job in data.jobs if data.rates.options(data.trained(job))]
-    if len(served) > MOST_JOBS:
+    among = groups(data)
+    jobs = work(data, among)
+    if len(jobs) > MOST_JOBS:
         return None
-    queue = _queue(data, served)
-    total, certificate = _best(queue, inf if deadline is None else deadline)
-    waited = Fraction(total) - sum(map(int, queue.release))
-    return Bound(max(Fraction(0), waited / len(served)), PRICES), certificate
+    certificate = _best(_queue(jobs, among), inf if deadline is None else deadline)
+    return Bound(Fraction(floor(average_us(data, certificate))), PRICES), certificate
 
 
 # --- the queue as numbers ---------------------------------------------------------
 
 
-def _queue(data: Data, served: list[Job]) -> _Queue:
-    among, launch = groups(data), launch_us(data)
-    by_class: dict[Trained, list[Offer]] = {}
-    rows: list[list[tuple[float, int, int]]] = []
-    release = []
-    for job in served:
-        trained = data.trained(job)
-        if trained not in by_class:
-            by_class[trained] = offers(data, trained, among)
-        release.append(micro(job.submit_s))  # integers: their differences are exact
-        rows.append(
-            [
-                (1 / (job.steps * offer.step_us + launch), offer.gpus, offer.group)
-                for offer in by_class[trained]
-            ]
-        )
+def _queue(jobs: Sequence[Work], among: Sequence[Group]) -> _Queue:
+    rows = [[(1 / x.us, x.gpus, x.group) for x in job.leases] for job in jobs]
     width = max(map(len, rows))
     padded = [row + [(0.0, 0, 0)] * (width - len(row)) for row in rows]
     table = np.array(padded, float)
+    release = np.array([job.submit_us for job in jobs])
     return _Queue(
-        np.array([us - min(release) for us in release], float),
+        (release - release.min()).astype(float),
         table[:, :, 0],
         table[:, :, 1],
         table[:, :, 2].astype(np.int64),
@@ -150,7 +121,6 @@ class _Answers:
     """Answers hold what each job pays and does at least, at the prices of one round."""
 
     total: float  # of the bound, as floats have it
-    error: float  # of it, at most
     worth: Array  # of each job, the best of those that were tried
     used: Array  # GPU us of each group in each interval
 
@@ -169,17 +139,9 @@ def _answers(queue: _Queue, grid: _Grid, prices: Array, worths: Array) -> _Answe
     best = value[rows, last].argmax(axis=1)
     found = np.minimum(value[rows, last, best], grid.edges[-1])
     paid = float((prices * queue.room[:, None] * grid.lengths).sum())
-    terms = (worths + np.abs(gained).sum(axis=1)).max(axis=1).sum()
-    products = (worths.max(axis=1) / queue.alone).sum() * grid.edges[-1]
-    error = float(SLACK * (terms + found.sum() + paid) + ROUNDING * products)
     near = np.clip(best, 1, worths.shape[1] - 2)[:, None] + np.arange(-1, 2)
     used = _use(queue, grid, prices, worths[rows[:, None], near], last)
-    return _Answers(
-        float(found.sum()) - paid,
-        error,
-        worths[rows, best],
-        used,
-    )
+    return _Answers(float(found.sum()) - paid, worths[rows, best], used)
 
 
 def _least(queue: _Queue, prices: Array, worths: Array) -> tuple[Array, Ints]:
@@ -224,8 +186,8 @@ def _use(queue: _Queue, grid: _Grid, prices: Array, worths: Array, last: Ints) -
 # --- looking for prices -----------------------------------------------------------
 
 
-def _best(queue: _Queue, deadline: float) -> tuple[float, QueueCertificate]:
-    """The best prices found, and the sum of completion times that they prove, in us."""
+def _best(queue: _Queue, deadline: float) -> QueueCertificate:
+    """Return the best prices found."""
     end = queue.release.max() + 2 * queue.alone.sum()
     edges = np.concatenate([[0.0], end * 0.5 ** np.arange(HALVINGS, -1, -1)])
     prices = np.zeros((len(queue.room), len(edges) - 1))
@@ -237,14 +199,9 @@ def _best(queue: _Queue, deadline: float) -> tuple[float, QueueCertificate]:
             break
         step *= CALMER
         edges, prices = _divide(queue, edges, prices)
-    grid = _grid(queue, edges)
-    # Early intervals need worths far beyond the job's own, its end a close look.
-    tried = np.hstack([_worths(worth, 80, 1.1), _worths(worth, 320, 1.005)])
-    final = _answers(queue, grid, prices, np.sort(tried, axis=1))
-    certificate = QueueCertificate(
+    return QueueCertificate(
         edges=tuple(edges.tolist()), prices=tuple(map(tuple, prices.tolist()))
     )
-    return final.total - final.error, certificate
 
 
 def _worths(worth: Array, count: int, ratio: float) -> Array:

@@ -5,123 +5,67 @@ decimals that the file shows (`exact`), so that every part of hetopt computes wi
 the same rationals.
 """
 
-from .calibration import Calibration
-from .cluster import Cluster, GpuType, Inter, Link, Node, Pairs, link_of
-from .groups import Compute, Links, Memory, Recompute, Schedule, Updates
-from .instance import Instance, Offer, Requirements, Search, Storage
-from .islands import Island
-from .layers import (
-    Indexer,
-    LatentAttention,
-    LayerShape,
-    LinearAttention,
-    MambaMixer,
-    SelectiveMixer,
-    ShortConvolution,
-    Vectors,
-)
-from .model import MOST_LAYERS, ModelSpec
-from .presets import PRESETS
-from .profile import Profile
-from .record import (
-    LONGEST_NAME,
-    Count,
-    Counted,
-    Efficiency,
-    GbytesPerS,
-    GpuId,
-    LatencyUs,
-    Length,
-    MemoryGib,
-    Name,
-    NotNegative,
-    Positive,
-    Record,
-    Seconds,
-    Usd,
-    UsdPerHour,
-    exact,
-    name_fault,
-    printable,
-    table_record,
-)
-from .settings import (
-    GROUP_OF,
-    GROUPS,
-    CostSettings,
-    group_fields,
-    set_fields,
-    ungroup_fields,
-)
-from .splits import Split
-from .states import PRECISIONS, Lora, Offload, StateBytes, lora_fault
-from .workload import Alternatives, Workload
-
-__all__ = [
-    "GROUPS",
-    "GROUP_OF",
-    "LONGEST_NAME",
-    "MOST_LAYERS",
-    "PRECISIONS",
-    "PRESETS",
-    "Alternatives",
-    "Calibration",
-    "Cluster",
-    "Compute",
-    "CostSettings",
-    "Count",
-    "Counted",
-    "Efficiency",
-    "GbytesPerS",
-    "GpuId",
-    "GpuType",
-    "Indexer",
-    "Instance",
-    "Inter",
-    "Island",
-    "LatencyUs",
-    "LatentAttention",
-    "LayerShape",
-    "Length",
-    "LinearAttention",
-    "Link",
-    "Links",
-    "Lora",
-    "MambaMixer",
-    "Memory",
-    "MemoryGib",
-    "ModelSpec",
-    "Name",
-    "Node",
-    "NotNegative",
-    "Offer",
-    "Offload",
-    "Pairs",
-    "Positive",
-    "Profile",
-    "Recompute",
-    "Record",
-    "Requirements",
-    "Schedule",
-    "Search",
-    "Seconds",
-    "SelectiveMixer",
-    "ShortConvolution",
-    "Split",
-    "StateBytes",
-    "Storage",
-    "Updates",
-    "Usd",
-    "UsdPerHour",
-    "Vectors",
-    "Workload",
-    "exact",
-    "group_fields",
-    "link_of",
-    "lora_fault",
-    "name_fault",
-    "printable",
-    "set_fields",
-    "table_record",
-    "ungroup_fields",
-]
+from .calibration import Calibration as Calibration
+from .cluster import Cluster as Cluster
+from .cluster import GpuType as GpuType
+from .cluster import Inter as Inter
+from .cluster import Island as Island
+from .cluster import Link as Link
+from .cluster import Node as Node
+from .groups import Compute as Compute
+from .groups import Links as Links
+from .groups import Memory as Memory
+from .groups import Recompute as Recompute
+from .groups import Schedule as Schedule
+from .groups import Updates as Updates
+from .instance import Instance as Instance
+from .instance import Offer as Offer
+from .instance import Requirements as Requirements
+from .instance import Search as Search
+from .layers import Indexer as Indexer
+from .layers import LatentAttention as LatentAttention
+from .layers import LayerShape as LayerShape
+from .layers import LinearAttention as LinearAttention
+from .layers import MambaMixer as MambaMixer
+from .layers import SelectiveMixer as SelectiveMixer
+from .layers import ShortConvolution as ShortConvolution
+from .layers import Vectors as Vectors
+from .model import MOST_LAYERS as MOST_LAYERS
+from .model import ModelSpec as ModelSpec
+from .presets import PRESETS as PRESETS
+from .profile import Profile as Profile
+from .record import LONGEST_NAME as LONGEST_NAME
+from .record import Count as Count
+from .record import Counted as Counted
+from .record import Efficiency as Efficiency
+from .record import GbytesPerS as GbytesPerS
+from .record import GpuId as GpuId
+from .record import LatencyUs as LatencyUs
+from .record import Length as Length
+from .record import MemoryGib as MemoryGib
+from .record import Name as Name
+from .record import NotNegative as NotNegative
+from .record import Positive as Positive
+from .record import Record as Record
+from .record import Seconds as Seconds
+from .record import Usd as Usd
+from .record import UsdPerHour as UsdPerHour
+from .record import exact as exact
+from .record import link_of as link_of
+from .record import name_fault as name_fault
+from .record import printable as printable
+from .record import table_record as table_record
+from .settings import GROUP_OF as GROUP_OF
+from .settings import GROUPS as GROUPS
+from .settings import CostSettings as CostSettings
+from .settings import group_fields as group_fields
+from .settings import set_fields as set_fields
+from .settings import ungroup_fields as ungroup_fields
+from .splits import Split as Split
+from .states import PRECISIONS as PRECISIONS
+from .states import Lora as Lora
+from .states import Offload as Offload
+from .states import StateBytes as StateBytes
+from .states import lora_fault as lora_fault
+from .workload import Alternatives as Alternatives
+from .workload import Workload as Workload

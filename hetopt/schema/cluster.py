@@ -1,31 +1,17 @@
 """GPUs, the nodes that have them, and the links between nodes."""
 
-import json
-import operator
-import secrets
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast, overload
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    GetCoreSchemaHandler,
-    SerializationInfo,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field, model_validator
 
+from ..text.documents import Document
 from .calibration import Precision
-from .islands import Island, Row, rows
-from .rates import slower
 from .record import (
     Efficiency,
     GbytesPerS,
@@ -37,18 +23,21 @@ from .record import (
     Positive,
     Record,
     UsdPerHour,
-    exact,
+    link_of,
 )
 
 if TYPE_CHECKING:
     from .links import LinkTable
 
 
+#: Pairs that islands may join: as many as a file could list.
+MOST_PAIRS = 2_000_000
+
+
 class GpuType(Record):
     """One type of GPU.
 
-    With `memory_gbytes_per_s`, the rate of its own memory, what no matrix product
-    hides is timed too: norms, activations, softmax, dropout and the optimiser.
+    With `memory_gbytes_per_s`, the rate of its own memory, the optimiser is timed too.
     `card`, `generation` and `peaks` are what calibrated times are looked up with.
     """
 
@@ -109,209 +98,39 @@ class Node(Record):
         return self
 
 
-def _as_link(value: object) -> object:
-    """Return a pair written as a row; the last two of its values need not be there."""
-    if isinstance(value, list | tuple):
-        if len(value) not in (3, 4, 5):
-            raise ValueError(
-                "a pair is [node, node, gbytes_per_s] or [node, node, gbytes_per_s, "
-                f"latency_us, back_gbytes_per_s], found {len(value)} values"
-            )
-        return dict(zip(Link.model_fields, value, strict=False))
-    return value
-
-
 class Link(Record):
-    """The link between two nodes; `back_gbytes_per_s` from the second to the first.
-
-    Without it both directions are alike. A hop sends activations one way and gradients
-    the other; a ring waits for the slower direction.
-    """
+    """The link between two nodes, as fast in both directions."""
 
     first: Name
     second: Name
     gbytes_per_s: GbytesPerS
-    latency_us: LatencyUs = 0
-    back_gbytes_per_s: GbytesPerS | None = None
+    latency_us: LatencyUs = 0.0
 
-    _later = frozenset({"back_gbytes_per_s"})
-
-    @property
-    def slower_gbytes_per_s(self) -> float:
-        """Return the rate of the slower direction."""
-        return slower((self.gbytes_per_s, self.latency_us, self.back_gbytes_per_s))
-
-
-class Pairs(Sequence[Link]):
-    """Links of single pairs of nodes, a sequence of `Link`; held as numbers.
-
-    A thousand nodes have half a million pairs. Each is three numbers here, of its ends
-    among `names` and of its (gbytes_per_s, latency_us, back_gbytes_per_s) among
-    `rates`; a `Link` is made when it is asked for.
-    """
-
-    __slots__ = ("firsts", "names", "rated", "rates", "seconds")
-
-    def __init__(self, links: Iterable[Link] = ()) -> None:
-        """Hold links as columns, in their order."""
-        rows = [tuple(getattr(x, name) for name in Link.model_fields) for x in links]
-        self._hold(*(zip(*rows, strict=True) if rows else ((), (), (), (), ())))
-
-    def _hold(
-        self,
-        firsts: Sequence[str],
-        seconds: Sequence[str],
-        gbytes_per_s: Iterable[float],
-        latencies_us: Iterable[float],
-        back_gbytes_per_s: Iterable[float | None],
-    ) -> None:
-        place = {name: i for i, name in enumerate(dict.fromkeys((*firsts, *seconds)))}
-        backs = (None if rate is None else float(rate) for rate in back_gbytes_per_s)
-        rows = list(zip(map(float, gbytes_per_s), map(float, latencies_us), backs))  # noqa: B905
-        rate = {row: i for i, row in enumerate(dict.fromkeys(rows))}
-        self.names, self.rates = tuple(place), tuple(rate)
-        self.firsts = array("i", map(place.__getitem__, firsts))
-        self.seconds = array("i", map(place.__getitem__, seconds))
-        self.rated = array("i", map(rate.__getitem__, rows))
-
-    def __len__(self) -> int:
-        return len(self.firsts)
-
-    @overload
-    def __getitem__(self, at: int) -> Link: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Link, ...]: ...
-
-    def __getitem__(self, at: int | slice) -> Link | tuple[Link, ...]:
-        if isinstance(at, slice):
-            return tuple(self[i] for i in range(*at.indices(len(self))))
-        rate, latency, back = self.rates[self.rated[at]]
-        return Link(
-            first=self.names[self.firsts[at]],
-            second=self.names[self.seconds[at]],
-            gbytes_per_s=rate,
-            latency_us=latency,
-            back_gbytes_per_s=back,
-        )
-
-    def _content(self) -> tuple[object, ...]:
-        """Equal for equal links in an equal order, and for no others."""
-        numbers = (self.firsts, self.seconds, self.rated)
-        return self.names, self.rates, *(column.tobytes() for column in numbers)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, list | tuple):
-            return tuple(self) == tuple(other)
-        return isinstance(other, Pairs) and self._content() == other._content()
-
-    def __hash__(self) -> int:
-        return hash(self._content())
-
-    def __repr__(self) -> str:
-        return repr(tuple(self)) if len(self) < 10 else f"Pairs of {len(self)} links"
-
+    @model_validator(mode="before")
     @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        row = Annotated[Link, BeforeValidator(_as_link)]
-        return core_schema.with_info_wrap_validator_function(
-            cls._read,
-            handler.generate_schema(tuple[row, ...]),
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                _as_objects, info_arg=True
-            ),
-        )
+    def _of_row(cls, value: object) -> object:
+        """Return a link that is written as a row; its latency need not be there."""
+        if isinstance(value, list | tuple):
+            if len(value) not in (3, 4):
+                raise ValueError(
+                    "a pair is [node, node, gbytes_per_s] or [node, node, "
+                    f"gbytes_per_s, latency_us], found {len(value)} values"
+                )
+            return dict(zip(cls.model_fields, value, strict=False))
+        return value
 
-    @classmethod
-    def _read(cls, value: Any, rows: Any, info: ValidationInfo) -> "Pairs":
-        """Read rows or links; `Link` reports what is wrong with one, and where.
-
-        Rows of plain values are looked at all together, which is ten times as fast. A
-        reader that did so itself has them in the context.
-        """
-        if info.context is not None and "pairs" in info.context:
-            return cast("Pairs", info.context["pairs"])
-        if isinstance(value, Pairs):
-            return value
-        if isinstance(value, list | tuple) and (made := cls.plain(value)) is not None:
-            return made
-        return cls(rows(tuple(value) if isinstance(value, list) else value))
-
-    @classmethod
-    def plain(cls, rows: Sequence[Any]) -> "Pairs | None":
-        """Return rows of names and numbers, every different one of which is right."""
-        kinds = set(map(type, rows))
-        if kinds == {dict} and set(map(len, rows)) == {4}:
-            columns = operator.itemgetter(*list(Link.model_fields)[:4])
-            with suppress(KeyError):
-                return cls.plain([columns(row) for row in rows])
-        if not rows or not kinds <= {list, tuple}:
-            return None
-        lengths = set(map(len, rows))
-        if not lengths <= {3, 4, 5}:
-            return None
-        rows = [(*row, 0, None)[:5] if len(row) == 3 else (*row, None) for row in rows]
-        firsts, seconds, rates, latencies, backs = zip(
-            *(row[:5] for row in rows), strict=True
-        )
-        texts, numbers = chain(firsts, seconds), chain(rates, latencies)
-        if set(map(type, texts)) != {str} or not set(map(type, numbers)) <= {
-            int,
-            float,
-        }:
-            return None
-        if not set(map(type, backs)) <= {int, float, type(None)}:
-            return None
-        made = cls()
-        try:
-            made._hold(firsts, seconds, rates, latencies, backs)
-            for name in made.names:
-                Link(first=name, second=name, gbytes_per_s=1)
-            for values in made.rates:
-                rate = dict(zip([*Link.model_fields][2:], values, strict=True))
-                Link.model_validate({"first": "a", "second": "b", **rate})
-        except (ValidationError, OverflowError):
-            return None
-        return made
+    def _digested(self, data: Document) -> Document:
+        return data  # of half a million links: no field came later
 
 
-def _canonical(pairs: Pairs) -> str:
-    """Return the links as the digest reads them."""
-    names = [json.dumps(name) for name in pairs.names]
-    rates = [
-        f'"gbytes_per_s":{rate!r},"latency_us":{us!r}' for rate, us, _ in pairs.rates
-    ]
-    backs = [
-        "" if back is None else f'"back_gbytes_per_s":{back!r},'
-        for _, _, back in pairs.rates
-    ]
-    rows = zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True)
-    each = (
-        f'{{{backs[k]}"first":{names[a]},{rates[k]},"second":{names[b]}}}'
-        for a, b, k in rows
+class Island(Record):
+    """Nodes of which every two are joined by one link."""
+
+    nodes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=20_000)] = Field(
+        description="Names of nodes, or patterns of them such as a100-*."
     )
-    return f"[{','.join(each)}]"
-
-
-def _as_objects(pairs: Pairs, info: SerializationInfo) -> object:
-    """Return the links as objects, a tuple of them in Python, as any record has."""
-    if info.context is not None and "links" in info.context:
-        mark = secrets.token_hex()  # no text of a file is that
-        info.context["links"][mark] = _canonical(pairs)
-        return mark
-    short = info.exclude_unset or info.exclude_defaults
-    rates = [
-        {"gbytes_per_s": rate}
-        | ({} if short and not us else {"latency_us": us})
-        | ({} if back is None else {"back_gbytes_per_s": back})
-        for rate, us, back in pairs.rates
-    ]
-    names = pairs.names
-    rows = zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True)
-    made = [{"first": names[a], "second": names[b], **rates[k]} for a, b, k in rows]
-    return made if info.mode == "json" else tuple(made)
+    gbytes_per_s: GbytesPerS
+    latency_us: LatencyUs = 0
 
 
 class Inter(Record):
@@ -324,7 +143,7 @@ class Inter(Record):
     gbytes_per_s: GbytesPerS | None = None
     latency_us: LatencyUs = 0
     islands: tuple[Island, ...] = ()
-    pairs: Pairs = Pairs()
+    pairs: Annotated[tuple[Link, ...], Field(strict=False)] = ()
 
     _later = frozenset({"islands"})
 
@@ -340,14 +159,15 @@ class Cluster(Record):
     def _islands_are_pairs(self) -> Self:
         inter = self.inter
         if inter.islands:
-            by_ends: dict[tuple[str, ...], Row] = {}
-            for row in chain(rows(inter.islands, self._names()), _rows(inter.pairs)):
-                by_ends[tuple(sorted(row[:2]))] = row
-            pairs = Pairs()
-            pairs._hold(*zip(*by_ends.values(), strict=True))
+            joined = _links_of(inter.islands, self._names())
+            by_ends = {
+                frozenset((link.first, link.second)): link
+                for link in chain(joined, inter.pairs)
+            }
             fields = {name: getattr(inter, name) for name in inter.model_fields_set}
             del fields["islands"]
             # Frozen from the outside; here the record is still being made.
+            pairs = tuple(by_ends.values())
             self.__dict__["inter"] = Inter(**{**fields, "pairs": pairs})
         return self
 
@@ -355,9 +175,7 @@ class Cluster(Record):
         """Return the cluster with these nodes alone, which may have fewer GPUs."""
         names = {node.name for node in nodes}
         types = {node.gpu for node in nodes}
-        pairs = Pairs(
-            p for p in self.inter.pairs if p.first in names and p.second in names
-        )
+        pairs = tuple(x for x in self.inter.pairs if {x.first, x.second} <= names)
         return self.model_copy(
             update={
                 "gpus": {name: gpu for name, gpu in self.gpus.items() if name in types},
@@ -388,38 +206,30 @@ class Cluster(Record):
                 f"GPU types that no node has: {', '.join(idle)}: "
                 "add a node of the type or remove it"
             )
-        pairs = self.inter.pairs
-        if unknown := [end for end in pairs.names if end not in self.node]:
-            raise ValueError(
-                f"inter.pairs names {unknown[0]!r}, expected a name that nodes lists: "
-                "correct it"
-            )
-        if (own := next(_joined_to_itself(pairs), None)) is not None:
-            raise ValueError(
-                f"inter.pairs joins {own!r} to itself: give its "
-                "intra_gbytes_per_s instead"
-            )
+        for pair in self.inter.pairs:
+            for end in (pair.first, pair.second):
+                if end not in self.node:
+                    raise ValueError(
+                        f"inter.pairs names {end!r}, expected a name that nodes lists: "
+                        "correct it"
+                    )
+            if pair.first == pair.second:
+                raise ValueError(
+                    f"inter.pairs joins {pair.first!r} to itself: give its "
+                    "intra_gbytes_per_s instead"
+                )
         if self.inter.gbytes_per_s is None:
             self._every_pair_is_linked()
         return self
 
     def _every_pair_is_linked(self) -> None:
-        pairs, nodes = self.inter.pairs, self.nodes
-        linked = {
-            (a, b) if a < b else (b, a)
-            for a, b in zip(pairs.firsts, pairs.seconds, strict=True)
-        }
-        if len(linked) == len(nodes) * (len(nodes) - 1) // 2:
-            return
-        place = {name: i for i, name in enumerate(pairs.names)}
-        for i, a in enumerate(nodes):
-            for b in nodes[i + 1 :]:
-                ends = place.get(a.name, -1), place.get(b.name, -1)
-                if (min(ends), max(ends)) not in linked:
-                    raise ValueError(
-                        f"no link between {a.name!r} and {b.name!r}: give "
-                        "inter.gbytes_per_s or a row of inter.pairs"
-                    )
+        linked = {frozenset((pair.first, pair.second)) for pair in self.inter.pairs}
+        for a, b in combinations(self._names(), 2):
+            if frozenset((a, b)) not in linked:
+                raise ValueError(
+                    f"no link between {a!r} and {b!r}: give inter.gbytes_per_s or a "
+                    "row of inter.pairs"
+                )
 
     @cached_property
     def node(self) -> dict[str, Node]:
@@ -447,33 +257,20 @@ class Cluster(Record):
         """Return the links between nodes, by classes of equal ones."""
         from .links import LinkTable  # numpy is loaded where links are asked for
 
-        inter, pairs = self.inter, self.inter.pairs
-        place = array("i", map(self.number.__getitem__, pairs.names))
-        firsts = array("i", map(place.__getitem__, pairs.firsts))
-        seconds = array("i", map(place.__getitem__, pairs.seconds))
+        inter, number = self.inter, self.number
         usual = None
         if inter.gbytes_per_s is not None:
             usual = inter.gbytes_per_s, inter.latency_us
-        rows = firsts, seconds, pairs.rated
-        return LinkTable(len(self.nodes), rows, pairs.rates, usual, link_of)
-
-    def ways(self, a: str, b: str) -> tuple[Fraction, Fraction, Fraction]:
-        """Latency in s, and bytes/s of the slower and of the faster direction.
-
-        Between GPUs of nodes `a` and `b`, as `link`.
-        """
-        if a == b or not self.inter.pairs:
-            latency, rate = self.link(a, b)
-            return latency, rate, rate
-        rates = self.links.rates[self.links.between(self.number[a], self.number[b])]
-        latency, rate = link_of(slower(rates), rates[1])
-        return latency, rate, link_of(max(rates[0], rates[2] or 0), 0)[1]
+        rows = (
+            (number[x.first], number[x.second], (x.gbytes_per_s, x.latency_us))
+            for x in inter.pairs
+        )
+        return LinkTable(len(self.nodes), rows, usual)
 
     def link(self, a: str, b: str) -> tuple[Fraction, Fraction]:
         """Latency in s and bandwidth in bytes/s between GPUs of nodes `a` and `b`.
 
         For `a == b` it is the intra-node link; a node of one GPU has none (KeyError).
-        Of two directions it is the slower one.
         """
         if a == b:
             node = self.node[a]
@@ -487,19 +284,44 @@ class Cluster(Record):
         return link_of(self.inter.gbytes_per_s, self.inter.latency_us)
 
 
-def _rows(pairs: Pairs) -> Iterator[Row]:
-    for a, b, k in zip(pairs.firsts, pairs.seconds, pairs.rated, strict=True):
-        rate, latency, back = pairs.rates[k]
-        yield pairs.names[a], pairs.names[b], rate, latency, back
+def _links_of(islands: Sequence[Island], names: Sequence[str]) -> Iterator[Link]:
+    """Yield every pair that the islands join, in their order.
+
+    `ValueError` for a name or pattern that no node has, an island of one node, and
+    more pairs than `MOST_PAIRS`.
+    """
+    joined = 0
+    for at, island in enumerate(islands):
+        there = _members(island, names, f"inter.islands[{at}].nodes")
+        joined += len(there) * (len(there) - 1) // 2
+        if joined > MOST_PAIRS:
+            raise ValueError(
+                f"inter.islands join {joined} pairs of nodes, expected at most "
+                f"{MOST_PAIRS}: give the link of most nodes as inter.gbytes_per_s"
+            )
+        link = {
+            "gbytes_per_s": island.gbytes_per_s,
+            "latency_us": float(island.latency_us),
+        }
+        for a, b in combinations(there, 2):
+            yield Link.model_construct(None, first=a, second=b, **link)
 
 
-def _joined_to_itself(pairs: Pairs) -> Iterator[str]:
-    if any(map(operator.eq, pairs.firsts, pairs.seconds)):
-        for a, b in zip(pairs.firsts, pairs.seconds, strict=True):
-            if a == b:
-                yield pairs.names[a]
-
-
-def link_of(gbytes_per_s: float, latency_us: float) -> tuple[Fraction, Fraction]:
-    """Return the latency in s and bandwidth in bytes/s of a link that a file gives."""
-    return exact(latency_us) / 10**6, exact(gbytes_per_s) * 10**9
+def _members(island: Island, names: Sequence[str], field: str) -> list[str]:
+    """The nodes of an island; a node's own name is no pattern, whatever it holds."""
+    known = frozenset(names)
+    found: dict[str, None] = {}
+    for word in island.nodes:
+        fits = [word] if word in known else [n for n in names if fnmatchcase(n, word)]
+        if not fits:
+            raise ValueError(
+                f"{field} has {word!r}, expected the name of a node or a pattern of "
+                "such, as a100-*: correct it"
+            )
+        found |= dict.fromkeys(fits)
+    if len(found) == 1:
+        raise ValueError(
+            f"{field} matches only node {next(iter(found))!r}, expected at least two: "
+            "correct it"
+        )
+    return list(found)

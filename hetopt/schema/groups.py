@@ -96,9 +96,7 @@ class Memory(Record):
     precision: Precision | None = None
     optimiser: Optimiser = "adamw"
     offload: Offload | None = None
-    activations: Literal["standard", "checkpoint", "architecture", "calibrated"] = (
-        "standard"
-    )
+    activations: Literal["standard", "checkpoint", "calibrated"] = "standard"
     fused_loss: bool = False
     logit_gradients: bool = False
     flat_gradients: bool = False

@@ -16,7 +16,6 @@ from .record import (
     LatencyUs,
     MemoryGib,
     Name,
-    NotNegative,
     PeakTflops,
     Record,
     Seconds,
@@ -65,26 +64,6 @@ class Requirements(Record):
     budget_usd: Usd | None = None
 
 
-class Storage(Record):
-    """Storage costs beside GPUs: disks as long as the run lasts, bytes that leave."""
-
-    gbytes: Annotated[
-        NotNegative, Field(description="Kept as long as the run lasts.")
-    ] = 0
-    usd_per_gbyte_month: Annotated[
-        NotNegative, Field(description="Price of one gigabyte per month (730 hours).")
-    ] = 0
-    egress_gbytes: Annotated[
-        NotNegative,
-        Field(
-            description="Gigabytes that leave the provider during the run: checkpoints."
-        ),
-    ] = 0
-    usd_per_egress_gbyte: Annotated[
-        NotNegative, Field(description="Price of one gigabyte of egress.")
-    ] = 0
-
-
 class Search(Record):
     """The structures that provisioning may choose from."""
 
@@ -104,17 +83,12 @@ class Instance(Record):
     offers: tuple[Offer, ...] = ()
     requirements: Requirements = Requirements()
     search: Search | None = None
-    storage: Storage | None = None
-
-    _later = frozenset({"storage"})
 
     @model_validator(mode="after")
     def _cluster_or_offers(self) -> Self:
         if (self.cluster is None) == (not self.offers):
             found = "both" if self.cluster else "neither"
             raise ValueError(f"found {found} of cluster and offers: give one of them")
-        if self.storage is not None and not self.offers:
-            raise ValueError("storage is for offers only: remove it")
         self._choices_are_of_offers()
         self._losses_cost_something()
         self._cards_are_told()

@@ -7,6 +7,7 @@ tokens has one part more, `further`.
 """
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field
@@ -91,38 +92,29 @@ class Indexer(Record):
         return 2 * self.head_dim
 
 
+class Sizes(NamedTuple):
+    """The sizes of a mixer of tokens, by which it is counted, timed and cut.
+
+    `inner` is the width between the projections. Elements of a token `kept` for
+    the backward pass leave out its input. `scan` are forward FLOPs of a token beside
+    products and convolution, `vectors` parameters in no product; a tensor-parallel
+    degree divides all of `whole`.
+    """
+
+    inner: int
+    kept: int
+    scan: int
+    vectors: int
+    whole: tuple[int, ...]
+
+
 class Mixer(Record):
     """A mixer mixes tokens without scores: products, and a scan or a convolution."""
 
-    @property
+    @cached_property
     @abstractmethod
-    def inner(self) -> int:
-        """Return the width between the projections."""
-
-    @property
-    @abstractmethod
-    def kept(self) -> int:
-        """Elements of a token that the backward pass needs, its input apart."""
-
-    @property
-    @abstractmethod
-    def moved(self) -> int:
-        """Elements of a token that pass memory between the products, forward."""
-
-    @property
-    @abstractmethod
-    def scan(self) -> int:
-        """Return FLOPs of a token beside the products and the convolution, forward."""
-
-    @property
-    @abstractmethod
-    def vectors(self) -> int:
-        """Return the parameters that are in no product."""
-
-    @property
-    @abstractmethod
-    def whole(self) -> tuple[int, ...]:
-        """Counts that a tensor-parallel degree divides, for none is cut."""
+    def sizes(self) -> Sizes:
+        """Return all that depends on no other field of the model."""
 
     @abstractmethod
     def products(self, hidden: int) -> tuple[Product, ...]:
@@ -142,45 +134,27 @@ class MambaMixer(Mixer):
     groups: Count = 1
     convolution: Count = 4
 
-    @property
-    def inner(self) -> int:
-        """Return the width between the projections."""
-        return self.heads * self.head_dim
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Return the sizes; FLOPs of the scan are those that Megatron-LM counts."""
+        inner, convolved = self.heads * self.head_dim, self._convolved
+        return Sizes(
+            inner,
+            kept=2 * convolved + 3 * inner,
+            scan=7 * inner * self.state,
+            vectors=convolved * (self.convolution + 1) + 3 * self.heads + inner,
+            whole=(self.heads, self.groups),
+        )
 
     @property
-    def convolved(self) -> int:
-        """Return the width that passes through the convolution."""
-        return self.inner + 2 * self.groups * self.state
-
-    @property
-    def kept(self) -> int:
-        """Gate, what the convolution takes and gives, output, gated output."""
-        return 2 * self.convolved + 3 * self.inner
-
-    @property
-    def moved(self) -> int:
-        """Convolution, scan, gate and norm."""
-        return 7 * self.inner
-
-    @property
-    def scan(self) -> int:
-        """Return the FLOPs as Megatron-LM counts them."""
-        return 7 * self.inner * self.state
-
-    @property
-    def vectors(self) -> int:
-        """Convolution and its bias, three numbers a head, the norm of the output."""
-        return self.convolved * (self.convolution + 1) + 3 * self.heads + self.inner
-
-    @property
-    def whole(self) -> tuple[int, ...]:
-        """Heads and groups."""
-        return self.heads, self.groups
+    def _convolved(self) -> int:
+        return self.heads * self.head_dim + 2 * self.groups * self.state
 
     def products(self, hidden: int) -> tuple[Product, ...]:
         """Return the projections before and after."""
-        joint = self.inner + self.convolved + self.heads
-        return Product(joint, hidden, "n"), Product(hidden, self.inner, "k")
+        inner = self.heads * self.head_dim
+        joint = inner + self._convolved + self.heads
+        return Product(joint, hidden, "n"), Product(hidden, inner, "k")
 
 
 class SelectiveMixer(Mixer):
@@ -191,35 +165,16 @@ class SelectiveMixer(Mixer):
     rank: Count
     convolution: Count = 4
 
-    @property
-    def inner(self) -> int:
-        """Return the width between the projections."""
-        return self.width
-
-    @property
-    def kept(self) -> int:
-        """Gate, convolution's input and output, time step, output, gated output."""
-        return 6 * self.width + self.rank + 2 * self.state
-
-    @property
-    def moved(self) -> int:
-        """Convolution, time step, scan and gate."""
-        return 9 * self.width
-
-    @property
-    def scan(self) -> int:
-        """Return the FLOPs of decay, input, sum and output of each state."""
-        return 7 * self.width * self.state
-
-    @property
-    def vectors(self) -> int:
-        """Convolution and its bias, the step's bias, a decay a state, a skip."""
-        return self.width * (self.convolution + 3 + self.state)
-
-    @property
-    def whole(self) -> tuple[int, ...]:
-        """Return the width."""
-        return (self.width,)
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Return the sizes; a scan is decay, input, sum and output of each state."""
+        return Sizes(
+            self.width,
+            kept=6 * self.width + self.rank + 2 * self.state,
+            scan=7 * self.width * self.state,
+            vectors=self.width * (self.convolution + 3 + self.state),
+            whole=(self.width,),
+        )
 
     def products(self, hidden: int) -> tuple[Product, ...]:
         """Return projections before, of step and states, of the step, and after."""
@@ -248,67 +203,37 @@ class LinearAttention(Mixer):
     rank: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     convolution: Annotated[int, Field(ge=0, le=10_000_000)] = 0
 
-    @property
-    def inner(self) -> int:
-        """Return the width of the values."""
-        return self.value_heads * self.value_dim
-
-    @property
-    def keyed(self) -> int:
-        """Return the width of the keys, and of the queries."""
-        return self.key_heads * self.key_dim
-
-    @property
-    def mixed(self) -> int:
-        """Return the width of queries, keys and values."""
-        return 2 * self.keyed + self.inner
-
-    @property
-    def kept(self) -> int:
-        """Return the width kept for backward: convolution, scan, both gates."""
-        return (2 if self.convolution else 1) * self.mixed + 3 * self.inner
-
-    @property
-    def moved(self) -> int:
-        """Convolution, scan, gate and norm."""
-        return (3 if self.convolution else 1) * self.mixed + 4 * self.inner
-
-    @property
-    def scan(self) -> int:
-        """FLOPs of a state's decay, update and reading; the delta rule reads twice."""
-        return (5 if self.decay == "fixed" else 7) * self.inner * self.key_dim
-
-    @property
-    def vectors(self) -> int:
-        """Convolution, what decays begin with, the norm of the output."""
-        decays = {
-            "fixed": 0,
-            "head": 2 * self.value_heads,
-            "channel": self.keyed + self.value_heads,
-        }[self.decay]
-        norm = self.inner if self.decay == "fixed" else self.value_dim
-        return self.mixed * self.convolution + decays + norm
-
-    @property
-    def whole(self) -> tuple[int, ...]:
-        """Heads."""
-        return self.key_heads, self.value_heads
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Return the sizes; to read a state, the delta rule reads it twice."""
+        inner, keyed = self.value_heads * self.value_dim, self.key_heads * self.key_dim
+        mixed, fixed = 2 * keyed + inner, self.decay == "fixed"
+        decays = {"fixed": 0, "head": 2 * self.value_heads}
+        vectors = mixed * self.convolution + (inner if fixed else self.value_dim)
+        return Sizes(
+            inner,
+            kept=(2 if self.convolution else 1) * mixed + 3 * inner,
+            scan=(5 if fixed else 7) * inner * self.key_dim,
+            vectors=vectors + decays.get(self.decay, keyed + self.value_heads),
+            whole=(self.key_heads, self.value_heads),
+        )
 
     def products(self, hidden: int) -> tuple[Product, ...]:
         """Return the products of queries, keys and values, decays, gate, output."""
-        gate: tuple[Product, ...] = (Product(self.inner, hidden, "n"),)
+        inner, keyed = self.value_heads * self.value_dim, self.key_heads * self.key_dim
+        gate: tuple[Product, ...] = (Product(inner, hidden, "n"),)
         if self.rank:
-            gate = Product(self.rank, hidden), Product(self.inner, self.rank, "n")
+            gate = Product(self.rank, hidden), Product(inner, self.rank, "n")
         decays: tuple[Product, ...] = ()
         if self.decay == "head":
             decays = (Product(2 * self.value_heads, hidden, "n"),)
         if self.decay == "channel":
             low = self.rank or hidden
-            decays = (Product(self.keyed, low, "n"), Product(self.value_heads, hidden))
+            decays = (Product(keyed, low, "n"), Product(self.value_heads, hidden))
             if self.rank:
                 decays = (Product(self.rank, hidden), *decays)
-        first, last = Product(self.mixed, hidden, "n"), Product(hidden, self.inner, "k")
-        return first, *decays, *gate, last
+        first = Product(2 * keyed + inner, hidden, "n")
+        return first, *decays, *gate, Product(hidden, inner, "k")
 
 
 class ShortConvolution(Mixer):
@@ -317,35 +242,16 @@ class ShortConvolution(Mixer):
     width: Count
     convolution: Count = 3
 
-    @property
-    def inner(self) -> int:
-        """Return the width between the projections."""
-        return self.width
-
-    @property
-    def kept(self) -> int:
-        """Three that are projected, what the convolution takes and gives, gated."""
-        return 6 * self.width
-
-    @property
-    def moved(self) -> int:
-        """Two gates and the convolution."""
-        return 8 * self.width
-
-    @property
-    def scan(self) -> int:
-        """Return the FLOPs of the gates."""
-        return 2 * self.width
-
-    @property
-    def vectors(self) -> int:
-        """Return the weights of the convolution."""
-        return self.width * self.convolution
-
-    @property
-    def whole(self) -> tuple[int, ...]:
-        """Return the width."""
-        return (self.width,)
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Return the sizes; two gates stand in place of a scan."""
+        return Sizes(
+            self.width,
+            kept=6 * self.width,
+            scan=2 * self.width,
+            vectors=self.width * self.convolution,
+            whole=(self.width,),
+        )
 
     def products(self, hidden: int) -> tuple[Product, ...]:
         """Return the projections before and after."""

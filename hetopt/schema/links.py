@@ -5,7 +5,7 @@ pair have a million ordered pairs, most of them alike: what is computed of links
 computed once a class. Only pairs that a file lists take memory, a dozen bytes each.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .rates import Rate, slower
+from .record import link_of
 
 Classes = NDArray[np.int32]
 Floats = NDArray[np.float64]
+Rate = tuple[float, float]  # GB/s and us, as a file gives them
 LinkRate = tuple[Fraction, Fraction]  # latency in s, bandwidth in bytes/s
 
 #: What floats may be wrong by, relatively, where at most 20,000 terms are added up:
@@ -28,54 +29,35 @@ class LinkTable:
     """Classes of equal links, and the class of the link between any two nodes."""
 
     def __init__(
-        self,
-        nodes: int,
-        pairs: tuple[Sequence[int], Sequence[int], Sequence[int]],
-        rates: Sequence[Rate],
-        usual: tuple[float, float] | None,
-        exactly: Callable[[float, float], LinkRate],
+        self, nodes: int, pairs: Iterable[tuple[int, int, Rate]], usual: Rate | None
     ) -> None:
-        """Hold the classes of `nodes` nodes; a pair is two ends and a place in `rates`.
+        """Hold the classes of `nodes` nodes; a pair is two ends and its rate.
 
         Rates are GB/s and us, as a file gives them: of pairs, and the `usual` one where
-        no pair says another. `exactly` makes seconds and bytes/s of them. A class is
-        the same from either end: every price is one of both directions.
+        no pair says another.
         """
         self.nodes = nodes
-        # GB/s, us and GB/s back of each class, as a file gives them.
-        self.rates = [*rates, *([] if usual is None else [(*usual, None)])]
-        self._usual = None if usual is None else len(rates)
-        self._exactly = exactly
+        place: dict[Rate, int] = {}
+        rows = [(a, b, place.setdefault(rate, len(place))) for a, b, rate in pairs]
+        # GB/s and us of each class, as a file gives them.
+        self.rates = [*place, *([] if usual is None else [usual])]
+        self._usual = None if usual is None else len(place)
         self._kept: dict[int, LinkRate] = {}
-        one, two = (np.array(ends, np.int64) for ends in pairs[:2])
+        one, two, rated = np.array(rows, np.int64).reshape(-1, 3).T
         ends = np.stack([one * nodes + two, two * nodes + one], 1).ravel()
         # Of rows about one pair the last counts: it is the first from behind.
         ends, last = np.unique(ends[::-1], return_index=True)
-        self._classes: Classes = np.repeat(np.array(pairs[2], np.int32), 2)
+        self._classes: Classes = np.repeat(rated.astype(np.int32), 2)
         self._classes = self._classes[::-1][last]
         self._others: Classes = (ends % nodes).astype(np.int32)
         self._firsts: Classes = (ends // nodes).astype(np.int32)
         self._starts = np.searchsorted(self._firsts, np.arange(nodes + 1))
 
     def exactly(self, link: int) -> LinkRate:
-        """Latency in s and bandwidth in bytes/s of a class, the slower direction's."""
+        """Return the latency in s and the bandwidth in bytes/s of a class."""
         if link not in self._kept:
-            rate = self.rates[link]
-            self._kept[link] = self._exactly(slower(rate), rate[1])
+            self._kept[link] = link_of(*self.rates[link])
         return self._kept[link]
-
-    def to_and_fro(self, link: int) -> LinkRate:
-        """Return a link at the one rate that takes as long for there and back.
-
-        It is no less than that of `exactly`.
-        """
-        there, latency, back = self.rates[link]
-        if back is None:
-            return self.exactly(link)
-        (seconds, one), (_, other) = (
-            self._exactly(rate, latency) for rate in (there, back)
-        )
-        return seconds, 2 / (1 / one + 1 / other)
 
     @property
     def classes(self) -> int:
@@ -85,12 +67,12 @@ class LinkTable:
     @cached_property
     def latency_s(self) -> Floats:
         """Return the latency of each class, to `ROUNDING`."""
-        return np.array([us for _, us, _ in self.rates], np.float64) / 1e6
+        return np.array([us for _, us in self.rates], np.float64) / 1e6
 
     @cached_property
     def bytes_per_s(self) -> Floats:
-        """Return the rate of each class in its slower direction, to `ROUNDING`."""
-        return np.array([slower(rate) for rate in self.rates], np.float64) * 1e9
+        """Return the rate of each class, to `ROUNDING`."""
+        return np.array([rate for rate, _ in self.rates], np.float64) * 1e9
 
     @cached_property
     def present(self) -> list[int]:

@@ -42,11 +42,6 @@ class ModelSpec(Record):
     `active_parameters` are the ones that a token uses (fewer than all for MoE):
     memory and synchronisation count all, FLOPs count the active ones.
 
-    `activation, norm, dropout, attention_dropout` decide which tensors a layer keeps
-    for its backward pass under `costs.activations: architecture`, and what its
-    memory-bound kernels move. `norm: layer_from_output` is the layer norm that keeps
-    its output in place of its input; `rms_unfused` one made of single operators.
-
     `layer_kinds` say what each layer is made of, repeated as often as it takes; without
     them all are attention and an MLP, of experts behind the first `dense_layers`.
     `layer_shapes` are repeated likewise: what of a layer is wider or narrower than the
@@ -78,9 +73,8 @@ class ModelSpec(Record):
     expert_intermediate: Count | None = None
     dense_layers: Annotated[int, Field(ge=0)] = 0
     activation: Literal["gelu", "relu", "silu"] = "gelu"
-    norm: Literal["layer", "layer_from_output", "rms", "rms_unfused"] = "layer"
+    norm: Literal["layer", "rms"] = "layer"
     dropout: bool = True
-    attention_dropout: bool = True
     layer_kinds: tuple[LayerKind, ...] | None = None
     window: Count | None = None
     chunked: bool = False
@@ -124,7 +118,7 @@ class ModelSpec(Record):
         "vectors",
     )
     _later = frozenset(
-        {"activation", "norm", "dropout", "attention_dropout", "other_parameters"}
+        {"activation", "norm", "dropout", "other_parameters"}
         | {"architecture", *_of_layers}
     )
 
@@ -412,7 +406,7 @@ class ModelSpec(Record):
             own = (1 + self.post_norm) * self.hidden
             own += self._of_attention() if name == ATTENTION else 0
             mixer = self.mixer(part)
-            own += mixer.vectors if mixer else 0
+            own += mixer.sizes.vectors if mixer else 0
         return own
 
     def _of_attention(self) -> int:

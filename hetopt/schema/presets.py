@@ -50,10 +50,7 @@ PRESETS: Mapping[str, Groups] = MappingProxyType(
         # parallelism, the all-reduce of tied embeddings.
         "megatron": {
             "compute": {"recompute": "none", "flash": True, "sequence_parallel": True},
-            "memory": {
-                "precision": "bf16_fp32_gradients",
-                "activations": "architecture",
-            },
+            "memory": {"precision": "bf16_fp32_gradients"},
             "updates": {"tied_sync": True},
         },
         # torchtitan: FSDP gathers weights for every micro-batch and reduces gradients
@@ -62,7 +59,6 @@ PRESETS: Mapping[str, Groups] = MappingProxyType(
             "compute": {"recompute": "none", "flash": True, "sequence_parallel": True},
             "memory": {
                 "precision": "bf16_fp32_gradients",
-                "activations": "architecture",
                 "logit_gradients": True,
             },
             "updates": {"zero": 3, "gathers": "micro_batch"},

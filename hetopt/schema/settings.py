@@ -146,7 +146,7 @@ class CostSettings(Record):
         changes |= {"calibration": None, "context_parallel": 1, "expert_parallel": 1}
         changes |= {"lora": None, "offload": None}
         if self.memory.activations == "calibrated":
-            changes["activations"] = "architecture"
+            changes["activations"] = "standard"
         return self.model_copy(update=changes)
 
     @property

@@ -447,8 +447,8 @@ def _uncut(model: ModelSpec, t: int, split: Split) -> Iterator[str]:
                 yield f"{name} {width}"
     for part, (words, name) in _OF_MIXERS.items():
         mixer = model.mixer(part)
-        if mixer is not None and any(whole % t for whole in mixer.whole):
-            numbers = zip(mixer.whole, words, strict=True)
+        if mixer is not None and any(whole % t for whole in mixer.sizes.whole):
+            numbers = zip(mixer.sizes.whole, words, strict=True)
             yield f"{' and '.join(f'{n} {word}' for n, word in numbers)} of {name}"
 
 

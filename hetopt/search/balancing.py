@@ -3,20 +3,27 @@
 `balanced` minimises sum_k tau_k + (n - 1) max_k tau_k over all ways to cut the layers
 into runs, one for each group of GPUs in the given order, within memory. `shared`
 minimises the time of the slowest pipeline over all ways to share the batch.
+
+Under a limit on the slowest stage the least sum for layers that differ comes from a
+shortest path over (stage, layers behind), whose steps are windows: where a run ends
+tells from where on it may begin. The least limit that can be kept is found by halving;
+then limits fall from the highest for which the least sum of all could pay, each below
+the slowest stage of the path before.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from .._kernels import core
-from . import cuts
 from .fast_cost import FastCost, Pipe, Slot, Timing
 
+Found = TypeVar("Found")
+_BITS = 256  # of the longest time
 Chain = tuple[tuple[int, int], ...]  # (node number, degree) of each stage, in order
 
 
@@ -244,7 +251,7 @@ class Balancer:
     ) -> tuple[Slot, ...] | None:
         """The best runs of layers, each as long as memory allows at the most."""
         rows = [
-            cuts.Row(
+            UnlikeRow(
                 self._fixed(b, chain, j),
                 self._sums(b, *place),
                 self._reach(b, n, len(chain), j, *place, replicas),
@@ -255,7 +262,7 @@ class Balancer:
             self.cost.costs.schedule.interleave
         )  # layers of a stage: one for each run
         most = self.cost.layers if most is None else most
-        ends = cuts.best_cuts(rows, n, fewest, most)
+        ends = best_cuts(rows, n, fewest, most)
         if ends is None:
             return None
         return tuple(
@@ -330,7 +337,7 @@ def _best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
         counts: list[int] = core.best_counts(flat, layers, n)
         return counts
 
-    return cuts.within(ask)
+    return within(ask)
 
 
 def shared(
@@ -353,7 +360,7 @@ def shared(
         counts: list[int] | None = core.shared(batch, lockstep, rows, taus)
         return counts
 
-    return cuts.within(ask)
+    return within(ask)
 
 
 def with_batch(
@@ -366,3 +373,44 @@ def with_batch(
         return None
     pipes = tuple(Pipe(n, *row) for n, row in zip(counts, rows, strict=True))
     return pipes if all(cost.fits(pipe, len(pipes)) for pipe in pipes) else None
+
+
+class UnlikeRow(NamedTuple):
+    """A stage that waits for layers that differ."""
+
+    fixed: int  # us beside its layers: of the hop, of the head on the last stage
+    sums: Sequence[int]  # of layer times in us, before each layer and after the last
+    reach: Sequence[int]  # where a run from each layer on ends at the latest; rising
+
+
+def best_cuts(
+    rows: Sequence[UnlikeRow], n: int, fewest: int, most: int
+) -> Sequence[int] | None:
+    """Return where each stage ends for `n` micro-batches; None where no cut fits.
+
+    Each stage has from `fewest` to `most` layers.
+    """
+    layers = len(rows[0].sums) - 1
+
+    def ask(shift: int) -> Sequence[int] | None:
+        flat = array("q")
+        for fixed, sums, reach in rows:
+            flat.append(fixed >> shift)
+            flat.extend([us >> shift for us in sums] if shift else sums)
+            flat.extend(reach)
+        ends: list[int] | None = core.best_cuts(flat, layers, n, fewest, most)
+        return ends
+
+    return within(ask)
+
+
+def within(ask: Callable[[int], Found]) -> Found:
+    """Return what the core answers, given times shifted by so many bits.
+
+    Times beyond its numbers lose their last bits: what is found fits all the same, and
+    is the best but for rounding.
+    """
+    for shift in range(0, _BITS, 8):
+        with suppress(OverflowError):
+            return ask(shift)
+    return ask(_BITS)

@@ -29,8 +29,7 @@ from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute, exact
-from .ports import Sent, added
-from .synchronisation import KEPT, Slot, Sums, SyncTimes
+from .synchronisation import KEPT, Sent, Slot, Sums, SyncTimes, added
 
 _NEVER_MIB = 1 << 40
 

@@ -11,6 +11,7 @@ micro-batches of all pipelines always are.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import exp
 from random import Random
 
 from ..clock import monotonic, spend
@@ -23,7 +24,8 @@ from . import choices, grid, islands
 from .attempts import tried
 from .balancing import Balancer
 from .fast_cost import FastCost, Pipe
-from .walking import Walk, walk_from
+from .moves import Moves
+from .state import State, first_state
 
 # Cycles of annealing: when each ends, as a share of the budget, and how hot it begins,
 # as a share of the objective. The first looks nearby, the later ones in other valleys.
@@ -33,9 +35,6 @@ _VISIT = 0.22  # of the time that is left at the most, to look for islands
 ROUNDS = 20_000  # where there is no budget at all
 _FEW_PIPELINES = 4  # of more, a move changes so much less of the score: it is cooler
 _AT_ONCE = 16  # candidates between two looks at the clock, at one temperature
-#: A search gives up where it gained nothing for so much of its time, and has looked at
-#: less than so much of the candidates that were due by then.
-PATIENCE, SLOW = 1 / 3, 0.5
 Report = Callable[[int], None]
 
 
@@ -96,12 +95,7 @@ class Search:
             self._annealing.listen(self._given, report)
 
     def run(self, *, deadline: float | None = None, rounds: int | None = None) -> None:
-        """Search until the deadline, the number of candidates or the target.
-
-        With a deadline and a number that cannot be reached by then, the search gives up
-        where it gains nothing: there are too few candidates for a walk to another
-        valley, and others have use for the time.
-        """
+        """Search until the deadline, the number of candidates or the target."""
         if rounds is None and deadline is None:
             rounds = ROUNDS
         if not self._free:
@@ -147,7 +141,6 @@ class _Budget:
         self.deadline = deadline
         self.rounds = rounds
         self.looked_at = 0
-        self._fresh_at = 0.0  # share of the time from where on it waits for a gain
 
     def next(self, most: int) -> int:
         """How many candidates may follow at once, of `most`."""
@@ -155,29 +148,60 @@ class _Budget:
 
     def used(self) -> float:
         """The larger share; 1 or more at the end."""
-        share = 0.0
+        shares = [0.0]
         if self.rounds is not None:
-            share = self.looked_at / self.rounds if self.rounds else 1.0
-        return max(share, self._passed())
+            shares.append(self.looked_at / self.rounds if self.rounds else 1.0)
+        if self.deadline is not None:
+            length = self.deadline - self._start
+            passed = monotonic() - self._start
+            shares.append(passed / length if length > 0 else 1.0)
+        return max(shares)
 
-    def be_patient(self) -> None:
-        """Wait for a gain from now on, as there was one or another start."""
-        self._fresh_at = self._passed()
 
-    def is_idle(self) -> bool:
-        """Tell whether nothing was gained for long, and candidates are too few."""
-        if self.rounds is None or self.deadline is None:
-            return False
-        passed = self._passed()
-        few = self.looked_at < SLOW * min(1.0, passed) * self.rounds
-        return few and passed - self._fresh_at >= PATIENCE
+class Walk:
+    """The best plan so far, and the one that the walk is at."""
 
-    def _passed(self) -> float:
-        """The share of the time that has passed; 0 where there is no deadline."""
-        if self.deadline is None:
-            return 0.0
-        length = self.deadline - self._start
-        return (monotonic() - self._start) / length if length > 0 else 1.0
+    def __init__(self, start: State, balancer: Balancer, seed: int) -> None:
+        """Begin at a state; `seed` is that of all draws."""
+        self._best = self._state = start
+        self._draws = Random(seed)
+        self._moves = Moves(balancer, self._draws)
+
+    @property
+    def objective(self) -> int:
+        """The objective of the best plan."""
+        return self._best.objective
+
+    def begin(self) -> None:
+        """Go on from the best plan."""
+        self._state = self._best
+
+    def pipes(self) -> tuple[Pipe, ...]:
+        """Return the best plan in compact form."""
+        return self._best.pipes()
+
+    def run(self, most: int, temperature: float, target: int | None) -> int:
+        """Look at `most` candidates, or fewer where the target is reached.
+
+        A worse one is taken by chance, by its score and the temperature. Returns how
+        many were looked at.
+        """
+        for number in range(most):
+            if target is not None and self.objective <= target:
+                return number
+            move = self._moves.draw(self._state)
+            trial = None if move is None else self._state.changed(*move)
+            if trial is None:
+                continue
+            worse = trial.score - self._state.score
+            # The temperature is 0 where the best plan takes no time.
+            if worse <= 0 or (
+                temperature > 0 and self._draws.random() < exp(-worse / temperature)
+            ):
+                self._state = trial
+                if trial.objective < self._best.objective:
+                    self._best = trial
+        return most
 
 
 class _Annealing:
@@ -216,8 +240,9 @@ class _Annealing:
             begin = end
 
     def _walk_from(self, pipes: Sequence[Pipe]) -> Walk | None:
-        ordered = self._cost.ordered(tuple(pipes))
-        return walk_from(ordered, self._balancer, self._seed)
+        """A walk from a plan; None where its micro-batches cannot be shared anew."""
+        state = first_state(self._cost, self._cost.ordered(tuple(pipes)))
+        return None if state is None else Walk(state, self._balancer, self._seed)
 
     def _reached(self) -> bool:
         target, walk = self._target, self.walk
@@ -242,7 +267,6 @@ class _Annealing:
             pipes = tried("islands", partial(islands.search, *words)).made
         finally:
             self._cost.deadline = budget.deadline
-            budget.be_patient()
         if pipes is None:
             return
         walk = self._walk_from(pipes)
@@ -259,19 +283,13 @@ class _Annealing:
         walk.begin()
         part = min(1, _FEW_PIPELINES / len(walk.pipes()))
         scale = max(1, walk.objective) * part
-        known = walk.objective
         while not self._reached() and (used := budget.used()) < end:
-            if budget.is_idle():
-                break
             cooled = (used - begin) / (end - begin)
             temperature = scale * hot * (COLD / hot) ** cooled
             most = budget.next(_AT_ONCE)
             looked_at = walk.run(most, temperature, self._target)
             budget.looked_at += looked_at
             spend(looked_at)
-            if walk.objective < known:
-                known = walk.objective
-                budget.be_patient()
             self._tell()
 
     def _tell(self) -> None:

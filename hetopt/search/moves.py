@@ -37,12 +37,10 @@ class Moves:
         ]
         across: list[tuple[int, Callable[[State], Move | None]]] = [
             (8, self._swap_stages),
-            (6, self._give_stage),
             (6, self._give_gpus),
             (4, self._take_free),
             (3, self._split_pipeline),
             (3, self._join_pipelines),
-            (3, self._drop_stage),
             (2, self._rebalance),
         ]
         self._makes: dict[Line, Make] = {}
@@ -228,15 +226,6 @@ class Moves:
         one[j], two[m] = two[m], one[j]
         return self._rebuilt(state, {i: one, k: two})
 
-    def _give_stage(self, state: State) -> Move | None:
-        """The GPUs of a stage become a stage of another pipeline."""
-        (i, j), (k, m) = self._any_stage(state), self._any_stage(state)
-        if i == k:
-            return None
-        one, two = _chain(state.lines[i].slots), _chain(state.lines[k].slots)
-        two.insert(self._beside(two, one[j][0], m), one.pop(j))
-        return self._rebuilt(state, {i: one, k: two})
-
     def _beside(self, chain: list[tuple[int, int]], node: int, otherwise: int) -> int:
         """Where a stage on `node` goes: next to others there, mostly."""
         there = [k for k, (other, _) in enumerate(chain) if other == node]
@@ -319,13 +308,6 @@ class Moves:
             chain = sorted(one + two, key=lambda pair: order.index(pair[0]))
         line = self._balanced(state.lines[i].size, n, tuple(chain))
         return None if line is None else ([i, k], [line])
-
-    def _drop_stage(self, state: State) -> Move | None:
-        """A stage's GPUs go idle."""
-        i, j = self._any_stage(state)
-        chain = _chain(state.lines[i].slots)
-        del chain[j]
-        return self._rebuilt(state, {i: chain})
 
     def _rebalance(self, state: State) -> Move | None:
         """Cut a pipeline anew, now and then for micro-batches of another size."""

@@ -3,9 +3,8 @@
 A setting is a way to divide the model, a stage of ZeRO (but those for which others
 stand) and one rule of recomputation everywhere. First come the grids of each way to
 divide, which are plans of every target, then islands of each setting, those that
-recompute least first, and none whose bound is no better than the best plan. The best
-settings are searched for longer, and local search starts from the best two, where
-stages choose their rules anew.
+recompute least first, and none whose bound is no better than the best plan. Local
+search starts from the best two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,16 +23,15 @@ from ..schema import Instance
 from . import grid, islands, symmetric
 from .attempts import tried
 from .choices import said
-from .descent import descended
 from .improving import improve
 from .quick import share_of, time_of
 
-#: Shares of the time at whose ends grids, islands, and the second look are over.
-_ENDS = (0.4, 0.65, 0.8)
+#: Shares of the time at whose ends grids and islands are over.
+_ENDS = (0.4, 0.7)
 #: The first setting has one in so many parts of the time for grids, at the least.
 _FIRST = 3
-#: How many settings have a second look, how many local search, and how near they are.
-_SECOND, _WALKS, _NEAR = 5, 2, 1.3
+#: How many settings have local search, and how near they are to the best plan.
+_WALKS, _NEAR = 2, 1.3
 
 _Item = TypeVar("_Item")
 
@@ -60,9 +58,7 @@ def raced(
             race.fill_grids(number, end)
         for numbers, end in _in_turn(race.groups(), ends[1]):
             race.look_at(numbers, end)
-        for number, end in _in_turn(race.standing(_SECOND), ends[2]):
-            race.look_at([number], end)
-        for number, end in _in_turn(race.standing(_WALKS), deadline):
+        for number, end in _in_turn(race.standing(), deadline):
             race.walk(number, end, rounds)
     return race.plan
 
@@ -104,8 +100,8 @@ class _Race:
     def fill_grids(self, number: int, deadline: float | None) -> None:
         """Look for the best grid of a setting."""
         if self._may_be_better(number):
-            data, seed = self.settings[number], self._seed
-            found = grid.search(data, deadline=deadline, below=self._us, seed=seed)
+            data = self.settings[number]
+            found = grid.search(data, deadline=deadline, below=self._us)
             self._keep(number, found.plan)
 
     def look_at(self, numbers: Sequence[int], deadline: float | None) -> None:
@@ -120,13 +116,11 @@ class _Race:
                     return
 
     def walk(self, number: int, deadline: float | None, rounds: int) -> None:
-        """Search locally from the best plan of a setting, then over mixed rules."""
+        """Search locally from the best plan of a setting."""
         data, start = self.settings[number], self._best[number][1]
-        end, seed = share_of(deadline, 2), self._seed
-        plan = improve(data, start, deadline=end, seed=seed, rounds=rounds)
+        seed = self._seed
+        plan = improve(data, start, deadline=deadline, seed=seed, rounds=rounds)
         self._keep(number, plan)
-        plan = said(self._instance, data, plan)
-        self._take(descended(self._instance, plan, deadline=deadline))
 
     def groups(self) -> list[list[int]]:
         """Return the settings of each split and stage of ZeRO, the best first."""
@@ -136,22 +130,16 @@ class _Race:
             found.setdefault((costs.split, costs.updates.zero), []).append(number)
         return [*found.values()]
 
-    def standing(self, most: int) -> list[int]:
-        """Return the settings to go on with: of each split and ZeRO stage the best.
-
-        One place is left to the best of the others.
-        """
-        groups = [[x for x in group if self._stands(x)] for group in self.groups()]
-        first = [group[0] for group in groups if group]
-        others = sorted((x for group in groups for x in group[1:]), key=self._rank)
-        return (first[: most - 1] + others)[:most]
+    def standing(self) -> list[int]:
+        """Return the settings from whose plans local search starts, the best first."""
+        return sorted(filter(self._stands, self._best), key=self._rank)[:_WALKS]
 
     def _rank(self, number: int) -> tuple[float, int]:
         return self._best.get(number, (inf, None))[0], number
 
     def _stands(self, number: int) -> bool:
         near = self._rank(number)[0] <= _NEAR * self._us
-        return number in self._best and near and self._may_be_better(number)
+        return near and self._may_be_better(number)
 
     def _may_be_better(self, number: int) -> bool:
         """Tell whether the bound of a setting is below the best plan."""
@@ -168,12 +156,6 @@ class _Race:
         if number not in self._best or us < self._best[number][0]:
             self._best[number] = us, plan
         if us < self._us:
-            self._take(said(self._instance, data, plan))
-        return True
-
-    def _take(self, plan: TrainingPlan) -> None:
-        """Take a plan of the instance, if it is the best of all."""
-        us = time_of(self._instance, plan)
-        if us is not None and us < self._us:
-            self.plan, self._us = plan, us
+            self.plan, self._us = said(self._instance, data, plan), us
             self._report(us)
+        return True

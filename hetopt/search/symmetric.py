@@ -20,7 +20,7 @@ Source: Shoeybi et al. 2019, Narayanan et al. 2021; the baseline of AutoHet and
 HexiScale.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,7 +28,41 @@ from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from .fast_cost import FastCost, Pipe, Slot
-from .shortage import Shortage, worst_shortage
+
+
+class Shortage(NamedTuple):
+    """MiB that each GPU of the stage at position `stage` lacks."""
+
+    mib: int
+    node: str
+    stage: int
+
+    def __str__(self) -> str:
+        return f"{self.mib} MiB a GPU on node {self.node!r}, stage {self.stage}"
+
+
+def worst_shortage(cost: FastCost, pipes: Iterable[Pipe]) -> Shortage | None:
+    """The largest shortage of a plan; None where it fits."""
+    found: list[Shortage] = []
+    lacking: dict[tuple[object, ...], int] = {}  # nodes of a kind lack the same
+    for n, b, slots in set(pipes):
+        cost.check()
+        for j, slot in enumerate(slots):
+            key = (
+                n,
+                b,
+                len(slots),
+                j,
+                cost.kind[slot.node],
+                cost.room[slot.node],
+                slot[1:],
+            )
+            if key not in lacking:
+                need = cost.need_mib(b, n, len(slots), j, slot)
+                lacking[key] = need - cost.room[slot.node]
+            if lacking[key] > 0:
+                found.append(Shortage(lacking[key], cost.names[slot.node], j))
+    return max(found, default=None)
 
 
 class _Candidate(NamedTuple):

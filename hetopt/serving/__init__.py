@@ -11,25 +11,23 @@ from importlib import import_module
 from ..api.calling import Place
 from ..errors import Unsupported
 from ..schema import Instance
-from .hosts import is_local
 
-__all__ = ["is_local", "serve"]
+__all__ = ["serve"]
 
 
 def serve(
     instance: Place | Instance | None = None,
     *,
-    host: str = "127.0.0.1",
     port: int = 0,
     time_limit: float = 20,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve the page until Ctrl-C or SIGTERM; `ready` hears its address first.
+    """Serve the page on 127.0.0.1 until Ctrl-C or SIGTERM.
 
-    With `instance`, which may be a plan file, the page begins with that. Port 0 is any
-    free one. `time_limit` is what the page proposes for a plan, in seconds. Raises what
-    `hetopt.load` raises, and `Unsupported` where starlette or uvicorn is not installed
-    or the address cannot be had.
+    `ready` hears its address first. With `instance`, which may be a plan file, the page
+    begins with that. Port 0 is any free one. `time_limit` is what the page proposes for
+    a plan, in seconds. Raises what `hetopt.load` raises, and `Unsupported` where
+    starlette or uvicorn is not installed or the port cannot be had.
     """
     for library in ("starlette", "uvicorn"):
         try:
@@ -41,4 +39,4 @@ def serve(
             ) from None
     from .server import served
 
-    served(instance, host, port, time_limit, ready)
+    served(instance, port, time_limit, ready)

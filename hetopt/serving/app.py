@@ -1,34 +1,61 @@
-"""The addresses of the page: what is asked of the desk, and how it is answered."""
+"""The addresses of the page: what is asked of the desk, and how it is answered.
+
+The token is the first part of every path, so that relative links carry it and no page
+of another site can know it. A name that another site's server has put on our address
+(DNS rebinding) is refused: the Host header must be this machine's.
+"""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import anyio
 from pydantic import Field
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..errors import HetoptError, InternalError
 from ..schema import Name, Record
 from ..text.complaints import validated
+from ..text.documents import Document
 from ..text.parsing import parse_tree, yaml_text
-from . import building
-from .building import Posed
-from .desk import Desk
-from .guard import attachment, body_of
-from .refusals import Refusal, refusal, told
+from .desk import Desk, Refusal, examples
 
 STATIC = Path(__file__).with_name("static")
+MOST_BYTES = 4 * 2**20
+HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
 R = TypeVar("R", bound=Record)
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Named(Record):
+    """An instance of the library is asked for."""
+
+    name: Name
+
+
+class File(Record):
+    """A file that was uploaded: an instance, or a plan with its instance."""
+
+    name: Name
+    text: str
 
 
 class Order(Record):
@@ -38,200 +65,158 @@ class Order(Record):
     time_limit: Annotated[float, Field(gt=0, le=86_400)]
 
 
-class Desktop:
-    """The endpoints over one desk; heavy work is done beside the loop, in turn."""
+def application(desk: Desk, token: str) -> Starlette:
+    """Return all routes over a desk; what is wrong is a JSON document everywhere."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self._one = anyio.CapacityLimiter(1)
-
-    async def _work(self, call: Callable[..., object], *words: object) -> Any:
-        return await anyio.to_thread.run_sync(partial(call, *words), limiter=self._one)
-
-    async def _lay(self, make: Callable[[Any], Posed], order: Any) -> Response:
-        posed = await self._work(make, order)
-        return JSONResponse(await self._work(self.desk.lay, posed))
-
-    # -- what there is -----------------------------------------------------------
-
-    async def examples(self, request: Request) -> Response:
-        """Return the instances of the library, and a sentence on each."""
-        return JSONResponse(await self._work(building.examples))
-
-    async def state(self, request: Request) -> Response:
-        """Return what a page that is opened anew begins with."""
-        desk, shown = self.desk, None
-        board = job = None
-        if desk.current is not None and desk.current in desk.laid:
-            shown = await self._work(desk.shown, desk.current)
-            laid = desk.laid[desk.current]
-            name = laid.best or laid.opened
-            if name is not None and name in desk.sheets:
-                board = desk.view(name)
-            if desk.job is not None and desk.job.data.digest == desk.current:
-                job = desk.job.id
-        found = {"instance": shown, "board": board, "job": job}
-        return JSONResponse({**found, "time_limit": desk.time_limit})
-
-    # -- instances ---------------------------------------------------------------
-
-    async def open_named(self, request: Request) -> Response:
-        """An instance of the library."""
-        order = await _read(request, building.Named)
-        return await self._lay(building.named, order.name)
-
-    async def upload(self, request: Request) -> Response:
-        """An instance, or a plan with its instance, from a file."""
-        return await self._lay(building.uploaded, await _read(request, building.File))
-
-    async def instance_file(self, request: Request) -> Response:
-        """The YAML of an instance."""
-        instance = self.desk.find(request.path_params["digest"]).instance
+    def instance_file(digest: str) -> Response:
+        instance = desk.find(digest).instance
         plain = json.loads(instance.model_dump_json(exclude_unset=True))
         text = yaml_text(plain, allow_unicode=True, width=100)
-        return attachment(text, f"{instance.name}.yaml", "application/yaml")
+        return _attachment(text, "instance.yaml", "application/yaml")
 
-    # -- plans -------------------------------------------------------------------
+    def plan_file(name: str) -> Response:
+        text = json.dumps(desk.plan_file(name), indent=1, allow_nan=False) + "\n"
+        return _attachment(text, "plan.json", "application/json")
 
-    async def picture(self, request: Request) -> Response:
-        """The drawing of a plan."""
-        drawn = await self._work(self.desk.picture, request.path_params["name"])
-        return Response(drawn, media_type="image/png")
+    def picture(name: str) -> Response:
+        return Response(desk.picture(name), media_type="image/png")
 
-    async def plan_file(self, request: Request) -> Response:
-        """The plan file that `hetopt check` takes."""
-        sheet = self.desk.sheet(request.path_params["name"])
-        instance = self.desk.find(sheet.digest).instance
-        document = await self._work(sheet.to_file, instance)
-        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-        return attachment(text, "plan.json", "application/json")
+    async def events(request: Request) -> Response:
+        job = desk.job_of(request.path_params["job"])
+        after = request.query_params.get("after", "0")
+        seen = int(after) if after.isdecimal() and len(after) < 10 else 0
+        ended = job.ended  # read first: the last event is there by then
+        return JSONResponse({"events": job.events[seen:], "ended": ended})
 
-    async def timeline(self, request: Request) -> Response:
-        """The timeline of a plan, a page by itself."""
-        name = request.path_params["name"]
-        text = await self._work(self.desk.timeline, name)
-        return attachment(text, "timeline.html", "text/html")
-
-    async def explain(self, request: Request) -> Response:
-        """Return what limits a plan, and what would help: a page by itself."""
-        name = request.path_params["name"]
-        text = await self._work(self.desk.explain, name)
-        return attachment(text, "explained.html", "text/html")
-
-    # -- jobs --------------------------------------------------------------------
-
-    async def begin(self, request: Request) -> Response:
-        """Start a plan."""
-        order = await _read(request, Order)
-        job = await self.desk.begin(order.instance, order.time_limit)
-        return JSONResponse({"job": job.id}, 202)
-
-    async def stop(self, request: Request) -> Response:
-        """End a plan's search; what it has by then comes over its events."""
-        self.desk.job_of(request.path_params["job"]).stop()
+    async def stop(request: Request) -> Response:
+        desk.job_of(request.path_params["job"]).stop()
         return JSONResponse({}, 202)
 
-    async def events(self, request: Request) -> Response:
-        """Server-sent events of a job, from the first, or behind the last one seen."""
-        job = self.desk.job_of(request.path_params["job"])
-        last = request.headers.get("last-event-id", "0")
-        after = int(last) if last.isdecimal() and len(last) < 10 else 0
+    def opened(file: File) -> Document:
+        is_json = file.name.lower().endswith(".json")
+        return desk.open(parse_tree(file.text, file.name, is_json=is_json))
 
-        async def lines() -> AsyncIterator[str]:
-            async for number, event in job.follow(after):
-                text = json.dumps(event, allow_nan=False)
-                yield f"id: {number}\nevent: {event['kind']}\ndata: {text}\n\n"
+    def begun(order: Order) -> Document:
+        return {"job": desk.begin(order.instance, order.time_limit).id}
 
-        return StreamingResponse(lines(), media_type="text/event-stream")
+    gets: dict[str, Endpoint] = {
+        "/": _page,
+        "/api/library": _got(lambda: JSONResponse(examples())),
+        "/api/state": _got(lambda: JSONResponse(desk.state())),
+        "/api/instances/{digest}/instance.yaml": _got(instance_file),
+        "/api/plans/{name}/plan.json": _got(plan_file),
+        "/api/plans/{name}/plan.png": _got(picture),
+        "/api/plans/{name}/timeline.html": _got(
+            lambda name: HTMLResponse(desk.timeline(name))
+        ),
+        "/api/plans/{name}/explained.html": _got(
+            lambda name: HTMLResponse(desk.explain(name))
+        ),
+        "/api/jobs/{job}": events,
+    }
+    posts: dict[str, Endpoint] = {
+        "/api/instances/named": _posted(Named, lambda one: desk.open_named(one.name)),
+        "/api/instances/file": _posted(File, opened),
+        "/api/jobs": _posted(Order, begun),
+        "/api/jobs/{job}/stop": stop,
+    }
+    routes = [
+        *(Route(path, end) for path, end in gets.items()),
+        *(Route(path, end, methods=["POST"]) for path, end in posts.items()),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    return Starlette(
+        routes=[Mount(f"/{token}", routes=routes)],
+        middleware=[
+            Middleware(BaseHTTPMiddleware, dispatch=_protected),
+            Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"]),
+        ],
+        exception_handlers={
+            Refusal: _refused,
+            HetoptError: _complained,
+            HTTPException: _unknown,
+            Exception: _failed,
+        },
+    )
 
 
-async def _read(request: Request, record: type[R]) -> R:
-    """The record that a request brings, as JSON."""
-    tree = parse_tree(await body_of(request), "the request", is_json=True)
-    return await run_in_threadpool(validated, record, tree, "the request", file="")
-
-
-async def page(request: Request) -> Response:
-    """The page itself."""
+async def _page(request: Request) -> Response:
     return FileResponse(STATIC / "index.html")
 
 
-def application(desk: Desk) -> Starlette:
-    """All routes over a desk; what is wrong is a JSON document everywhere."""
-    at = Desktop(desk)
+def _got(answer: Callable[..., Response]) -> Endpoint:
+    """Return an endpoint that answers by the parts of its path."""
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
-        desk.close()
+    async def endpoint(request: Request) -> Response:
+        return await run_in_threadpool(answer, **request.path_params)
 
-    ways: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {
-        "GET": {
-            "/": page,
-            "/api/library": at.examples,
-            "/api/state": at.state,
-            "/api/instances/{digest}/instance.yaml": at.instance_file,
-            "/api/plans/{name}/plan.json": at.plan_file,
-            "/api/plans/{name}/plan.png": at.picture,
-            "/api/plans/{name}/timeline.html": at.timeline,
-            "/api/plans/{name}/explained.html": at.explain,
-            "/api/jobs/{job}/events": at.events,
-        },
-        "POST": {
-            "/api/instances/named": at.open_named,
-            "/api/instances/file": at.upload,
-            "/api/jobs": at.begin,
-            "/api/jobs/{job}/stop": at.stop,
-        },
-    }
-    routes = [
-        Route(path, end, methods=[method])
-        for method, ends in ways.items()
-        for path, end in ends.items()
-    ]
-    static = Mount("/static", StaticFiles(directory=STATIC))
-    return Starlette(
-        routes=[*routes, static],
-        exception_handlers={
-            Refusal: _refuse,
-            HetoptError: _complain,
-            HTTPException: _unknown,
-            Exception: _fail,
-        },
-        lifespan=lifespan,
-    )
+    return endpoint
+
+
+def _posted(record: type[R], answer: Callable[[R], Document]) -> Endpoint:
+    """Return an endpoint that answers by the record that a request brings, as JSON."""
+
+    def read(body: bytes) -> Document:
+        try:
+            text = body.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise Refusal(400, "bad_request", "the request is no UTF-8 text") from None
+        tree = parse_tree(text, "the request", is_json=True)
+        return answer(validated(record, tree, "the request", file=""))
+
+    async def endpoint(request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BYTES:
+                raise Refusal(
+                    413,
+                    "too_large",
+                    f"found more than {MOST_BYTES >> 20} MiB; plan a file of that size "
+                    "with `hetopt plan`",
+                )
+        return JSONResponse(await run_in_threadpool(read, body))
+
+    return endpoint
+
+
+def _attachment(content: str, name: str, media_type: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+async def _protected(request: Request, answer: Any) -> Response:
+    """Give what is sent the headers that keep the page to itself."""
+    response: Response = await answer(request)
+    response.headers.update(HEADERS)
+    return response
 
 
 # --- what is wrong ---------------------------------------------------------------
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    return JSONResponse(error.document, error.status)
+    document = {"kind": error.kind, "message": str(error), "field": None}
+    return JSONResponse({"error": document}, error.status)
 
 
-async def _complain(request: Request, error: Exception) -> Response:
+async def _complained(request: Request, error: Exception) -> Response:
     assert isinstance(error, HetoptError)
+    document = {"kind": error.kind, "message": str(error), "field": error.field}
     ours = isinstance(error, InternalError)
-    return JSONResponse(told(error), 500 if ours else 400)
+    return JSONResponse({"error": document}, 500 if ours else 400)
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return await _refuse(
-        request,
-        refusal(
-            error.status_code,
-            "bad_request",
-            field="path",
-            found=f"{request.method} {request.url.path[:100]}",
-            expected="an address that the page uses",
-            remedy="go back to the page",
-        ),
+    said = (
+        "found an address that the page does not use; open what `hetopt serve` printed"
     )
+    return await _refused(request, Refusal(error.status_code, "bad_request", said))
 
 
-async def _fail(request: Request, error: Exception) -> Response:
+async def _failed(request: Request, error: Exception) -> Response:
     """A bug of ours, whose traceback goes to the terminal of the server."""
     words = f"a bug in hetopt, please report it: {type(error).__name__}: {error}"
-    return JSONResponse(told(InternalError(words)), 500)
+    return await _complained(request, InternalError(words))

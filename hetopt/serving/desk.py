@@ -1,70 +1,74 @@
-"""The desk holds instances, plans of them, and the one plan in the making.
+"""The instances and plans that the server holds, and the plan in the making."""
 
-Nothing on it changes once it is there, and the oldest go when there is no room.
-"""
-
-from collections import OrderedDict
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from secrets import token_hex
-from typing import TypeVar
+from threading import Lock
 
-from .. import api
-from ..api.starts import Known
-from ..errors import HetoptError
+from .. import api, files
+from ..api import margins
+from ..api.calling import Place
+from ..api.starts import known_of
 from ..explaining import simulator
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..report import explanation, timeline, writers
-from ..result import known_gap
+from ..report import explanation, figures, pipelines, results, timeline, writers
+from ..result import Method, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..text.complaints import validated
 from ..text.documents import Document
-from . import board
-from .building import Posed
-from .job import Event, Job
-from .refusals import refusal, told
+from ..text.parsing import read_tree
+from .job import Job
 
-T = TypeVar("T")
-_MOST_INSTANCES, _MOST_PLANS = 50, 2000
 EXPLAIN_S = 3.0  # of searches for changes that would help: who asked waits
+
+
+class Refusal(Exception):
+    """A request that is not done: the status code that says why, and a message."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.kind = status, kind
 
 
 @dataclass
 class Laid:
-    """An instance, and what its planner found: the last plan made, if there is one."""
+    """An instance, what no plan is shorter than, and the plan that is shown of it."""
 
-    posed: Posed
+    instance: Instance
     bound: int
-    best: str | None = None  # the name of the planner's plan
-    opened: str | None = None  # the name of the plan that its file had
-
-    @property
-    def instance(self) -> Instance:
-        """The instance."""
-        return self.posed.instance
+    plan: str | None = None
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """A plan of an instance, judged and drawn."""
+class Shown:
+    """A plan of an instance, judged; `document` is a planner's result."""
 
-    name: str
     digest: str
     plan: TrainingPlan
     objective: int | None
-    shown: Document
-    document: Document | None = field(default=None, repr=False)  # of a planner
+    board: Document
+    document: Document | None = field(default=None, repr=False)
 
-    def to_file(self, instance: Instance) -> Document:
-        """A file that `hetopt check` takes: the planner's result, or the plan."""
-        if self.document is not None:
-            return self.document
-        return {
-            "problem": "training_plan",
-            "instance": instance.model_dump(mode="json"),
-            "digest": instance.digest,
-            "plan": self.plan.model_dump(mode="json"),
-        }
+
+@cache
+def examples() -> dict[str, str]:
+    """Return the library's instances with a cluster, each with a sentence about it."""
+    trees = {n: read_tree(files.path_of_known(n)) for n in files.instance_names()}
+    return {name: _sentence(tree) for name, tree in trees.items() if "cluster" in tree}
+
+
+def _sentence(tree: Document) -> str:
+    """Say which cards train which model, and whose instance that is."""
+    gpus: Counter[str] = Counter()
+    for node in tree["cluster"]["nodes"]:
+        gpus[node["gpu"]] += node["count"]
+    held = ", ".join(f"{count} {gpu}" for gpu, count in gpus.items())
+    model = tree["model"].get("name") or tree["model"]["preset"]
+    return f"{held} train {model}. {tree['source'].partition(';')[0]}."
 
 
 class Desk:
@@ -72,136 +76,181 @@ class Desk:
 
     def __init__(self, time_limit: float) -> None:
         self.time_limit = time_limit
-        self.laid: OrderedDict[str, Laid] = OrderedDict()
-        self.sheets: OrderedDict[str, Sheet] = OrderedDict()
+        self.laid: dict[str, Laid] = {}
+        self.plans: dict[str, Shown] = {}
         self.job: Job | None = None
         self.current: str | None = None  # digest of the instance last asked for
+        self._drawing = Lock()
+
+    def state(self) -> Document:
+        """Return what a page that is opened anew begins with."""
+        shown = board = job = None
+        if self.current is not None:
+            laid = self.laid[self.current]
+            shown = self._instance(laid)
+            board = None if laid.plan is None else self.view(laid.plan)
+            if self.job is not None and self.job.digest == self.current:
+                job = self.job.id
+        found = {"instance": shown, "board": board, "job": job}
+        return {**found, "time_limit": self.time_limit}
 
     # -- instances ---------------------------------------------------------------
 
-    def lay(self, posed: Posed) -> Document:
-        """Put an instance on the desk; what the page shows of it."""
-        digest = posed.instance.digest
+    def open_named(self, name: str) -> Document:
+        """Open an instance of the library."""
+        files.path_of_known(name)
+        return self.open(name)
+
+    def open(self, given: Place | Instance | Document) -> Document:
+        """Put an instance on the desk, of a plan file with its plan, and show it."""
+        tree = given
+        if isinstance(given, str | Path) and Path(given).is_file():
+            tree = read_tree(Path(given))
+        plan = None
+        if isinstance(given, Instance) or not (
+            isinstance(tree, Mapping) and tree.get("plan") is not None
+        ):
+            instance = api.load(given)
+        else:
+            instance, plan = api.posed_training(given)
+        _ = instance.planned_cluster
+        digest = instance.digest
         if digest not in self.laid:
-            bounds = [api.no_plan_is_shorter(posed.instance)]
-            if (proved := posed.known.bound(posed.instance)) is not None:
-                bounds.append(proved)
-            bound = max(int(one.value) for one in bounds)
-            self.laid[digest] = Laid(posed, bound)
-        self.laid.move_to_end(digest)
-        self._make_room(self.laid, _MOST_INSTANCES)
+            bounds = [
+                api.no_plan_is_shorter(instance),
+                known_of(instance).bound(instance),
+            ]
+            bound = max(int(one.value) for one in bounds if one is not None)
+            self.laid[digest] = Laid(instance, bound)
         self.current = digest
-        shown = self.shown(digest)
-        if posed.plan is not None:
-            shown["board"] = self.put(digest, posed.plan)
-            self.laid[digest].opened = shown["board"]["id"]
+        shown = self._instance(self.laid[digest])
+        if plan is not None:
+            shown["board"] = self.put(digest, plan)
         return shown
 
-    def shown(self, digest: str) -> Document:
-        """Return what the page shows of an instance."""
-        laid = self.find(digest)
-        return {**board.of_instance(laid.instance), "bound_us": laid.bound}
-
     def find(self, digest: str) -> Laid:
-        """The instance of a digest; a refusal where it is not here any more."""
+        """Return the instance of a digest; a refusal where it is not here."""
         if digest not in self.laid:
             raise _gone("instance", digest)
         return self.laid[digest]
 
+    def _instance(self, laid: Laid) -> Document:
+        """Return what there is: nodes, the model and the workload."""
+        instance = laid.instance
+        cluster, work = instance.planned_cluster, instance.workload
+        alike = Counter((node.count, node.gpu) for node in cluster.nodes)
+        return {
+            "digest": instance.digest,
+            "name": instance.name,
+            "source": instance.source,
+            "gpus": cluster.gpu_count,
+            "nodes": [f"{n} × {count} {gpu}" for (count, gpu), n in alike.items()],
+            "layers": instance.model.layers,
+            "parameters": instance.model.total_parameters,
+            "global_batch": work.global_batch,
+            "sequence_length": work.sequence_length,
+            "bound_us": laid.bound,
+        }
+
     # -- plans -------------------------------------------------------------------
 
     def put(
-        self,
-        digest: str,
-        plan: TrainingPlan,
-        document: dict[str, object] | None = None,
+        self, digest: str, plan: TrainingPlan, document: Document | None = None
     ) -> Document:
-        """Judge a plan of an instance, and put it on the desk."""
-        instance = self.find(digest).instance
-        judged = api.check(plan, instance)
-        objective = None if judged.objective is None else int(judged.objective)
-        shown = board.of_plan(instance, plan, judged)
-        sheet = Sheet(token_hex(8), digest, plan, objective, shown, document)
-        self.sheets[sheet.name] = sheet
-        self._make_room(self.sheets, _MOST_PLANS)
-        return self.view(sheet.name)
+        """Judge a plan of an instance, put it on the desk, and show it."""
+        laid = self.find(digest)
+        judged = api.check(plan, laid.instance)
+        objective, table = judged.objective, None
+        if objective is not None:
+            table = results.table(laid.instance, plan, judged.parts)
+        board = {
+            "objective_us": objective,
+            "valid": judged.valid,
+            "headings": [] if table is None else list(table.headings),
+            "rows": []
+            if table is None
+            else [[c.text for c in row] for row in table.rows],
+            "totals": [*results.totals(judged.parts)],
+            "problems": results.problems(judged.violations),
+            "warnings": list(margins.warnings(laid.instance, judged)),
+        }
+        laid.plan = token_hex(8)
+        us = None if objective is None else int(objective)
+        self.plans[laid.plan] = Shown(digest, plan, us, board, document)
+        return self.view(laid.plan)
 
     def view(self, name: str) -> Document:
-        """A plan as the page shows it, with how far it is from what is proved."""
-        sheet = self.sheet(name)
-        bound = self.find(sheet.digest).bound
-        valid = sheet.shown["valid"]
+        """Return a plan as the page shows it, with its distance from what is proved."""
+        shown = self._shown(name)
+        bound, valid = self.find(shown.digest).bound, shown.board["valid"]
         return {
-            "id": sheet.name,
-            "instance": sheet.digest,
-            **sheet.shown,
-            "bound_us": bound,
-            "gap": known_gap(sheet.objective, bound) if valid else None,
+            **{"id": name, "instance": shown.digest, **shown.board, "bound_us": bound},
+            "gap": known_gap(shown.objective, bound) if valid else None,
+        }
+
+    def plan_file(self, name: str) -> Document:
+        """Return a file that `hetopt check` takes: a planner's result, or the plan."""
+        shown = self._shown(name)
+        instance = self.find(shown.digest).instance
+        return shown.document or {
+            "problem": "training_plan",
+            "instance": instance.model_dump(mode="json"),
+            "digest": instance.digest,
+            "plan": shown.plan.model_dump(mode="json"),
         }
 
     def picture(self, name: str) -> bytes:
         """Return the drawing of a plan that keeps all rules, as PNG."""
-        sheet = self.sheet(name)
-        return board.picture(self.find(sheet.digest).instance, sheet.plan)
+        instance, plan = self._posed(name)
+        found = Result(
+            *("training_plan", instance, Method("the page", "given")),
+            *(Status.FEASIBLE, Stop.FINISHED, plan),
+        )
+        palette = pipelines.colours(instance.planned_cluster.gpus)
+        with self._drawing:
+            return figures.picture(lambda: pipelines.drawing(found, palette), "png")
 
     def timeline(self, name: str) -> str:
-        """The page of a plan's timeline, pass by pass, as `hetopt simulate` has it."""
-        sheet = self.sheet(name)
-        instance = self.find(sheet.digest).instance
-        found = simulator.simulate(instance, sheet.plan)
+        """Return the page of a plan's timeline, pass by pass, as of `simulate`."""
+        found = simulator.simulate(*self._posed(name))
         timeline.check_size(found)
-        return writers.page(timeline.sheet(found))
+        with self._drawing:
+            return writers.page(timeline.sheet(found))
 
     def explain(self, name: str) -> str:
         """Return the page of `hetopt explain`: where time goes, and what would help."""
-        sheet = self.sheet(name)
-        instance = self.find(sheet.digest).instance
-        limits = Limits(time_s=EXPLAIN_S)
-        found = api.explain(sheet.plan, instance, limits=limits)
-        return writers.page(explanation.sheet(found))
+        instance, plan = self._posed(name)
+        found = api.explain(plan, instance, limits=Limits(time_s=EXPLAIN_S))
+        with self._drawing:
+            return writers.page(explanation.sheet(found))
 
-    def sheet(self, name: str) -> Sheet:
-        """The plan of a name; a refusal where it is not here any more."""
-        if name not in self.sheets:
+    def _shown(self, name: str) -> Shown:
+        if name not in self.plans:
             raise _gone("plan", name)
-        return self.sheets[name]
+        return self.plans[name]
+
+    def _posed(self, name: str) -> tuple[Instance, TrainingPlan]:
+        shown = self._shown(name)
+        return self.find(shown.digest).instance, shown.plan
 
     # -- the one in the making ---------------------------------------------------
 
-    async def begin(self, digest: str, time_limit: float) -> Job:
-        """Start a plan; a refusal while another one is in the making."""
+    def begin(self, digest: str, time_limit: float) -> Job:
+        """Start a plan from the best on this page; a refusal while one is made."""
         laid = self.find(digest)
         if self.job is not None and not self.job.ended:
-            raise refusal(
-                409,
-                "busy",
-                found="a plan in the making",
-                expected="one at a time",
-                remedy="stop it, or wait for it",
-            )
-
-        def finish(event: Event) -> Event:
-            return self._finish(digest, event)
-
-        job = self.job = Job(laid.instance, time_limit, finish, self._starts(laid))
+            told = "a plan is in the making: stop it, or wait for it"
+            raise Refusal(409, "busy", told)
+        mine = [one for one in self.plans.values() if one.digest == digest]
+        valid = [one for one in mine if one.board["valid"]]
+        best = min(valid, key=lambda one: one.objective or 0, default=None)
+        start = None if best is None else best.plan
+        self.job = Job(laid.instance, time_limit, start, self._finished)
         self.current = digest
-        try:
-            await job.start()
-        except OSError:
-            self.job = None
-            raise
-        return job
-
-    def _starts(self, laid: Laid) -> list[tuple[str, TrainingPlan]]:
-        """The fastest plan that is known of an instance, here or beside its file."""
-        digest = laid.instance.digest
-        mine = (one.plan for one in self.sheets.values() if one.digest == digest)
-        here = tuple(("a plan on this page", plan) for plan in mine)
-        known = Known((*here, *laid.posed.known.plans))
-        return [(one.source, one.plan) for one in known.starts(laid.instance)[:1]]
+        return self.job
 
     def job_of(self, job: str) -> Job:
-        """The job of that name, which is the last one."""
+        """Return the job of that name, which is the last one."""
         if self.job is None or self.job.id != job:
             raise _gone("plan in the making", job)
         return self.job
@@ -211,39 +260,21 @@ class Desk:
         if self.job is not None:
             self.job.kill()
 
-    def _finish(self, digest: str, event: Event) -> Event:
-        """The last event of a job: its plan on the desk, judged here once more."""
-        document = event.pop("document")
-        event["kind"] = "done"
+    def _finished(self, digest: str, document: Document | None) -> Document:
+        """Put the plan of a job on the desk; what the page says of the search."""
         if document is None:
-            return event | {"status": "undecided", "stop": "interrupted", "reasons": []}
-        names = ("status", "stop", "objective", "bound", "bound_source", "gap")
-        event |= {name: document[name] for name in (*names, "reasons")}
-        event["method"] = document["method"]["name"]
-        try:
-            laid = self.find(digest)
-            if document["bound"] is not None:
-                laid.bound = max(laid.bound, int(document["bound"]))
-            if document["plan"] is not None:
-                plan = validated(TrainingPlan, document["plan"], "the planner's plan")
-                shown = self.put(digest, plan, document)
-                laid.best = shown["id"]
-                event["board"] = shown
-        except HetoptError as error:
-            return {"kind": "error", **told(error)}
-        return event
-
-    def _make_room(self, things: "OrderedDict[str, T]", most: int) -> None:
-        while len(things) > most:
-            things.popitem(last=False)
+            return {"status": "undecided", "stop": "interrupted", "reasons": []}
+        names = ("status", "stop", "objective", "bound", "gap", "reasons")
+        told = {name: document[name] for name in names}
+        laid = self.find(digest)
+        if document["bound"] is not None:
+            laid.bound = max(laid.bound, int(document["bound"]))
+        if document["plan"] is not None:
+            plan = validated(TrainingPlan, document["plan"], "the planner's plan")
+            told["board"] = self.put(digest, plan, document)
+        return told
 
 
-def _gone(what: str, name: str) -> Exception:
-    return refusal(
-        404,
-        "gone",
-        field=what,
-        found=repr(name[:40]),
-        expected=f"{what} that this server still has",
-        remedy="make it again: the page was served anew, or much was made since",
-    )
+def _gone(what: str, name: str) -> Refusal:
+    told = f"found {what} {name[:40]!r}, which this server does not have; make it again"
+    return Refusal(404, "gone", told)

@@ -11,16 +11,13 @@ from ..api.calling import Place
 from ..errors import Unsupported
 from ..schema import Instance
 from .app import application
-from .building import opened
 from .desk import Desk
-from .guard import Guard
-from .hosts import is_everywhere, names_of
 
-_LEFT_S = 3  # for open requests, when the server ends
+HOST = "127.0.0.1"  # over a network: ssh -L
 
 
 class _Server(uvicorn.Server):
-    """Ends the plan in the making with itself, whose stream would be waited for."""
+    """A server that ends the plan in the making with itself."""
 
     def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
         super().__init__(config)
@@ -34,7 +31,6 @@ class _Server(uvicorn.Server):
 
 def served(
     instance: Place | Instance | None,
-    host: str,
     port: int,
     time_limit: float,
     ready: Callable[[str], None],
@@ -42,19 +38,18 @@ def served(
     """Serve the page, as `hetopt.serving.serve` says."""
     desk = Desk(time_limit)
     if instance is not None:
-        desk.lay(opened(instance))
-    listening = bound(host, port)
+        desk.open(instance)
+    listening = bound(port)
     token = token_urlsafe(24)
-    guard = Guard(application(desk), token, names_of(host))
     config = uvicorn.Config(
-        guard,
+        application(desk, token),
         access_log=False,
         log_level="error",
         server_header=False,
-        timeout_graceful_shutdown=_LEFT_S,
+        timeout_graceful_shutdown=3,
     )
     try:
-        ready(f"{address_of(listening, host)}/{token}/")
+        ready(f"http://{HOST}:{listening.getsockname()[1]}/{token}/")
         _Server(config, desk).run(sockets=[listening])
     except KeyboardInterrupt:
         pass
@@ -63,27 +58,12 @@ def served(
         listening.close()
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there; `Unsupported` where there can be none."""
+def bound(port: int) -> socket.socket:
+    """Return a socket that listens there; `Unsupported` where there can be none."""
     try:
-        family, _, _, _, place = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place)
-        made.listen()  # who hears the address may connect, and is answered later
+        return socket.create_server((HOST, port))
     except OSError as error:
         raise Unsupported(
-            f"--host {host} --port {port}: cannot be served: "
-            f"{error.strerror or error}; give another host or port, 0 for any free one"
+            f"--port {port}: cannot be served: {error.strerror or error}; give another "
+            "port, 0 for any free one"
         ) from None
-    return made
-
-
-def address_of(listening: socket.socket, host: str) -> str:
-    """The address for a browser; of all interfaces that of this machine."""
-    port = listening.getsockname()[1]
-    if is_everywhere(host):
-        host = "127.0.0.1" if listening.family == socket.AF_INET else "::1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..costs import CostTable
 from ..schema import exact
-from ..schema.rates import slower
 from .classes import NodeClass, Whole
 from .runs import Runs
 
@@ -83,10 +82,7 @@ def _rate(bytes_per_s: Fraction | None, bytes_each: Fraction) -> Fraction | None
 
 def _fastest_inter(table: CostTable) -> Fraction | None:
     """Return the bytes per second of the fastest link between any two nodes."""
-    inter = table.cluster.inter
-    rates = [exact(slower(rate)) for rate in inter.pairs.rates]
-    if inter.gbytes_per_s is not None:
-        rates.append(exact(inter.gbytes_per_s))
+    rates = [exact(rate) for rate, _ in table.cluster.links.rates]
     return max(rates) * 10**9 if rates else None
 
 

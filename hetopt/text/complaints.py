@@ -46,19 +46,17 @@ def validated(
     at: Loc = (),
     *,
     file: str | Path | None = None,
-    context: Document | None = None,
     guide: Guide = NO_GUIDE,
 ) -> R:
     """`tree` as a record; `InstanceError` with every problem, one a line.
 
     `at` is the place of `tree` in its file, for the messages. `where` begins each; it
     is the name of the file, unless `file` says that; that is empty where there is none.
-    `context` is what the record's own readers find there, `guide` what messages say
-    beside the record's schema.
+    `guide` is what messages say beside the record's schema.
     """
     try:
         with without_collection():
-            return record.model_validate_json(json.dumps(tree), context=context)
+            return record.model_validate_json(json.dumps(tree))
     except ValidationError as error:
         first = next(iter(_told_of(error)))["loc"]
         raise InstanceError(

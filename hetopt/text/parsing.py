@@ -198,7 +198,7 @@ def parse_tree(text: str, where: str, *, is_json: bool) -> Document:
             where,
             None,
             f"found {found}, expected an object with named fields; `hetopt list "
-            "fields` has an instance's, `hetopt list formats --schema` every file's",
+            "fields` has an instance's",
         )
     return tree
 

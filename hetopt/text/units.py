@@ -29,8 +29,6 @@ class Quantity:
     joined: bool = False
     #: What may stand in front of the number.
     sign: str = ""
-    #: Units in which `text_of` may write, the largest first.
-    shown: tuple[str, ...] = ()
 
     @cached_property
     def pattern(self) -> str:
@@ -115,24 +113,6 @@ def whole(value: Fraction) -> int | float:
     return int(value) if value.denominator == 1 else float(value)
 
 
-def text_of(value: float | Fraction, quantity: Quantity) -> str:
-    """A value as people write it, in the unit that makes it shortest."""
-    exactly = value if isinstance(value, Fraction) else Fraction(repr(value))
-    texts = []
-    for unit in quantity.shown:
-        number = exactly / quantity.units[unit]
-        if 1 <= number < 10**6 and (number * 1000).denominator == 1:
-            texts.append(f"{_plain(number)}{unit}")
-    unit = next((u for u in quantity.shown if quantity.units[u] == 1), "")
-    return min(texts, key=len, default=f"{_plain(exactly)}{unit}")
-
-
-def _plain(number: Fraction) -> str:
-    if number.denominator == 1:
-        return str(number.numerator)
-    return repr(float(number))
-
-
 # --- the quantities --------------------------------------------------------------
 
 
@@ -190,20 +170,17 @@ SECONDS = Quantity(
     _duration(),
     ("45s", "90min", "1h30min", "3d"),
     joined=True,
-    shown=("w", "d", "h", "min", "s", "ms", "us"),
 )
 MICROSECONDS = SECONDS.of("us", "5us", "0.1ms")
 GBYTES_PER_S = Quantity(
     "a data rate",
     _rates(),
     ("25GB/s", "400Gb/s", "25GbE"),
-    shown=("GB/s", "MB/s"),
 )
 MIB = Quantity(
     "a size",
     _sizes(1000),
     ("512MiB", "2GiB", "2GB"),
-    shown=("TiB", "GiB", "MiB"),
 ).of("MiB")
 #: Makers of cards count memory in powers of two and call it GB: an A100 of 80 GB has
 #: 81,920 MiB.
@@ -211,20 +188,17 @@ CARD_GIB = Quantity(
     "the memory of a GPU",
     _sizes(1024),
     ("80GB", "80GiB", "24576MiB"),
-    shown=("GiB", "MiB"),
 ).of("GiB")
 COUNT = Quantity(
     "a count",
     {name: Fraction(n) for name, n in (_DECIMAL | _BINARY | _IN_WORDS).items()},
     ("500k", "1M", "15T", "128Ki"),
-    shown=("T", "B", "M", "k"),
 )
 #: Of sequences and batches, where 4k is 4000 to some and 4096 to others.
 LENGTH = Quantity(
     "a length",
     {name: Fraction(n) for name, n in _BINARY.items() if name in ("Ki", "Mi")},
     ("128Ki", "1Mi"),
-    shown=("Mi", "Ki"),
 )
 SHARE = Quantity(
     "a share",

@@ -88,13 +88,13 @@ def test_methods_are_chosen_by_name_and_left_out() -> None:
         data,
         ["strongest_first"],
         statements=["device_grouping_counts"],
-        backends=["scip", "highs"],
+        backends=["scip", "pulp"],
         exact=False,
     )
     assert [row.method for row in report.rows] == [
         "strongest_first",
         "device_grouping_counts, scip",
-        "device_grouping_counts, highs",
+        "device_grouping_counts, pulp",
     ]
     alone = hetopt.compare(data, [], statements=[])
     assert [row.method for row in alone.rows] == ["device_grouping"]

@@ -188,45 +188,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what `hetopt provision` writes."""
     folder = tmp_path_factory.mktemp("rented")
     words = ["provision", "tiny/offers", "--out", str(folder / "prov.json")]
-    words += ["--plan-out", str(folder / "plan.json")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert "offers are priced without transfers between stages" in done.stderr
-    assert "beyond the deadline" not in done.stderr
     return folder
-
-
-def test_a_deadline_that_sends_make_late_is_told(tmp_path: Path) -> None:
-    words = ["provision", "espresso/llama-7b", "--plan-out", str(tmp_path / "p.json")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    told = " ".join(done.stderr.split())
-    assert "so all iterations take 1.77 h, beyond the deadline of 1.53 h" in told
 
 
 @pytest.mark.parametrize("target", EXPORTS)
 def test_a_plan_of_offers_is_exported_as_any_other(folder: Path, target: str) -> None:
-    for file in ("prov.json", "plan.json"):
-        out = folder / f"{target}-{file}"
-        words = ["export", str(folder / file), "--to", target, "--out", str(out)]
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
-    first, second = (
-        {p.name: p.read_text() for p in (folder / f"{target}-{file}").iterdir()}
-        for file in ("prov.json", "plan.json")
-    )
-    assert first == second
-
-
-def test_both_files_are_judged_each_as_what_it_is(folder: Path) -> None:
-    told = {}
-    for file in ("prov.json", "plan.json"):
-        done = CliRunner().invoke(app, ["check", str(folder / file), "--json"])
-        assert done.exit_code == 0, done.output
-        told[file] = json.loads(done.stdout)
-    assert told["prov.json"]["problem"] == "provisioning"
-    assert told["plan.json"]["problem"] == "training_plan"
-    assert told["plan.json"]["instance"] == "tiny/offers, rented"
+    out = folder / target
+    words = ["export", str(folder / "prov.json"), "--to", target, "--out", str(out)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    texts = {path.name: path.read_text() for path in out.iterdir()}
+    made = api.posed_training(folder / "prov.json")
+    assert texts == exporting.export_plan(target, *made)
 
 
 def test_a_file_without_its_instance_needs_it_named(folder: Path) -> None:

@@ -2,25 +2,22 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from places import INSTANCES
 from typer.testing import CliRunner
 
 from hetopt import catalogue, cli
-from hetopt.api import boxes, renting
+from hetopt.api import boxes
 from hetopt.api.boxes import Cards
 from hetopt.api.renting import Rentals, rent
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.report.renting import answer
-from hetopt.result import Result
-from hetopt.schema import Instance, ModelSpec
+from hetopt.schema import ModelSpec
 
 TOKENS = 10**9
 #: Few layers and one size: every search ends by itself, whatever the clock says.
@@ -77,48 +74,6 @@ def test_an_instance_is_rented_for_as_it_is_trained() -> None:
     assert [row.seconds for row in found.rows] == [row.seconds for row in as_told.rows]
     other = rent(data, TOKENS, ["A100-80GB-SXM4"], batch=16, sequence=1024, **ENDS)
     assert (other.batch, other.sequence) == (16, 1024)
-
-
-def test_what_a_machine_lacks_is_no_reason_against_two(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A clock that stands until one machine was looked at, and is late then."""
-    now, first = [0.0], renting.feasibility.first_plan
-
-    def looked(data: Instance, limits: Limits) -> Result:
-        found = first(data, limits)
-        assert found.plan is None
-        now[0] += 3600
-        return found
-
-    monkeypatch.setattr(renting, "monotonic", lambda: now[0])
-    monkeypatch.setattr(renting.feasibility, "first_plan", looked)
-    card, how = "A100-80GB-SXM4", {"batch": 16, "sequence": 512, "micro_batches": [1]}
-    found = rent("llama-2-70b", TOKENS, [card], **how)
-    assert found.without == {card: "no plan was found in time"}
-    assert "no plan was found in time" in answer(found)
-
-
-def test_every_card_is_looked_at_before_any_is_planned_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    turns: list[tuple[str, str]] = []
-
-    def noted(kind: str, plan: Callable[..., Any]) -> Callable[..., Any]:
-        def planned(data: Instance, *words: Any, **more: Any) -> Any:
-            turns.append((kind, next(iter(data.planned_cluster.gpus))))
-            return plan(data, *words, **more)
-
-        return planned
-
-    looked, again = renting.feasibility.first_plan, renting.portfolio.search
-    monkeypatch.setattr(renting.feasibility, "first_plan", noted("look", looked))
-    monkeypatch.setattr(renting.portfolio, "search", noted("again", again))
-    cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "L40S"]
-    rent(FEW, TOKENS, cards, **ENDS, batch=16, sequence=512)
-    first = [kind for kind, _ in turns].index("again")
-    assert {card for _, card in turns[:first]} == {*cards}
-    assert all(kind == "again" for kind, _ in turns[first:])
 
 
 def test_the_best_is_the_cheapest_and_not_below_what_is_proved(found: Rentals) -> None:

@@ -13,7 +13,6 @@ from hetopt.errors import NoPlan, OutOfTime
 from hetopt.files.clusters import generate
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.search import islands
 from hetopt.search.fast_cost import FastCost
 
 PLANNERS = registry.entries_for("planners", "training_plan")
@@ -62,23 +61,6 @@ def test_remedies_take_no_time_that_the_limits_do_not_leave() -> None:
     assert found.plan is None
     assert len(found.reasons) == 1
     assert "in time" in found.reasons[0]
-
-
-def test_nodes_with_links_by_pair_have_a_plan_from_links_taken_as_alike(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Instance] = []
-
-    def costed(instance: Instance, deadline: float | None) -> FastCost:
-        seen.append(instance)
-        return FastCost(instance, deadline)
-
-    instance = generate("pairwise", size="100", seed=1)
-    monkeypatch.setattr(islands, "_MANY_NODES", len(instance.planned_cluster.nodes) - 1)
-    monkeypatch.setattr(islands, "FastCost", costed)
-    plan = islands.plan(instance, seed=0, deadline=10_000.0)
-    assert training_plan.evaluate(instance, plan).valid
-    assert [bool(i.planned_cluster.inter.pairs) for i in seen] == [True, False]
 
 
 @pytest.mark.slow

@@ -72,14 +72,6 @@ def test_a_quantile_is_the_least_value_that_enough_do_not_exceed(
     assert found == min(enough, default=None)
 
 
-def test_growth_is_the_exponent_of_a_power_law() -> None:
-    law = run_statistics.growth([(n, 0.5 * n**1.75) for n in (8, 64, 512, 4096)])
-    assert law is not None
-    assert (law.exponent, law.factor) == pytest.approx((1.75, 0.5))
-    assert law.at(100) == pytest.approx(0.5 * 100**1.75)
-    assert run_statistics.growth([(8, 1.0), (8, 2.0), (64, 1.0)]) is None
-
-
 def test_gaps_are_to_the_strongest_bound_that_any_row_proved() -> None:
     gaps = {(e.row["instance"], e.method): e.gap_to_bound for e in made().entries}
     assert gaps["a", "quick"] == pytest.approx(0.25)
@@ -122,16 +114,6 @@ def test_a_plan_that_a_bound_contradicts_is_told_aloud(tmp_path: Path) -> None:
     assert "Plans that a bound contradicts" in writers.page(reports.sheet(report))
 
 
-def test_a_row_that_a_limit_ended_says_nothing_of_growth() -> None:
-    found = statistics.entries(
-        [
-            row("a", "x", "optimal", size=8, stop="proved", seconds={"solve": 1.0}),
-            row("b", "x", "feasible", size=64, stop="time", seconds={"solve": 9.0}),
-        ]
-    )
-    assert statistics.sizes(found) == {"x": [(8.0, 1.0)]}
-
-
 STATUSES = [*statistics.SOLVED, "infeasible", *statistics.UNSOLVED]
 
 
@@ -156,31 +138,12 @@ def test_every_row_is_counted_once(cases: list[tuple[str, str, str]]) -> None:
         assert s.referenced <= s.solved
 
 
-def test_several_seeds_of_a_method_are_told_by_best_mean_and_worst() -> None:
-    found = [
-        row("a", "drawn", "feasible", objective=value, bound=100)
-        | {"seed": seed, "key": f"a by drawn, {seed}"}
-        for seed, value in enumerate((120, 110, 130))
-    ]
-    found.append(row("a", "once", "feasible", objective=140))
-    found.append(
-        row("a", "drawn", "timeout", reasons=["late"]) | {"seed": 3, "key": "late"}
-    )
-    ((mine, spread),) = statistics.spreads(statistics.entries(found))
-    assert (len(mine), spread.runs, spread.planned) == (4, 4, 3)
-    assert (spread.best, spread.mean, spread.worst) == pytest.approx((110, 120, 130))
-    assert spread.deviation == pytest.approx(10 / 120)
-    text = writers.markdown(reports.sheet(made(found)))
-    assert "| a | drawn | 4 | 3 | 0.110 ms | 0.120 ms | 0.130 ms | 8.33% |" in text
-    assert "Seeds:" not in writers.markdown(reports.sheet(made()))
-
-
 # --- formats -----------------------------------------------------------------------
 
 
 def test_all_formats_are_written_and_agree(tmp_path: Path) -> None:
     reports.write(made(), tmp_path)
-    suffixes = ("html", "md", "tex", "csv", "json")
+    suffixes = ("html", "md", "csv", "json")
     names = {f"report.{suffix}" for suffix in suffixes}
     assert {path.name for path in tmp_path.iterdir()} == names
     document = json.loads((tmp_path / "report.json").read_text())

@@ -20,7 +20,7 @@ from hetopt.capability.settings import READ_BY_ALL, SETTINGS
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
 from hetopt.modelling import Limits
-from hetopt.report.capabilities import page
+from hetopt.report.listing import page
 from hetopt.result import Status
 from hetopt.schema import GROUP_OF, Alternatives
 
@@ -232,7 +232,7 @@ def test_many_drawn_settings_are_as_the_matrix_says(first: int) -> None:
 def test_the_page_is_what_the_command_writes() -> None:
     shipped = (ROOT / "hetopt/capability/REFERENCE.md").read_text("utf-8")
     again = "run `hetopt list capabilities --markdown > hetopt/capability/REFERENCE.md`"
-    assert page(capability.rows()) == shipped, again
+    assert page("capabilities", capability.rows()) == shipped, again
     assert listed("--markdown") == shipped
 
 

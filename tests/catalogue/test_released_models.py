@@ -117,6 +117,7 @@ T5 = {"d_model": 1024, "num_layers": 24, "num_heads": 16, "vocab_size": 32_128}
         ),
         ({**LLAMA_3_8B, "model_type": "arctic"}, "'arctic', which has an MLP beside"),
         ({**LLAMA_3_8B, "model_type": "dbrx"}, "'dbrx', which has keys of its own"),
+        ({**LLAMA_3_8B, "model_type": "jamba"}, "'jamba', which has Mamba-1 mixers"),
     ],
 )  # fmt: skip
 def test_an_architecture_that_is_not_supported_is_refused_by_its_name(

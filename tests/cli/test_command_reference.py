@@ -10,10 +10,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from hetopt import cli, formats
-from hetopt.cli import commands
+from hetopt.cli import listing as commands
 from hetopt.formats import calibrating
 from hetopt.formats.importing import assumptions, clusters, finetuning, listing
-from hetopt.report.commands import page
+from hetopt.report.listing import page
 from hetopt.schema.targets import TARGETS
 
 PAGE = (ROOT / "hetopt" / "cli" / "REFERENCE.md").read_text("utf-8")
@@ -27,7 +27,7 @@ def run(*words: str) -> Any:
 
 def test_the_page_is_what_the_command_writes() -> None:
     again = "run `hetopt list commands --markdown > hetopt/cli/REFERENCE.md`"
-    assert page(ROWS.values()) == PAGE, again
+    assert page("commands", ROWS.values()) == PAGE, again
     assert run("commands", "--markdown").stdout == PAGE
 
 

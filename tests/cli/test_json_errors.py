@@ -1,28 +1,17 @@
-"""With `--json` an error is a document too: one, on stdout, of the schema `error`."""
+"""With `--json` an error is a document too: one, on stdout, of five fields."""
 
 import json
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from json_schema import faults
 from typer.testing import CliRunner
 
 from hetopt import api, cli, errors
 from hetopt.errors import BoundContradicted
-from hetopt.files import schemas
-
-
-@cache
-def schema() -> dict[str, Any]:
-    """Return the schema of an error."""
-    rows = schemas.schemas()
-    return next(row["schema"] for row in rows if row["name"] == "error")
-
 
 SMALL, OFFERS = "tiny/two-nodes", "tiny/offers"
 
@@ -47,10 +36,9 @@ BAD: list[tuple[str, list[str]]] = [
     ("instance_error", ["provision", SMALL]),
     ("instance_error", ["check", "nowhere.json"]),
     ("usage_error", ["list", "colours"]),
-    ("unsupported", ["list", "planners", "--schema"]),
+    ("unsupported", ["list", "planners", "--markdown"]),
     ("unknown_name", ["fit", "gpt-9", "--gpus", "A100-40G", "--batch", "2"]),
     ("unsupported", ["fit", "gpt2", "--batch", "2"]),
-    ("instance_error", ["scale", "nowhere.yaml"]),
     ("unknown_name", ["rent", "gpt-9", "--tokens", "1B"]),
     ("unknown_name", ["schedule", "frenzy/simulator-30", "--policy", "nobody"]),
     ("instance_error", ["schedule", SMALL, "--trace", "nowhere.csv"]),
@@ -60,7 +48,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("instance_error", ["export", "nowhere.json", "--to", "megatron", "--out", "e"]),
     ("instance_error", ["simulate", "nowhere.json"]),
     ("usage_error", ["doctor", "--colour"]),
-    ("unsupported", ["detect", "--out", "here.txt"]),
     ("usage_error", ["profile", "gpt2"]),
     ("unknown_name", ["import", "no-format", "x.csv"]),
     ("instance_error", ["checkpoint", "nowhere"]),
@@ -86,10 +73,11 @@ def hetopt(*words: str) -> Any:
 
 
 def the_error(told: Any) -> dict[str, Any]:
-    """The error of the only document on stdout, after a look at its schema."""
+    """The error of the only document on stdout, which has five fields."""
     document = json.loads(told.stdout)
-    assert faults(document, schema(), schema()) == []
-    found: dict[str, Any] = document["error"]
+    found: dict[str, Any] = document.pop("error")
+    assert document == {}
+    assert found.keys() == {"kind", "message", "file", "field", "exit_code"}
     assert found["exit_code"] == told.exit_code
     return found
 
@@ -100,7 +88,7 @@ def test_every_command_has_a_case_of_bad_input() -> None:
 
 
 @pytest.mark.parametrize(("kind", "words"), BAD, ids=lambda part: " ".join(part))
-def test_bad_input_is_one_document_of_the_schema(
+def test_bad_input_is_one_document(
     kind: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -148,9 +136,7 @@ def test_an_unforeseen_bug_is_a_document_beside_its_traceback() -> None:
         f"sys.argv = ['hetopt', 'plan', '{SMALL}', '--json']; cli.main()"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    document = json.loads(told.stdout)
-    assert faults(document, schema(), schema()) == []
-    assert document["error"]["kind"] == "internal_error"
+    assert json.loads(told.stdout)["error"]["kind"] == "internal_error"
     assert told.returncode == 1
     assert "Traceback" in told.stderr
     assert "please report it" in told.stderr
@@ -178,7 +164,6 @@ def test_kinds_of_errors_are_the_names_of_their_classes() -> None:
         for one in vars(errors).values()
         if isinstance(one, type) and issubclass(one, errors.HetoptError)
     ]
-    assert {one.kind for one in classes} < set(errors.KINDS)
     for one in classes:
         if not issubclass(one, errors.InternalError):
             assert one.kind.replace("_", "") == one.__name__.lower()

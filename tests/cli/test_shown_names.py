@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.cli import measuring, output
-from hetopt.cli.terminal import lines
 from hetopt.report import words, writers
 from hetopt.report.sheet import Table
 
@@ -132,7 +131,7 @@ def test_lines_are_neither_markup_nor_emoji_nor_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert printed(f"{OPENING} :smile: {CLOSING}", capsys) == "[bold] :smile: [/x]\n"
-    assert lines("a\x1b[2J\nb\x9b") == "a\\x1b[2J\nb\\x9b"
+    assert output.lines("a\x1b[2J\nb\x9b") == "a\\x1b[2J\nb\\x9b"
 
 
 # --- spreadsheets ------------------------------------------------------------------

@@ -143,16 +143,6 @@ def test_a_ring_of_several_members_reaches_more_adapters() -> None:
     assert parts["sync_us"] == pytest.approx(1e6 * seconds, abs=8)
 
 
-def test_both_directions_of_a_link_count() -> None:
-    inter = {"pairs": [["a", "b", 4, 0, 1]]}
-    instance = two_nodes(None, inter=inter)
-    for row in (["a", "b"], ["b", "a"]):
-        (rows,) = parts_of(instance, plan_of(row, t=1))["stages"]
-        assert rows[0]["hop_us"] == pytest.approx(1e6 * _BYTES * (1 / 4e9 + 1 / 1e9))
-    parts = parts_of(instance, plan_of(["a"], ["b"], t=1))
-    assert parts["sync_us"] == pytest.approx(1e6 * 8 * _BYTES / 1e9)
-
-
 def test_what_ends_an_iteration_is_added_once() -> None:
     plain = parts_of(two_nodes(), plan_of(["a", "b"], ["b", "a"], t=2))
     costs = {"iteration_overhead_us": 1234.5, "tied_sync": True}

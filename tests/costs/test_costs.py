@@ -23,7 +23,7 @@ SETTINGS = [
     CostSettings(head="omit", activations="checkpoint", in_flight="one"),
     CostSettings(in_flight="gpipe", bytes_per_parameter=20, reserve_mib=777),
     CostSettings(sync="bottleneck", sync_overlap="backward"),
-    CostSettings(precision="fp32", activations="architecture", recompute="none"),
+    CostSettings(precision="fp32", recompute="none"),
     CostSettings(recompute="selective", sequence_parallel=True, zero=3),
     CostSettings(precision="bf16_fp32_gradients", interleave=3, fused_loss=True),
 ]

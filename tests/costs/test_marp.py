@@ -182,28 +182,6 @@ def test_mixed_and_scattered_gpus_are_never_faster() -> None:
     assert rates.step_us(trained, 2, 2, {"node3": 2, "node0": 2}) > together
 
 
-def test_no_allocation_beats_the_least_step_of_its_slowest_type() -> None:
-    for overlap in ("none", "backward"):
-        costs = CostSettings(recompute="none", sync_overlap=overlap)
-        rates = JobRates(catalogue.simulator(), costs, "marp")
-        trained = Trained("gpt2", model("gpt2"), 1024, 16)
-        random = Random(overlap)
-        speed = {"RTX2080Ti": 0, "RTX6000": 1, "A100-40G": 2}
-        for _ in range(300):
-            d, t = random.choice([1, 2, 4, 8, 16]), random.choice([1, 2, 4])
-            gpus = random.sample([*rates.cluster.gpu_ids()], min(44, d * t))
-            if len(gpus) < d * t:
-                continue
-            held: dict[str, int] = {}
-            for gpu in gpus:
-                held[gpu.partition(":")[0]] = held.get(gpu.partition(":")[0], 0) + 1
-            types = {rates.cluster.node[name].gpu for name in held}
-            slowest = min(types, key=speed.__getitem__)
-            step = rates.step_us(trained, d, t, held)
-            assert step >= rates.least_step_us(trained, slowest, d, t)
-            assert step >= rates.fastest_us(trained)
-
-
 @pytest.mark.parametrize(("name", "node"), [("gpt2-xl", "node3"), ("gpt2", "node0")])
 def test_overlap_hides_the_backward_pass_of_the_layers(name: str, node: str) -> None:
     spec, cluster = model(name), catalogue.simulator()

@@ -62,11 +62,10 @@ def test_a_gap_target_ends_the_work_with_a_valid_bound(problem: str) -> None:
     assert ascending(problem, result.bound.value, best, result.objective)
 
 
-@of_each
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_returns_incumbent_and_bound(
-    problem: str, signal_: signal.Signals
-) -> None:
+def test_an_interrupt_returns_incumbent_and_bound(signal_: signal.Signals) -> None:
+    problem = "device_grouping"
+
     def interrupt(incumbent: Any, bound: Any) -> None:
         if incumbent is not None and bound is not None:
             os.kill(os.getpid(), signal_)

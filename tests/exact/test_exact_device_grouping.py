@@ -71,31 +71,18 @@ def test_patterns_that_are_too_many_at_first_are_looked_at_again(data: Data) -> 
     """The budget grows until they are few enough, and the optimum is the same."""
     best = exact.solve(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "_ROWS", 1e-9)
+        patch.setattr(exact, "_CHEAP", 1)
         found = exact.solve(data)
     assert (found.status, found.objective) == (best.status, best.objective)
 
 
 @examples(20)
-@given(TINY)
-def test_what_rounding_does_not_find_a_search_decides(data: Data) -> None:
+@given(TINY, st.sampled_from((1, 10, 100)))
+def test_patterns_that_stay_too_many_leave_a_valid_bound(data: Data, rows: int) -> None:
     best = exact.solve(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "balanced", lambda *_: None)
-        patch.setattr(exact, "round_relaxed", lambda *_: None)
-        found = exact.solve(data)
-    assert (found.status, found.objective) == (best.status, best.objective)
-
-
-@examples(20)
-@given(TINY, st.sampled_from((1e-9, 1e-8, 1e-7)))
-def test_patterns_that_stay_too_many_leave_a_valid_bound(
-    data: Data, share: float
-) -> None:
-    best = exact.solve(data)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "_ROWS", share)
-        patch.setattr(exact, "_ENOUGH", exact._CHEAP)
+        patch.setattr(exact, "_CHEAP", rows)
+        patch.setattr(exact, "_ENOUGH", rows)
         found = exact.solve(data)
     if best.status is Status.INFEASIBLE:
         assert found.plan is None

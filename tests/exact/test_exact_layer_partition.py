@@ -1,11 +1,11 @@
 """Exact layer partition against brute force, statements."""
 
+from collections import defaultdict
 from typing import Any
 
 import brute_force
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from inputs import examples, tiny_problems
 
 from hetopt.exact import layer_partition as exact
@@ -13,20 +13,6 @@ from hetopt.problems.layer_partition import Data, Stage
 from hetopt.result import Status, Stop
 
 TINY = tiny_problems("layer_partition")
-
-
-def changed(data: Data, **fields: Any) -> Data:
-    """The problem with other fields, checked anew."""
-    return Data.model_validate({**dict(data), **fields})
-
-
-def with_stages(data: Data, **fields: Any) -> Data:
-    """The problem with other fields of every stage, each a function of the stage."""
-    stages = tuple(
-        stage.model_copy(update={k: make(stage) for k, make in fields.items()})
-        for stage in data.stages
-    )
-    return changed(data, stages=stages)
 
 
 def optimum(data: Data) -> int | None:
@@ -74,38 +60,50 @@ def test_a_real_pipeline_is_proved(name: str) -> None:
     assert result.stop is Stop.PROVED
 
 
-# -- relaxations -----------------------------------------------------------------------
+def test_where_the_lattice_is_too_large_the_cuts_are_solved() -> None:
+    result = exact.solve(pipeline(19, (1,) * 18, objective="bottleneck"))
+    assert result.method.formulation == "layer_partition_cuts"
+    assert result.status is Status.OPTIMAL
 
 
-@examples(100)
-@given(TINY, st.sampled_from((8.0, 30.0, 80.0)))
-def test_merged_kinds_of_stage_bound_the_optimum(data: Data, states: float) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "_STATES", (states,))
-        result = exact.solve(data)
-    best = brute_force.best("layer_partition", data)
-    if best is None:
-        assert result.plan is None
-        return
-    assert result.status is not Status.INFEASIBLE
-    assert result.bound is not None
-    assert result.bound.value <= best
-    assert result.objective is None or result.objective >= best
-    if result.status is not Status.OPTIMAL:
-        assert result.stop is Stop.MEMORY
+def best_by_fronts(data: Data) -> int:
+    """Return the optimum, by fronts of total and slowest times, stage by stage."""
+    stages, layers = len(data.stages), len(data.layer_mib)
+    fronts = {(frozenset[int](), 0): {(0, 0)}}
+    for position in range(stages):
+        held = min(data.micro_batches, stages - position)
+        after = defaultdict[Any, set[tuple[int, int]]](set)
+        for (used, a), front in fronts.items():
+            for s in {*range(stages)} - used:
+                stage, (once, each) = data.stages[s], data.needs(data.stages[s])
+                for b in range(a + 1, layers + 1):
+                    if sum(once[a:b]) + held * sum(each[a:b]) > stage.memory_mib:
+                        break
+                    hop = stage.hop_us if position + 1 < stages else 0
+                    us = sum(stage.layer_us[a:b]) + hop
+                    into = after[used | {s}, b]
+                    into |= {(total + us, max(us, slow)) for total, slow in front}
+        fronts = {at: undominated(front) for at, front in after.items()}
+    (last,) = (front for (_, b), front in fronts.items() if b == layers)
+    if data.objective == "bottleneck":
+        return min(slow for _, slow in last)
+    return min(total + (data.micro_batches - 1) * slow for total, slow in last)
 
 
-def test_many_distinct_stages_in_free_order_end_with_plan_and_bound() -> None:
-    data = pipeline(60, (1,) * 30)
+def undominated(front: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return the pairs of which no other one is as small in both."""
+    found, least = set[tuple[int, int]](), 1 << 60
+    for total, slow in sorted(front):
+        if slow < least:
+            found.add((total, slow))
+            least = slow
+    return found
 
-    def end(incumbent: Any, bound: Any) -> None:
-        if incumbent is not None and bound is not None:
-            raise KeyboardInterrupt
 
-    result = exact.solve(data, report=end)
-    assert result.stop in (Stop.INTERRUPTED, Stop.MEMORY)
-    assert result.status is Status.FEASIBLE
-    assert result.bound is not None
+@pytest.mark.parametrize("objective", ["iteration", "bottleneck"])
+def test_a_pipeline_beyond_enumeration_is_as_good_as_fronts_say(objective: str) -> None:
+    data = pipeline(18, (1, 1, 1, 1, 1, 1), objective=objective)
+    assert optimum(data) == best_by_fronts(data)
 
 
 # -- infeasible ------------------------------------------------------------------------
@@ -115,19 +113,6 @@ def test_fewer_layers_than_stages_are_infeasible_with_the_reason() -> None:
     result = exact.solve(pipeline(2, (2, 1)))
     assert result.status is Status.INFEASIBLE
     assert result.reasons == ("layers: 2 there are, 3 stages need one each, 1 too few",)
-
-
-@examples(40)
-@given(TINY)
-def test_the_memory_said_to_be_missing_is_just_enough(data: Data) -> None:
-    result = exact.solve(data)
-    if result.status is not Status.INFEASIBLE or "memory" not in result.reasons[0]:
-        return
-    missing = int(result.reasons[0].split("at least ")[1].split(" MiB")[0])
-    enough = with_stages(data, memory_mib=lambda s: s.memory_mib + missing)
-    short = with_stages(data, memory_mib=lambda s: s.memory_mib + missing - 1)
-    assert brute_force.best("layer_partition", enough) is not None
-    assert brute_force.best("layer_partition", short) is None
 
 
 @examples(40)

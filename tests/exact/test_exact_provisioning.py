@@ -1,7 +1,6 @@
 """Exact provisioning: against all plans, against itself, and under limits."""
 
 import json
-from contextlib import contextmanager
 from fractions import Fraction
 from random import Random
 
@@ -19,7 +18,7 @@ from hetopt.modelling import Limits
 from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status, Stop
-from hetopt.schema import Instance, Storage
+from hetopt.schema import Instance
 from hetopt.solving import statements
 
 UNLIMITED = Limits()
@@ -69,22 +68,6 @@ def medium(random):
 
 
 MEDIUM = drawn(medium)
-
-
-@contextmanager
-def unlisted():
-    """Every degree is searched through partial allocations, however few there are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "_LISTED", 0)
-        yield
-
-
-@examples(2)
-@given(MEDIUM)
-def test_partial_allocations_lose_no_point_of_the_front(data):
-    listed = points(data)
-    with unlisted():
-        assert points(data) == listed
 
 
 def pareto(values):
@@ -145,6 +128,18 @@ def test_without_time_the_warm_start_is_returned_unproved():
     assert (result.status, result.stop) == (Status.FEASIBLE, Stop.TIME)
     assert result.plan == best_plan
     assert solve(data, time_s=0.0).status is Status.UNDECIDED
+
+
+def test_allocations_beyond_number_leave_plans_unproved(monkeypatch):
+    data = medium(Random("medium 0"))
+    best_plan = solve(data).plan
+    monkeypatch.setattr(search, "MOST", 0)
+    result = exact.solve(data, limits=UNLIMITED, warm_start=best_plan)
+    assert (result.status, result.stop) == (Status.FEASIBLE, Stop.MEMORY)
+    assert (result.plan, result.bound) == (best_plan, None)
+    assert solve(data).status is Status.FEASIBLE
+    front = exact.frontier(data, limits=UNLIMITED)
+    assert (front.stop, front.points) == (Stop.MEMORY, ())
 
 
 def test_an_interrupted_frontier_claims_only_what_is_proved():
@@ -213,26 +208,18 @@ def test_a_model_that_no_memory_holds_says_so():
 
 
 def in_machines(random):
-    """A tiny problem, offers in machines, some numbers of which are not asked for.
-
-    Storage and egress matter beside its GPUs.
-    """
+    """A tiny problem, offers in machines."""
     data = MAKERS["provisioning"](random)
     offers = tuple(
         offer.model_copy(update={"gpus_per_instance": random.choice([1, 1, 2, 3])})
         for offer in data.offers
     )
-    counts = tuple(sorted(random.sample(range(1, 7), random.randint(1, 4))))
-    hours = data.iterations * data.layers * 1000 / 3.6e9
-    asked = {"offers": offers, "other_than_machines": random.choice([(), counts])}
-    asked["storage_usd_per_hour"] = random.choice([0.0, 0.75, 12.5, 1000.0])
-    asked["egress_usd"] = round(hours * random.choice([0, 1, 4, 50]), 6)
-    return data.model_copy(update=asked)
+    return data.model_copy(update={"offers": offers})
 
 
 @examples(5)
 @given(drawn(in_machines))
-def test_the_statement_counts_machines_storage_and_egress_alike(data):
+def test_the_statement_counts_whole_machines(data):
     for backend in ("cpsat", "scip"):
         stated = statements.solve(
             "provisioning", data, "provisioning", backend, limits=Limits(time_s=60)
@@ -250,58 +237,6 @@ def test_the_statement_counts_machines_storage_and_egress_alike(data):
             warm_start=found.plan,
         )
         assert warm.objective == found.objective
-
-
-def test_planners_do_not_choose_numbers_of_machines():
-    data = hetopt.load("tiny/offers")
-    posed = judge.data(data).model_copy(update={"other_than_machines": (4,)})
-    for planner in ("espresso", "espresso_placer", "hph_plus", "sia_plus"):
-        result = hetopt.solve(posed, planner)
-        assert result.status is Status.UNDECIDED
-        assert "how many machines" in result.reasons[0]
-
-
-@examples(20)
-@given(drawn(in_machines))
-def test_storage_and_egress_are_part_of_every_cost(data):
-    bare = data.model_copy(update={"storage_usd_per_hour": 0.0, "egress_usd": 0.0})
-    for objective, plan in valid("provisioning", data):
-        alone = judge.evaluate(bare, plan)
-        beside = exact_usd(data, alone.parts["iteration_us"])
-        if not data.minimises_time:
-            assert objective == alone.objective + beside
-        else:
-            cost = judge.evaluate(asking(bare), plan).objective + beside
-            assert cost <= Fraction(repr(data.budget_usd))
-
-
-def exact_usd(data, iteration_us):
-    """What is paid beside the GPUs."""
-    hours = Fraction(data.iterations * iteration_us, 3_600_000_000)
-    rate, once = data.storage_usd_per_hour, data.egress_usd
-    return hours * Fraction(repr(rate)) + Fraction(repr(once))
-
-
-def test_an_instance_says_what_is_stored_and_what_leaves():
-    instance = hetopt.load("tiny/offers")
-    storage = Storage(
-        gbytes=2000,
-        usd_per_gbyte_month=0.08,
-        egress_gbytes=140,
-        usd_per_egress_gbyte=0.09,
-    )
-    kept = instance.model_copy(update={"storage": storage})
-    data = judge.data(kept)
-    assert data.storage_usd_per_hour == 0.219179  # 160 USD in 730 hours, rounded up
-    assert data.egress_usd == 12.6
-    parts = hetopt.provision(kept).evaluation.parts
-    assert parts["usd"] > parts["egress_usd"] + parts["storage_usd"] > 12.6
-
-
-def test_storage_without_offers_is_refused():
-    tree = hetopt.load("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
-    with pytest.raises(ValueError, match="storage is for offers only"):
-        Instance.model_validate_json(json.dumps({**tree, "storage": {"gbytes": 1}}))
 
 
 def with_losses(random):
@@ -326,8 +261,6 @@ def test_the_optimum_reckons_with_losses(data):
     assert found.stop is Stop.PROVED
     assert (found.status is Status.INFEASIBLE) == (wanted is None)
     assert bool(found.reasons) == (wanted is None)
-    with unlisted():
-        assert solve(data).objective == wanted
 
 
 @examples(50)
@@ -338,8 +271,6 @@ def test_frontiers_reckon_with_losses(data):
         for _, plan in valid("provisioning", data)
     ]
     assert points(data) == pareto(every)
-    with unlisted():
-        assert points(data) == pareto(every)
 
 
 @examples(25)
@@ -368,12 +299,11 @@ def expected_us(data, plan):
 @examples(15)
 @given(data=drawn(with_losses))
 def test_planners_reckon_with_losses(planner, data):
-    posed = data.model_copy(update={"other_than_machines": ()})
-    result = hetopt.solve(posed, planner)
+    result = hetopt.solve(data, planner)
     assert not result.failed
     if result.objective is not None:
-        assert judge.evaluate(posed, result.plan).valid
-        assert result.objective >= solve(posed).objective
+        assert judge.evaluate(data, result.plan).valid
+        assert result.objective >= solve(data).objective
 
 
 def test_the_statement_refuses_losses_by_name():

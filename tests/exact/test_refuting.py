@@ -1,7 +1,6 @@
 """Refutations that are stopped and gone on with, and cases that two ways settle."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import count
 from math import inf
 
@@ -14,10 +13,9 @@ from hetopt.exact.pipelines.schedule import Goals
 from hetopt.exact.training_plan import recheck
 from hetopt.exact.training_plan.refuting import (
     Clock,
+    Tightening,
     Times,
     _Progress,
-    tighten,
-    tightening,
 )
 from hetopt.files.clusters import generate
 from hetopt.result import Bound
@@ -61,15 +59,13 @@ def test_what_is_stopped_goes_on_where_it_ended(cluster: Instance) -> None:
             if prepared and next(looks) in stops:
                 raise OutOfTime
 
-        found = tightening(cluster, Times(lowest, 2 * lowest), Clock(inf, check))
-        assert found is not None
+        found = Tightening(cluster, Times(lowest, 2 * lowest), Clock(inf, check))
         prepared.append(True)
         found._goals = _Progress(
             Goals(gaps=(0.9, 0.8), first=0.9, near=1.0, patience=0.05)
         )  # fine ones take long
         while not found.ended:
-            with suppress(OutOfTime):
-                found.tighten(known)
+            found.tighten(known)
     assert at_once.bound == stopped.bound
     assert at_once.bound is not None
     assert at_once.bound.value > lowest
@@ -82,9 +78,7 @@ def test_refuting_ends_with_the_clock_and_keeps_what_it_has(
     reached = []
     for most in (40, 3_000):
         known, clock = Known(lowest), Clock(most, now=count().__next__)
-        found = tightening(cluster, Times(lowest, 2 * lowest), clock)
-        assert found is not None
-        tighten(known, found, clock)
+        Tightening(cluster, Times(lowest, 2 * lowest), clock).tighten(known)
         assert known.bound is not None
         reached.append(known.bound.value)
     assert lowest <= reached[0] <= reached[1]

@@ -142,7 +142,6 @@ OUTPUTS = [
     ["plan", SMALL, "--out", f"{LONG}.json"],
     ["compare", SMALL, "--out", f"{LONG}.html"],
     ["export", "plan.json", "--to", "megatron", "--out", LONG],
-    ["detect", "--out", f"{LONG}.yaml"],
 ]
 
 

@@ -16,7 +16,7 @@ from hetopt import cli, files
 from hetopt.errors import InstanceError
 from hetopt.files import reference
 from hetopt.files.guide import guide
-from hetopt.report.reference import page
+from hetopt.report.listing import page
 from hetopt.schema import Instance
 from hetopt.text.parsing import read_tree
 
@@ -95,7 +95,7 @@ def test_every_field_of_the_library_is_in_the_reference(name: str) -> None:
 def test_the_page_is_what_the_command_writes() -> None:
     shipped = (INSTANCES / "REFERENCE.md").read_text(encoding="utf-8")
     again = "run `hetopt list fields --markdown > instances/REFERENCE.md`"
-    assert page(reference.rows()) == shipped, again
+    assert page("fields", reference.rows()) == shipped, again
     told = CliRunner().invoke(cli.app, ["list", "fields", "--markdown"])
     assert told.stdout == shipped
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from model_configs import LLAMA_3_8B as LLAMA
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import catalogue, cli
+from hetopt import catalogue
 from hetopt.costs import CostTable, Position
 from hetopt.costs.calibrated import Calibrated, machine_of
 from hetopt.costs.constants import Stated
@@ -151,30 +150,6 @@ def test_pytorch_has_a_kernel_of_attention_for_old_cards(
         read("kernel=flash2")
 
 
-@pytest.mark.parametrize(
-    ("option", "framework"),
-    [
-        ("finetune=lora", "megatron"),
-        ("finetune=qlora", "trainer"),
-        ("finetune=full", "megatron"),
-    ],
-)
-def test_frozen_weights_of_few_bits_are_timed_as_peft_runs_them(
-    tmp_path: Path, option: str, framework: str
-) -> None:
-    config, hosts = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
-    own = assembly(config, Listed("hostfile", [hosts]), [option], WORK)
-    costs = own.document["workload"]["costs"]["compute"]
-    assert costs["calibration"]["framework"] == framework
-    told = assembly(
-        config, Listed("hostfile", [hosts]), [option, "framework=torch"], WORK
-    )
-    assert (
-        told.document["workload"]["costs"]["compute"]["calibration"]["framework"]
-        == "torch"
-    )
-
-
 def held_by_a_layer(data: Instance) -> int:
     """Return the bytes that a layer keeps of a micro-batch on the first GPU type."""
     calibration = data.workload.costs.compute.calibration
@@ -189,29 +164,6 @@ def own_name(made: Imported) -> str:
     return str(name)
 
 
-def test_an_old_card_beside_a_new_one_keeps_its_scores(tmp_path: Path) -> None:
-    lines = "n1 slots=2 type=T4\nn2 slots=2 type=A100-80GB"
-    config, hosts = put(tmp_path, LLAMA, lines)
-    made = assembly(config, Listed("hostfile", [hosts]), [LINK], WORK)
-    assert made.document["workload"]["costs"]["compute"]["flash"]
-    assert [row.value for row in made.assumed if row.what == "flash on T4"] == ["off"]
-
-
-def test_a_card_has_the_figures_of_the_catalogue_less_a_reserve(tmp_path: Path) -> None:
-    hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"]
-    config, listed = put(tmp_path, LLAMA, *hosts)
-    document = assembly(
-        config, Listed("hostfile", [listed]), [LINK], dict(WORK), times="analytic"
-    ).document
-    data = validated(Instance, document, "made")
-    for name, gpu in data.planned_cluster.gpus.items():
-        card = catalogue.gpus()[name]
-        kept = catalogue.reserve().of(card.total_mib)
-        assert card.total_mib - kept - 1 <= gpu.memory_gib * 1024
-        assert gpu.memory_gib * 1024 <= card.total_mib - kept
-        assert gpu.peak_tflops == card.peak_tflops
-
-
 def test_calibrated_cards_have_room_for_what_runs_live_with(tmp_path: Path) -> None:
     hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"]
     table = Stated(values())
@@ -224,47 +176,6 @@ def test_calibrated_cards_have_room_for_what_runs_live_with(tmp_path: Path) -> N
     for name, gpu in data.planned_cluster.gpus.items():
         whole = catalogue.gpus()[name].total_mib / 1024
         assert gpu.memory_gib == pytest.approx(whole - 4, abs=4e-3)
-
-
-def test_times_are_calibrated_where_the_catalogue_has_the_cards(tmp_path: Path) -> None:
-    hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=8 type=L40S"]
-    data = made(tmp_path, hosts, "framework=torchtitan")
-    costs, gpus = data.workload.costs, data.planned_cluster.gpus
-    assert costs.layer_times == "calibrated"
-    assert costs.calibration.framework == "torchtitan"
-    assert (costs.calibration.style, costs.calibration.precision) == (
-        "compiled",
-        "bf16",
-    )
-    for name, gpu in gpus.items():
-        card = catalogue.gpus()[name]
-        assert gpu.card == name
-        assert gpu.generation == card.generation
-        assert gpu.peaks == dict(card.tflops)
-        assert gpu.memory_gbytes_per_s == card.memory_gbytes_per_s
-    # The share of the peak is what layers reach, which planners rank by.
-    table = CostTable(data)
-    for node in ("n1", "n2"):
-        gpu = table.gpu(node)
-        flops = sum(table.hardware_flops) / (sum(table.layer_us(node, 1, 1)) * 1e6)
-        assert gpu.efficiency == pytest.approx(flops / gpu.peak_tflops, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("cards", "kernel"),
-    [
-        (["H100-80GB-SXM5"], "cudnn"),
-        (["A100-80GB-SXM4"], "flash2"),
-        (["H100-80GB-SXM5", "A100-80GB-SXM4"], "flash2"),
-    ],
-)
-def test_attention_of_pytorch_is_what_all_cards_have(
-    cards: list[str], kernel: str, tmp_path: Path
-) -> None:
-    hosts = [f"h{i} slots=1 type={card}" for i, card in enumerate(cards)]
-    calibration = made(tmp_path, hosts, "framework=torch").workload.costs.calibration
-    assert calibration is not None
-    assert calibration.kernel == kernel
 
 
 def test_an_instance_carries_every_constant_that_it_may_read(tmp_path: Path) -> None:
@@ -419,44 +330,7 @@ def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
         assert (gpu["memory_gib"] == nominal) == whole
 
 
-def test_a_card_that_the_catalogue_lacks_is_assumed_to_be_slow(tmp_path: Path) -> None:
-    data = made(
-        tmp_path,
-        ["n1 slots=2 type=new"],
-        "types=new:500/32",
-        "intra_gbytes_per_s=50",
-    )
-    least = min(each.efficiency for each in catalogue.generations().values())
-    assert data.planned_cluster.gpus["new"].efficiency == least
-    found = assumptions.card("new", None, 32768, None, None, "here")
-    assert data.planned_cluster.gpus["new"].memory_gib == found.memory_gib
-
-
 # --- from the command line ---------------------------------------------------------
-
-
-def test_what_was_assumed_is_said_beside_the_file_or_in_the_document(
-    tmp_path: Path,
-) -> None:
-    config, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80G")
-    out = tmp_path / "instance.yaml"
-    words = f"assemble {config} {hosts} --from hostfile --global-batch 8"
-    words += f" --sequence-length 2048 --out {out}"
-    run = CliRunner().invoke(cli.app, words.split())
-    assert run.exit_code == 0
-    assert run.stdout == ""
-    for word in ("A100-80GB-SXM4", "bf16_mixed", "-o reserve_mib=N", "-o flash=false"):
-        assert word in run.stderr
-    run = CliRunner().invoke(cli.app, [*words.split(), "--json"])
-    document = json.loads(run.stdout)
-    assert {"what", "value", "source", "change"} == set(document["assumed"][0])
-    assert document["model"] == load_instance(out).model.model_dump(
-        mode="json", exclude_defaults=True
-    )
-    words = f"import hostfile {hosts} --out {tmp_path / 'cluster.yaml'}"
-    run = CliRunner().invoke(cli.app, words.split())
-    assert run.exit_code == 0
-    assert "-o efficiency=X" in run.stderr
 
 
 # --- the story: from hosts and a configuration to a plan that fits -------------------

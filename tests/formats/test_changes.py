@@ -1,7 +1,7 @@
 """What to change of a run: the best of all settings."""
 
 import json
-from itertools import permutations, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from hetopt import api, cli, formats
 from hetopt.errors import InstanceError
 from hetopt.formats.importing import changes
 from hetopt.formats.importing.changes import Advice, advise, recognise
-from hetopt.formats.importing.placing import Settings
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import targets
 from hetopt.report.changes import sentence
@@ -126,55 +125,10 @@ def test_the_best_is_that_of_all_settings(advice: Advice, tmp_path: Path) -> Non
         assert least <= advice.best.us
 
 
-def test_layers_of_unlike_gpus_are_divided_by_their_speed(tmp_path: Path) -> None:
-    """No move of a layer from a stage to another is better than what is proposed."""
-    tree = instance(48).model_dump(mode="json", exclude_unset=True)
-    tree["cluster"]["gpus"]["big"]["peak_tflops"] = 4
-    tree["cluster"]["gpus"]["small"]["peak_tflops"] = 1
-    data = Instance.model_validate_json(json.dumps(tree))
-    path = written(tmp_path, "script.sh")
-    module, asked = recognise([path])
-    search = changes._Search(module, asked, data, "")
-    search.judged(search.base)
-    assert search.divide(float("inf"))
-    divided = [one for one in search.known if one.layers]
-    best = min(divided, key=lambda one: search.judged(one).us or 10**12)
-    assert best.layers is not None
-    assert best.layers[0] > best.layers[-1]  # the first hosts have the faster GPUs
-    first, equal = search.judged(best).us, search.judged(search.base).us
-    assert first is not None
-    assert equal is not None
-    assert first < equal
-    for source, target in permutations(range(3), 2):
-        layers = [*best.layers]
-        layers[source] -= 1
-        layers[target] += 1
-        other = search.judged(best._replace(layers=tuple(layers)))
-        assert other.us is None or other.us >= first
-
-
 @pytest.fixture(scope="module")
 def advice(tmp_path_factory: pytest.TempPathFactory) -> Advice:
     path = written(tmp_path_factory.mktemp("run"), "words.txt", FEW)
     return found_in(path, few())[1]
-
-
-WANTED = (
-    Settings(2, 2, 1, 1, 3, 1, 4, "none", 1),
-    Settings(1, 6, 1, 1, 1, 1, 1, "selective", 0),
-    Settings(4, 3, 1, 1, 2, 1, 2, "full", 1),
-)
-
-
-@pytest.mark.parametrize("wanted", WANTED)
-@pytest.mark.parametrize("name", WRITTEN)
-def test_the_words_of_settings_ask_for_them(
-    name: str, wanted: Settings, tmp_path: Path
-) -> None:
-    data = instance(48)
-    module, asked = recognise([written(tmp_path, name)])
-    search = changes._Search(module, asked, data, "")
-    assert module.claimed(search.asked_for(wanted), data).settings == wanted
 
 
 def test_no_setting_is_better_than_the_bound_that_is_told(tmp_path: Path) -> None:
@@ -193,13 +147,6 @@ def test_no_setting_is_better_than_the_bound_that_is_told(tmp_path: Path) -> Non
     for one in advice.offering:
         assert advice.best.us is not None
         assert api.no_plan_is_shorter(one).value <= advice.best.us
-
-
-def test_each_change_is_judged_alone_and_with_those_before_it(advice: Advice) -> None:
-    assert advice.changes[0].alone == advice.changes[0].so_far
-    assert advice.changes[-1].so_far == advice.best
-    names = [word.name for change in advice.changes for word in change.words]
-    assert sorted(names) == sorted(word.name for word in advice.words)
 
 
 @pytest.mark.parametrize(
@@ -224,26 +171,6 @@ def test_nothing_is_said_of_memory_where_the_trainer_runs_no_setting(
     monkeypatch.setattr(changes.targets, "broken", lambda *_: iter([why]))
     _, advice = found_in(written(tmp_path, "words.txt", FEW), few())
     assert sentence(advice) == f"Other settings were not compared: {why}."
-
-
-def test_the_command_says_what_to_change(tmp_path: Path) -> None:
-    file = tmp_path / "hosts.json"
-    file.write_text(few().model_dump_json())
-    path = written(tmp_path, "script.sh", FEW)
-    words = ["check", "--from", str(path)]
-    shown = CliRunner().invoke(cli.app, words)
-    assert shown.exit_code == 0, shown.output
-    assert "script of Megatron-LM" in shown.output
-    assert "--tensor-model-parallel-size 2" in " ".join(shown.output.split())
-    words += ["--instance", str(file), "--time-limit", "600"]
-    shown = CliRunner().invoke(cli.app, words)
-    assert "Change these" in " ".join(shown.output.split())
-    shown = CliRunner().invoke(cli.app, [*words, "--json"])
-    document = json.loads(shown.stdout)
-    assert document["run"]["settings"]["tensor_parallel"] == 2
-    assert document["advice"]["words"]
-    for one in (["check"], [*words, "plan.json"]):
-        assert CliRunner().invoke(cli.app, one).exit_code == 2
 
 
 def test_values_that_json_has_not_are_texts(tmp_path: Path) -> None:

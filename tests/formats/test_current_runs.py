@@ -256,20 +256,6 @@ def test_what_a_script_leaves_open_is_refused_by_name(
     assert "paste the expanded command" in str(caught.value)
 
 
-def test_arguments_of_other_commands_are_none_of_the_runs(tmp_path: Path) -> None:
-    run = f"python3 -m torch.distributed.run x.py {' '.join(flags(RUN))}"
-    path = tmp_path / "run.sh"
-    path.write_text(
-        "#!/bin/bash\nif [ ! -d data ]; then\n  mkdir --parents data $OTHERS\nfi\n"
-        "pip install --upgrade $PACKAGE $PACKAGES\n"
-        "python tools/preprocess_data.py --seq-length 99 --recompute-activations\n"
-        f"echo {run} --recompute-activations\nCMD='{run}'\necho $CMD; $CMD\n{run}\n"
-    )
-    data = instance(costs={"zero": 1})
-    args = arguments(tmp_path, "--use-distributed-optimizer")
-    assert read("megatron", path, data) == read("megatron", args, data)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -288,17 +274,6 @@ def test_a_run_on_other_gpus_or_of_two_values_is_refused(
     with pytest.raises(InstanceError) as caught:
         read("megatron", path, instance(costs={"zero": 1}))
     assert message in str(caught.value)
-
-
-def test_layers_lie_as_older_arguments_tell(tmp_path: Path) -> None:
-    path = arguments(
-        tmp_path,
-        "--decoder-first-pipeline-num-layers 6",
-        "--decoder-last-pipeline-num-layers 2",
-    )
-    found = read("megatron", path, instance())
-    spans = [stage.layers for stage in found.pipelines[0].stages]
-    assert spans == [(0, 6), (6, 10), (10, 12)]
 
 
 @pytest.mark.parametrize("layout", [None, "Et*4|t*4|t*4mL", "E(tttt|)*2t*4,mL"])
@@ -487,21 +462,6 @@ def test_a_run_of_a_model_without_gates_is_told(told: str, tmp_path: Path) -> No
     assert bool(notes) == (not told)
 
 
-@pytest.mark.parametrize("hosts", [2, 3])
-def test_torchrun_starts_as_many_processes_as_there_are_gpus(
-    hosts: int, tmp_path: Path
-) -> None:
-    path = arguments(tmp_path, "--pipeline-model-parallel-size 4")
-    flags_ = f"torchrun --nproc_per_node 8 --nnodes {hosts} "
-    text = path.read_text().replace("  # a comment\n", "")
-    path.write_text(text.replace("torchrun ", flags_))
-    if hosts == 2:
-        assert next(megatron.claims(path, instance(), hosts="a0,a1")).plan is not None
-        return
-    with pytest.raises(InstanceError, match="found 3 x 8 processes, expected 16"):
-        next(megatron.claims(path, instance(), hosts="a0,a1"))
-
-
 LAUNCHED = {
     "torchrun --nproc_per_node 8 p.py": "1 x 8",
     "torchrun --nproc_per_node=8 --nnodes=2 p.py": None,
@@ -616,22 +576,6 @@ def test_a_run_has_the_gradients_that_its_flags_say(
     assert all(told in note and own in note for note in said)
 
 
-def test_what_changes_time_or_memory_and_is_not_read_is_told(tmp_path: Path) -> None:
-    unread = [
-        "--fp8-param-gather ",
-        "--overlap-grad-reduce ",
-        "--recompute-num-layers 4",
-        "--exp-avg-dtype bf16",
-    ]
-    neutral = ["--lr 1e-4", "--exp-avg-sq-dtype fp32", "--recompute-method uniform"]
-    path = arguments(tmp_path, "--bf16 ", *unread, *neutral)
-    data = instance(costs={"precision": "bf16_fp32_gradients"})
-    (note,) = claimed("megatron", path, data).notes
-    assert note.startswith("not read: ")
-    assert all(flag.strip() in note for flag in unread)
-    assert not any(flag.split()[0] in note.split() for flag in neutral)
-
-
 def test_products_of_eight_bits_are_of_an_instance_that_times_them(
     tmp_path: Path,
 ) -> None:
@@ -668,21 +612,6 @@ def test_products_of_eight_bits_are_of_an_instance_that_times_them(
             assert shown.exit_code == 2
             assert "found fp8, expected bf16" in document["error"]["message"]
             assert "-o products=fp8" in document["error"]["message"]
-
-
-def test_a_run_that_does_not_fit_is_not_called_near_the_best(tmp_path: Path) -> None:
-    tree = instance().model_dump(mode="json")
-    for gpu in tree["cluster"]["gpus"].values():
-        gpu["memory_gib"] = 0.05
-    file = tmp_path / "small.json"
-    file.write_text(json.dumps(tree))
-    words = ["check", "--from-megatron", str(arguments(tmp_path)), "--instance"]
-    shown = CliRunner().invoke(cli.app, [*words, str(file)])
-    text = " ".join(shown.output.split())
-    assert shown.exit_code == 2
-    assert "slower than the best plan" not in text
-    assert "the run does not fit according to the model" in text
-    assert "no plan takes less than" in text
 
 
 def test_a_run_of_what_the_instances_program_lacks_is_one_of_its_trainer(

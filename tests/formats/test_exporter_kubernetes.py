@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import EVEN, MIXED, instance
+from exporter_plans import MIXED, instance
 
 from hetopt.errors import Unsupported
 from hetopt.formats import exporting
@@ -39,21 +39,6 @@ def test_pods_have_shared_memory_and_go_to_machines_with_gpus(target: str) -> No
         assert volumes[mounted["/plan"]]["configMap"]["defaultMode"] == 0o555
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_jobset_says_how_often_it_starts_again(target: str) -> None:
-    assert job(target)["failurePolicy"] == {"maxRestarts": 0}
-    assert job(target, "restarts=2")["failurePolicy"] == {
-        "maxRestarts": 2,
-        "restartStrategy": "BlockingRecreate",
-    }
-
-
-def test_the_queue_of_kueue_is_of_a_version_that_is_kept() -> None:
-    files = exporting.export_plan("kueue", instance(), MIXED)
-    trees = yaml.safe_load(files["queue.yaml"])["items"]
-    assert {tree["apiVersion"] for tree in trees} == {"kueue.x-k8s.io/v1beta2"}
-
-
 # --- the label of machines -------------------------------------------------------
 
 
@@ -65,21 +50,6 @@ def sold_as(products: dict[str, str], gpu: str = "big") -> Instance:
         node["product"] = products.get(node["name"])
         node["gpu"] = gpu if node["gpu"] == "big" else node["gpu"]
     return Instance.model_validate(tree, strict=False)
-
-
-@pytest.mark.parametrize("gpu", ["big", "A100-80GB-SXM4"])
-@pytest.mark.parametrize("product", ["NVIDIA A100X", "NVIDIA-A100X"])
-def test_machines_are_asked_for_by_the_product_that_was_read(
-    gpu: str, product: str
-) -> None:
-    data = sold_as({"a0": product, "a1": product}, gpu)
-    for target in TARGETS:
-        files = exporting.export_plan(target, data, EVEN)
-        (pod,) = pods(yaml.safe_load(files["jobset.yaml"])["spec"])
-        assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100X"}
-    queue = yaml.safe_load(exporting.export_plan("kueue", data, EVEN)["queue.yaml"])
-    (flavour,) = (one for one in queue["items"] if one["kind"] == "ResourceFlavor")
-    assert flavour["spec"]["nodeLabels"] == {"nvidia.com/gpu.product": "NVIDIA-A100X"}
 
 
 @pytest.mark.parametrize(

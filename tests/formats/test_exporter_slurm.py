@@ -93,19 +93,6 @@ def asked(data: Instance, plan: TrainingPlan, *options: str) -> list[str]:
 CARDS = "types=a100:A100-80GB-SXM4,old:V100-32GB-SXM2,big:A100-80GB-SXM4"
 
 
-def test_slurm_is_asked_by_the_types_of_its_own_list(tmp_path: Path) -> None:
-    lines = "gpu[01-02] gpu:a100:8(S:0-1)\n"
-    data, plan = planned(tmp_path, lines, CARDS)
-    assert {node.gpu for node in data.planned_cluster.nodes} == {"A100-80GB-SXM4"}
-    assert asked(data, plan) == ["--gres=gpu:a100:8"]
-
-
-def test_two_types_of_one_card_are_two_components(tmp_path: Path) -> None:
-    lines = "n1 gpu:a100:4\nn2 gpu:big:4\nn3 gpu:old:4\nn4 gpu:a100:4\n"
-    data, plan = planned(tmp_path, lines, CARDS)
-    assert asked(data, plan) == [f"--gres=gpu:{x}:4" for x in ("a100", "big", "old")]
-
-
 def test_the_option_says_what_slurm_calls_gpus(tmp_path: Path) -> None:
     data, plan = planned(tmp_path, "n1 gpu:a100:4\nn2 gpu:old:4\n", CARDS)
     found = asked(data, plan, "gres=A100-80GB-SXM4:fast,V100-32GB-SXM2:gpu")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from exported import reader
 from exporter_plans import (
     EVEN,
@@ -21,14 +19,11 @@ from exporter_plans import (
     even_for,
     instance,
     instance_for,
-    pipeline,
 )
-from places import ROOT
 from typer.testing import CliRunner
 
 from hetopt import cli, formats
 from hetopt.errors import InstanceError, UnknownName, Unsupported
-from hetopt.files import load_plan
 from hetopt.formats import exporting
 from hetopt.formats.megatron import launch as megatron
 from hetopt.plans import TrainingPlan
@@ -100,12 +95,6 @@ def on_hosts(plan: TrainingPlan) -> Counter[object]:
 # --- Megatron-LM -----------------------------------------------------------------
 
 
-def test_uneven_stages_are_told_by_a_layout() -> None:
-    text = megatron.export(instance(), UNEVEN)["arguments.txt"]
-    assert "--pipeline-model-parallel-layout 'Et*5|t*4|t*3L'" in text
-    assert "layout" not in megatron.export(instance(), EVEN)["arguments.txt"]
-
-
 def test_the_launcher_starts_every_torchrun_with_every_argument(tmp_path: Path) -> None:
     for name, text in megatron.export(instance(), UNEVEN).items():
         (tmp_path / name).write_text(text)
@@ -140,41 +129,7 @@ def test_the_launcher_starts_every_torchrun_with_every_argument(tmp_path: Path) 
 # --- FlagScale -------------------------------------------------------------------
 
 
-def test_a_type_that_returns_gets_a_name_of_its_own() -> None:
-    gpus = [f"{node}:{i}" for node in ("a0", "b0", "a1") for i in range(4)]
-    gpus = [*gpus[:8], *(f"a1:{i}" for i in range(4))]
-    plan = TrainingPlan(
-        pipelines=(pipeline(gpus, [(4, 4, 1), (4, 4, 1), (4, 4, 1)], 8, 4),)
-    )
-    files = exporting.export_plan("flagscale", instance(), plan)
-    hetero = yaml.safe_load(files["train/plan.yaml"])["system"]["hetero"]
-    assert hetero["hetero_device_types"] == ["big", "small", "big.2"]
-    swapped = {**files, "hostfile": files["hostfile"].replace("big.2", "big")}
-    assert reader("flagscale").validate(swapped) == [
-        "the ranks of a mesh are not of its device type"
-    ]
-
-
 # --- hosts that serve neighbouring ranks -------------------------------------------
-
-
-@pytest.mark.parametrize("target", ["deepspeed", "flagscale"])
-def test_replicas_are_ordered_so_that_hosts_serve_neighbours(target: str) -> None:
-    gpus = [f"a0:{i}" for i in range(8)]
-    gpus += [f"{node}:{i + j}" for i in (0, 2) for node in ("b0", "b1") for j in (0, 1)]
-    plan = TrainingPlan(pipelines=(pipeline(gpus, [(9, 2, 4), (3, 2, 4)], 8, 4),))
-    runs = [r.node for r in normal(plan).pipelines[0].stages[1].replicas]
-    assert runs == ["b0", "b1", "b0", "b1"]
-    files = exporting.export_plan(target, instance(), plan)
-    assert reader(target).validate(files) == []
-    assert by_hosts(reader(target).read(files)) == by_hosts(plan)
-
-
-def test_deepspeed_is_told_gpus_in_the_order_that_it_puts_them() -> None:
-    gpus = ["a0:3", "a0:1", "b0:2", "b0:0"]
-    plan = TrainingPlan(pipelines=(pipeline(gpus, [(3, 1, 1)] * 4, 8, 4),))
-    files = exporting.export_plan("deepspeed", instance(), plan)
-    assert '--include "a0:1,3@b0:0,2"' in files["launch.sh"]
 
 
 # --- refusals --------------------------------------------------------------------
@@ -246,21 +201,6 @@ def plan_file(tmp_path: Path) -> Callable[[TrainingPlan], Path]:
     return write
 
 
-def test_the_command_writes_files_that_are_read_back(
-    plan_file: Callable[[TrainingPlan], Path], tmp_path: Path
-) -> None:
-    path = plan_file(MIXED)
-    out = tmp_path / "run"
-    words = f"export {path} --to flagscale --out {out} --json"
-    told = CliRunner().invoke(cli.app, shlex.split(words))
-    assert told.exit_code == 0
-    files = {
-        str(Path(name).relative_to(out)): Path(name).read_text()
-        for name in json.loads(told.stdout)["files"]
-    }
-    assert normal(reader("flagscale").read(files)) == normal(MIXED)
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_scripts_can_be_executed_wherever_they_are_written(
     target: str, tmp_path: Path
@@ -291,18 +231,3 @@ def test_explain_says_which_target_can_run_the_plan(
     assert "can run it" in table.stdout
     refused = ["export", str(path), "--to", "megatron", "--out", "nowhere"]
     assert CliRunner().invoke(cli.app, refused).exit_code == 2
-
-
-def test_plans_of_the_library_go_where_their_papers_say() -> None:
-    root = ROOT / "instances" / "hexiscale"
-    _, data, plan = load_plan(root / "case-study-megatron.plan.json")
-    assert exporting.reasons("megatron", data, plan) == []
-    _, data, plan = load_plan(root / "case-study-hexiscale.plan.json")
-    assert Feature.MIXED_DEGREES.value in exporting.reasons("megatron", data, plan)
-
-
-def test_formats_are_listed_with_their_direction() -> None:
-    told = CliRunner().invoke(cli.app, ["list", "formats", "--json"])
-    rows = {(row["name"], row["direction"]) for row in json.loads(told.stdout)}
-    assert {("hostfile", "import"), *((name, "export") for name in TARGETS)} <= rows
-    assert "export" in CliRunner().invoke(cli.app, ["list", "formats"]).stdout

@@ -24,7 +24,6 @@ from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
 from hetopt.schema import Instance
-from hetopt.trainers.megatron import pattern
 
 PUBLIC = Path(__file__).resolve().parent.parent / "catalogue" / "configs"
 #: Published models with one norm of the queries, and one of the keys, of all heads.
@@ -101,18 +100,6 @@ def test_layers_are_those_that_megatron_builds(target: str, seed: int) -> None:
         assert (before + 1, behind) == (window["window"], 0)
 
 
-def test_a_window_of_the_whole_sequence_is_not_told() -> None:
-    data = instance(layer_kinds=["window+dense"], window=128)
-    assert "window_size" not in told("megatron", data, EVEN)
-
-
-def test_patterns_are_the_lists_that_they_are_short_for() -> None:
-    random = Random(3)
-    for _ in range(300):
-        bits = random.choices([0, 1], k=random.randint(1, 6)) * random.randint(1, 6)
-        assert eval(pattern(bits)) == bits
-
-
 @pytest.mark.parametrize(
     ("name", "lacks"),
     [
@@ -172,13 +159,6 @@ def test_torchtitan_refuses_families_that_it_has_not(
     assert f"the family {family}" in rows["torchtitan"]["unsupported"]
     (broken,) = training_plan.evaluate(data.on("torchtitan"), whole(data)).violations
     assert family in broken.by
-
-
-@pytest.mark.parametrize("config", [LLAMA_3_8B, QWEN_3, QWEN_3_MOE])
-def test_torchtitan_takes_families_that_it_has(config: dict[str, Any]) -> None:
-    data = made_of(config, {"precision": "bf16_fp32_gradients"})
-    assert support.reason(data.on("torchtitan")) is None
-    assert exporting.export_plan("torchtitan", data, whole(data))
 
 
 @pytest.mark.parametrize("layers", [12, 32])

@@ -25,7 +25,6 @@ from exporter_plans import (
 )
 from fake_ray import RAY, written
 
-from hetopt.files import load_plan
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
@@ -78,31 +77,6 @@ def started(tmp_path: Path) -> Callable[..., list[Any]]:
 
 
 # --- Schedulers --------------------------------------------------------------------
-
-
-def test_slurm_starts_the_program_on_every_node_of_every_component(
-    started: Callable[..., list[Any]],
-) -> None:
-    calls = started(
-        "slurm",
-        MIXED,
-        "bash job.sbatch",
-        {"srun": TELLS, "scontrol": SCONTROL},
-        SLURM_JOB_NODELIST_HET_GROUP_0="n7 n8",
-        SLURM_JOB_NODELIST_HET_GROUP_1="m3",
-        ARGS=ARGS,
-        SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0="8(x2)",
-        SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1="4",
-    )
-    rows = sorted(
-        (words[0], words[3], words[-1], told["MASTER_ADDR"]) for _, words, told in calls
-    )
-    assert rows == [
-        ("--het-group=0", "--nodelist=n7", "a0", "n7"),
-        ("--het-group=0", "--nodelist=n8", "a1", "n7"),
-        ("--het-group=1", "--nodelist=m3", "b0", "n7"),
-    ]
-    assert all(Path(words[-2]).name == "plan.json" for _, words, _ in calls)
 
 
 def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(
@@ -166,62 +140,6 @@ def test_skypilot_launches_the_others_with_the_address_of_the_first(
     ]
 
 
-def test_a_skypilot_node_learns_the_plan_and_its_name(
-    started: Callable[..., list[Any]],
-) -> None:
-    task = exporting.export_plan("skypilot", instance(), MIXED)["big-8.yaml"]
-    run = yaml.safe_load(task)["run"]
-    envs = yaml.safe_load(task)["envs"]
-    calls = started(
-        "skypilot",
-        MIXED,
-        run,
-        {"train": TELLS},
-        **{**envs, "TRAIN": "train"},
-        SKYPILOT_NODE_IPS="10.0.0.1\n10.0.0.2",
-        SKYPILOT_NODE_RANK="1",
-    )
-    told = {"MASTER_ADDR": "10.0.0.1", "ARGS": ""}
-    assert calls == [["train", ["plan.json", "a1"], told]]
-
-
-def test_jobsets_of_different_plans_have_different_names() -> None:
-    trees = [
-        yaml.safe_load(exporting.export_plan("jobset", instance(), plan)["jobset.yaml"])
-        for plan in (EVEN, MIXED)
-    ]
-    assert trees[0]["metadata"]["name"] != trees[1]["metadata"]["name"]
-    options = ["name=mine", "queue=team-a"]
-    files = exporting.export_plan("jobset", instance(), MIXED, options)
-    tree = yaml.safe_load(files["jobset.yaml"])
-    assert tree["metadata"] == {
-        "name": "mine",
-        "labels": {"kueue.x-k8s.io/queue-name": "team-a"},
-    }
-    assert tree["spec"]["network"]["subdomain"] == "mine"
-    for job in tree["spec"]["replicatedJobs"]:
-        pod = job["template"]["spec"]["template"]["spec"]
-        assert pod["volumes"][0]["configMap"]["name"] == "mine-plan"
-        told = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
-        assert told["MASTER_ADDR"] == "mine-big-8-0-0.mine"
-    assert "configmap mine-plan " in files["launch.sh"]
-
-
-def test_pods_ask_for_the_gpus_of_their_nodes_by_product() -> None:
-    text = instance().model_dump_json().replace('"big"', '"A100-80GB-SXM4"')
-    data = type(instance()).model_validate_json(text)
-    files = exporting.export_plan("jobset", data, MIXED)
-    jobs = yaml.safe_load(files["jobset.yaml"])["spec"]["replicatedJobs"]
-    assert [job["name"] for job in jobs] == ["a100-80gb-sxm4-8", "small-4"]
-    pods = [job["template"]["spec"]["template"]["spec"] for job in jobs]
-    assert [pod["nodeSelector"]["nvidia.com/gpu.product"] for pod in pods] == [
-        "NVIDIA-A100-SXM4-80GB",
-        "small",
-    ]
-    limits = [pod["containers"][0]["resources"]["limits"] for pod in pods]
-    assert limits == [{"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 4}]
-
-
 def test_ray_places_a_bundle_on_every_node_and_trains_there(
     started: Callable[..., list[Any]], tmp_path: Path
 ) -> None:
@@ -251,42 +169,6 @@ def test_ray_places_a_bundle_on_every_node_and_trains_there(
         ["plan.json", node] for node in ("a0", "a1", "b0")
     ]
     assert {told["MASTER_ADDR"] for *_, told in trained} == {"10.0.0.1"}
-
-
-def test_ray_says_which_labels_it_misses(tmp_path: Path) -> None:
-    written(tmp_path / "lib", RAY)
-    exporting.write(tmp_path / "run", exporting.export_plan("ray", instance(), MIXED))
-    ended = subprocess.run(
-        [sys.executable, "launch.py"],
-        cwd=tmp_path / "run",
-        env={
-            **os.environ,
-            "PYTHONPATH": str(tmp_path / "lib"),
-            "TOLD": str(tmp_path / "told"),
-            "ARGS": ARGS,
-            "UNLABELLED": "yes",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 1
-    for words in (
-        "2 of gpu-type=big with 8 GPUs; 1 of gpu-type=small with 4 GPUs",
-        "found 10.0.0.7 gpu-type=None with 8 GPUs. Start",
-    ):
-        assert words in ended.stderr
-
-
-@pytest.mark.parametrize(
-    "target", ["jobset", "kueue", "ray", "skypilot", "slurm", "torchrun"]
-)
-def test_the_plan_beside_is_a_plan_file_that_hetopt_reads(
-    target: str, tmp_path: Path
-) -> None:
-    exporting.write(tmp_path, exporting.export_plan(target, instance(), MIXED))
-    name, data, plan = load_plan(tmp_path / "plan.json")
-    assert (name, data.digest, plan) == ("training_plan", instance().digest, MIXED)
 
 
 # --- the executor --------------------------------------------------------------------
@@ -398,20 +280,6 @@ def test_a_grant_of_too_few_gpus_is_refused(
     ended = trained(tmp_path, "a0", granted)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "expected 2 GPUs for a0" in ended.stderr
-
-
-def test_over_ssh_the_gpus_are_the_plan_s_own(
-    started: Callable[..., list[Any]],
-) -> None:
-    calls = started(
-        "torchrun",
-        PARTS,
-        f"bash launch.sh {ARGS}",
-        {"ssh": SSH, "torchrun": TELLS},
-        CUDA_VISIBLE_DEVICES="0,1",
-    )
-    visible = sorted(told["CUDA_VISIBLE_DEVICES"] for *_, told in calls)
-    assert visible == ["1", "2,3"]
 
 
 def test_parts_of_a_machine_are_no_hosts_but_grants_of_slurm() -> None:
@@ -779,18 +647,6 @@ def test_torchtitan_gets_the_plan_by_the_names_of_its_release(
             "max_context_length": 128,
         }
     assert training == wanted
-
-
-@pytest.mark.parametrize("rule", ["none", "selective"])
-def test_torchtitan_recomputes_by_the_rule_of_the_plan(
-    rule: str, tmp_path: Path
-) -> None:
-    data = instance(costs={"recompute": rule})
-    exporting.write(tmp_path, exporting.export_plan("torchtitan", data, UNEVEN))
-    base = {"BASE_CONFIG": "titan_base:base"}
-    found = ran(tmp_path, titan(NEW), TELL, **base)
-    wanted = None if rule == "none" else {"policy": rule}
-    assert found.get("activation_checkpoint") == wanted
 
 
 def test_torchtitan_without_the_names_of_any_release_is_refused(tmp_path: Path) -> None:

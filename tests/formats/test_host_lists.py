@@ -282,24 +282,6 @@ def test_amds_tools_name_the_cards_of_a_host(tool: str, tmp_path: Path) -> None:
     assert (node.name, node.gpu, node.count) == ("a", "MI300X", 8)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("slurm.conf", "NodeName=g[1-2] Feature=l40s,ib Gres=gpu:8\n"),
-        ("slurm.conf", "nodename=g[1-2] FEATURES=l40s gres=gpu:8\nPARTITIONNAME=x\n"),
-        ("slurm.conf", "NodeName=DEFAULT Feature=L40S\n NodeName=g[1-2] Gres=gpu:8\n"),
-    ],
-)  # fmt: skip
-def test_other_spellings_are_the_same_hosts(
-    name: str, text: str, tmp_path: Path
-) -> None:
-    nodes = read(put(tmp_path, {name: text})).nodes
-    assert [(n.name, n.gpu, n.count) for n in nodes] == [
-        ("g1", "L40S", 8),
-        ("g2", "L40S", 8),
-    ]
-
-
 def test_of_several_documents_those_with_hosts_are_read(tmp_path: Path) -> None:
     other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: train}\n"
     one = read(put(tmp_path, {"x.yaml": KUBERAY}), types="A100:A100-40GB-SXM4")

@@ -3,8 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from fractions import Fraction
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from places import TESTS
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.costs import CostTable, Position
+from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.formats import importing
 from hetopt.formats.metis import profiles as metis
@@ -64,19 +62,6 @@ def profiles(folder: Path) -> dict[tuple[str, int, int], Any]:
         kind, t, b = path.stem.removeprefix("DeviceType.").split("_")
         found[kind, int(t[2:]), int(b[2:])] = json.loads(path.read_text())
     return found
-
-
-def test_times_and_memory_are_those_of_the_files(folder: Path) -> None:
-    instance = imported(folder)
-    table = CostTable(instance)
-    node = {n.gpu: n.name for n in instance.planned_cluster.nodes}
-    for (kind, t, b), tree in profiles(folder).items():
-        ms = tree["execution_time"]["layer_compute_total_ms"]
-        us = tuple(ceil(Fraction(repr(x)) * 1000) for x in ms)
-        assert table.layer_us(node[kind], t, b) == us
-        mib = tree["execution_memory"]["layer_memory_total_mb"]
-        held = table.stage_mib(node[kind], range(1, 3), (t, b), Position(1, 3, 1))
-        assert sum(held.values()) == sum(ceil(Fraction(repr(x))) for x in mib[1:3])
 
 
 def test_nodes_are_the_lines_of_the_hostfile_joined_at_the_slower_rate(

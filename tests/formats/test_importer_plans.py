@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hetopt import cli, formats
 from hetopt.costs import CostTable
-from hetopt.errors import InstanceError, UnknownName, Unsupported
+from hetopt.errors import InstanceError, UnknownName
 from hetopt.files import load_instance, load_plan
 from hetopt.formats import exporting, importing
 from hetopt.formats.metis import profiles as metis
@@ -66,15 +66,6 @@ def layout(plan: TrainingPlan) -> list[Any]:
 
 
 # --- Metis -----------------------------------------------------------------------
-
-
-def test_metis_fills_stages_with_gpus_in_the_order_of_its_types(there: str) -> None:
-    plan = plan_of("metis-plan", PLANS / "metis.log", there, "rank=2")
-    assert plan.pipelines[0].micro_batches == 8
-    assert layout(plan) == [
-        ((0, 2), [("10.0.0.2:0 10.0.0.2:1", 2), ("10.0.0.2#2:0 10.0.0.2#2:1", 2)]),
-        ((2, 6), [("10.0.0.1:0 10.0.0.1:1", 2), ("10.0.0.1:2 10.0.0.1:3", 2)]),
-    ]
 
 
 def test_a_mixed_group_shares_by_the_time_of_one_sequence(
@@ -237,8 +228,6 @@ def test_a_plan_needs_its_instance_and_a_rank_that_is_there(there: str) -> None:
         importing.document("metis-plan", log, [], None)
     with pytest.raises(InstanceError, match="rank=7: found ranks 1 to 6"):
         importing.document("metis-plan", log, ["rank=7"], there)
-    with pytest.raises(Unsupported, match="hostfile reads no plans"):
-        importing.running("hostfile", log[0], there)
     with pytest.raises(UnknownName, match="option 'rnak': expected one of rank"):
         importing.split("metis-plan", ["log", "--rnak", "1"])
 

@@ -101,19 +101,6 @@ def test_a_list_in_json_is_refused_by_name(tmp_path: Path) -> None:
         offers(path)
 
 
-def test_spot_prices_are_taken_where_there_are_any(listed: Path) -> None:
-    found = offers(listed, spot=True, losses_per_hour=0.02)
-    assert {name: o["usd_per_hour"] for name, o in found.items()} == {
-        "1xA6000": 1.09,
-        "8xV100": 0.625,
-        "8xV100@spot": 0.3125,
-    }
-    lost = {name: o.get("losses_per_hour") for name, o in found.items()}
-    assert lost == {"1xA6000": None, "8xV100": None, "8xV100@spot": 0.02}
-    with pytest.raises(InstanceError, match="found no known GPU with a spot price"):
-        offers(listed, spot=True, losses_per_hour=0.02, region="us-east-1")
-
-
 def test_rates_of_loss_are_asked_for_and_never_invented(
     listed: Path, tmp_path: Path
 ) -> None:
@@ -139,17 +126,6 @@ def test_rates_of_loss_are_asked_for_and_never_invented(
     assert parts["machines"][0]["place"] == "spot"
     lost = sum(row["machines"] for row in parts["machines"]) * 0.02 * 2100 / 3600
     assert parts["losses_factor"] == pytest.approx(1 + lost)
-
-
-def test_quotas_are_of_whole_instances(listed: Path) -> None:
-    assert offers(listed, quota=20)["8xV100"]["quota"] == 16
-    assert set(offers(listed, quota=4)) == {"1xA6000"}
-
-
-def test_a_price_that_does_not_divide_is_rounded_up(tmp_path: Path) -> None:
-    row = "p,T4,3,8,8,US,,1.0,US-1,"
-    found = offers(catalogue(tmp_path, RUNPOD, row))
-    assert found["3xT4"]["usd_per_hour"] == 0.333334
 
 
 @pytest.mark.parametrize(

@@ -107,19 +107,6 @@ def test_what_is_wrong_with_a_hostfile_is_told_by_line(
 # --- nvidia-smi ------------------------------------------------------------------
 
 
-def test_nvidia_smi_gives_type_and_memory(tmp_path: Path) -> None:
-    files = [
-        put(tmp_path, "n1.csv", *smi(3)),
-        put(tmp_path, "n2.csv", *smi(3, mib=81559)),
-        put(tmp_path, "n3.csv", *smi(2, "NVIDIA GeForce RTX 4090", 24564)),
-    ]
-    found = cluster(nvidia_smi.read(files, inter_gbytes_per_s=25.0, reserve_mib=0))
-    rates = {node.name: node.intra_gbytes_per_s for node in found.nodes}
-    assert rates == {"n1": 300, "n2": 300, "n3": 31.5}
-    assert found.gpus["A100-80GB-SXM4"].memory_gib == 79.647  # the least, rounded down
-    assert found.gpus["RTX4090"].peak_tflops == 165.2
-
-
 def test_a_card_whose_memory_is_the_cpus_has_that_of_its_sheet(tmp_path: Path) -> None:
     path = tmp_path / "spark.csv"
     path.write_text("0, NVIDIA GB10, [N/A]\n")
@@ -225,25 +212,6 @@ def test_the_link_of_a_mixed_machine_is_changed_as_its_row_says(
 
 
 # --- sinfo -----------------------------------------------------------------------
-
-
-def test_sinfo_is_read_with_ranges_sockets_and_other_resources(tmp_path: Path) -> None:
-    path = put(
-        tmp_path,
-        "sinfo.txt",
-        "n[01-03,07] gpu:l40s:8(S:0,1),nic:2",
-        "n02 gpu:l40s:8(S:0,1),nic:2",
-        "login (null)",
-        "old mps:400,gpu:4(S:0-1)",
-    )
-    found = cluster(sinfo.read([path], gpu="T4", inter_gbytes_per_s=1.0))
-    assert [(node.name, node.gpu, node.count) for node in found.nodes] == [
-        ("n01", "L40S", 8),
-        ("n02", "L40S", 8),
-        ("n03", "L40S", 8),
-        ("n07", "L40S", 8),
-        ("old", "T4", 4),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -405,10 +373,6 @@ def test_memory_that_pods_can_have_is_that_of_the_host(
 ) -> None:
     found = cluster(kubectl_of(tmp_path, k8s("b", allocatable={"memory": memory})))
     assert found.nodes[0].host_gib == pytest.approx(gib)
-
-
-def test_labels_of_google_name_cards_of_the_catalogue() -> None:
-    assert {*kubectl.OF_GOOGLE.values()} <= {*gpus()}
 
 
 @pytest.mark.parametrize(

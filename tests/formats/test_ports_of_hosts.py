@@ -8,7 +8,6 @@ import pytest
 from hetopt.catalogue import gpu as card
 from hetopt.catalogue import gpus, machine
 from hetopt.errors import InstanceError, UnknownName
-from hetopt.formats import hostfile, nvidia_smi, sinfo
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import ports
 from hetopt.problems import training_plan
@@ -50,17 +49,6 @@ def test_a_host_has_one_port_of_ethernet_and_the_row_says_whose_rate_it_is(
     assert row.change == "-o ports=N, port_gbytes_per_s=X"
 
 
-def test_hosts_that_differ_are_told_apart(tmp_path: Path) -> None:
-    text = "n1 slots=8 type=A100-80GB-SXM4\nn2 slots=2 type=RTX4090\n"
-    instance, row = made(tmp_path, "inter_gbytes_per_s=200", text=text)
-    assert [node.adapters for node in instance.planned_cluster.nodes] == [8, 1]
-    assert row.value == (
-        "8 ports of 25 GB/s per host of A100-80GB-SXM4; "
-        "1 port of 200 GB/s per host of RTX4090, shared by all its GPUs"
-    )
-    assert row.source == "treated as the total rate of the host"
-
-
 @pytest.mark.parametrize("name", sorted(gpus()))
 def test_ports_carry_the_rate_and_are_no_more_than_the_machine_has(name: str) -> None:
     try:
@@ -79,10 +67,6 @@ def test_ports_carry_the_rate_and_are_no_more_than_the_machine_has(name: str) ->
     assert ports.usual(card(name, ""), usual.gpus, 10 * most) == all_of_them
     for many in range(1, all_of_them + 1):
         assert ports.usual(card(name, ""), usual.gpus, many * one) == many
-
-
-def test_a_card_that_the_catalogue_lacks_has_one_port() -> None:
-    assert ports.usual(None, 8, 400) == 1
 
 
 def test_what_is_told_is_not_assumed(tmp_path: Path) -> None:
@@ -121,11 +105,6 @@ def test_one_host_has_no_ports_to_share(tmp_path: Path) -> None:
     instance, row = made(tmp_path, text=HOSTS.splitlines()[0])
     assert instance.planned_cluster.nodes[0].adapters is None
     assert row is None
-
-
-@pytest.mark.parametrize("format", [hostfile, nvidia_smi, sinfo])
-def test_every_list_of_hosts_knows_the_options(format: Any) -> None:
-    assert set(ports.OPTIONS) <= set(format.OPTIONS)
 
 
 @pytest.mark.parametrize(("t", "stages"), [(8, 1), (4, 2), (1, 8)])

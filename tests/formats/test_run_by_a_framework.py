@@ -8,7 +8,6 @@ from test_assembling import made
 
 from hetopt.costs.runs import Run, described
 from hetopt.costs.runs.prediction import spread
-from hetopt.files import load_instance
 from hetopt.formats.calibrating import FRAMEWORKS, run_by
 from hetopt.planners import megatron
 from hetopt.plans import TrainingPlan
@@ -36,11 +35,6 @@ def test_an_instance_run_by_a_framework_is_one_assembled_for_it(
     assert seconds(run_by(usual, framework), plan) == seconds(own, plan)
     assert seconds(usual, plan) != seconds(own, plan)
     assert run_by(own, framework) is own
-
-
-def test_what_is_not_calibrated_is_as_it_was() -> None:
-    plain = load_instance("tiny/two-nodes")
-    assert run_by(plain, "torch") is plain
 
 
 def test_rows_of_the_executor_are_of_the_operators_that_it_runs() -> None:

@@ -175,11 +175,6 @@ def test_what_is_not_read_is_named(script: str, unread: str) -> None:
     assert str(last[2].unread).startswith(unread)
 
 
-def test_what_is_set_in_a_branch_that_is_not_taken_stays_as_it_was() -> None:
-    script = "A=1; if [ a = b ]; then A=$(x); fi; run $A"
-    assert commands(script, "x")[-1] == Command([Word("run"), Word("1")], 1, True)
-
-
 @pytest.mark.parametrize(
     ("script", "is_sure"),
     [
@@ -200,12 +195,6 @@ def test_what_is_set_in_a_branch_that_is_not_taken_stays_as_it_was() -> None:
 def test_whether_a_command_surely_runs_is_told(script: str, is_sure: bool) -> None:
     found = [one for one in commands(script, "x") if one.words[-1] == Word("run")]
     assert [one.is_sure for one in found] == [is_sure]
-
-
-def test_a_command_that_does_not_run_is_left_out() -> None:
-    script = "if [ 1 = 2 ]; then run; fi; [ 1 = 1 ] || run; [ 1 = 2 ] && run; end"
-    ends = [one.words[-1].text for one in commands(script, "x")]
-    assert ends == ["]", "]", "]", "end"]
 
 
 @pytest.mark.parametrize(

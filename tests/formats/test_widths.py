@@ -15,8 +15,7 @@ from hetopt.formats import exporting
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
-from hetopt.schema import PRECISIONS, CostSettings, Instance
-from hetopt.schema.states import states_of
+from hetopt.schema import PRECISIONS, Instance
 from hetopt.schema.targets import TARGETS
 from hetopt.schema.widths import LAUNCHED, launched_precision
 from hetopt.text.complaints import validated
@@ -132,16 +131,6 @@ def test_files_launch_what_the_table_says(target: str, kind: str) -> None:
     assert read == (row.weight, row.gradient, row.reduced)
 
 
-@pytest.mark.parametrize(("target", "kind"), ROWS)
-def test_the_judge_weighs_what_the_table_says(target: str, kind: str) -> None:
-    row, costs = LAUNCHED[target][kind], CostSettings(precision=kind)  # type: ignore[arg-type]
-    assert states_of(kind, "adamw") == PRECISIONS[kind]
-    assert costs.states.weight == row.weight
-    assert costs.states.gradient == row.gradient
-    assert costs.states.optimiser == row.master + row.moments
-    assert costs.gradient_bytes == row.reduced
-
-
 @pytest.mark.parametrize("kind", ["fp32", "fp16_mixed", *PRECISIONS])
 @pytest.mark.parametrize("target", [name for name in TARGETS if name in LAUNCHED])
 def test_plans_for_a_target_are_weighed_as_it_launches_them(
@@ -156,17 +145,6 @@ def test_plans_for_a_target_are_weighed_as_it_launches_them(
     else:
         assert support.reason(data) is not None
     assert data.workload.costs.bytes_per_parameter == sum(PRECISIONS[str(made)])
-
-
-def test_a_file_is_read_with_the_gradients_of_the_program_that_it_names() -> None:
-    tree = instance(costs=costs_of("bf16_mixed", "torchtitan")).model_dump(mode="json")
-    tree["workload"]["runs_on"] = "torchtitan"
-    data = Instance.model_validate_json(json.dumps(tree))
-    assert data.workload.costs.precision == "bf16_fp32_gradients"
-    assert data.workload.costs.gradient_bytes == 4
-    again = Instance.model_validate_json(data.model_dump_json())
-    assert again == data
-    assert data == instance(costs=costs_of("bf16_mixed", "torchtitan")).on("torchtitan")
 
 
 def test_a_plan_whose_wider_gradients_do_not_fit_is_refused() -> None:

@@ -24,7 +24,7 @@ from hetopt.result import Status
 from hetopt.schema import Instance
 from hetopt.solving import statements
 
-CARRIED = ("cpsat", "scip", "highs", "pulp")
+CARRIED = ("cpsat", "scip", "pulp")
 
 
 def tiny(random: Random, *, batch: int, roomy: bool = False) -> Instance:

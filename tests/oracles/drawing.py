@@ -9,7 +9,7 @@ another is mended at the end, one rule a line (`_mended`).
 Scales fit each other: a layer takes about a millisecond, a gradient as long on a link,
 and memory is drawn as a multiple of the states, so that it binds, or is ample.
 
-What is rented has drawers of its own: offers, requirements, storage, and of a workload
+What is rented has drawers of its own: offers, requirements, and of a workload
 `restart_s` and `checkpoint_every_s`, in `random_data`; what calibrated times need of a
 GPU type (`sheet`) is in `random_calibrations`.
 """
@@ -137,8 +137,8 @@ def _layer_shapes(draw: Draw) -> list[Tree] | None:
     return [record(draw, schema.LayerShape) for _ in range(many)]
 
 
-# Of a pair: latency, and the rate of the other direction.
-_REST: list[list[Any]] = [[], [0], [30.5], [0, 2.5], [30.5, 7.0], [4, None]]
+# Of a pair: its latency.
+_REST: list[list[Any]] = [[], [0], [30.5], [4]]
 
 
 def _links(draw: Draw) -> list[list[Any]]:
@@ -301,9 +301,8 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "expert_intermediate": lambda d: d.maybe(None, 300),
         "dense_layers": lambda d: d.maybe(0, d.rng.randint(0, d.layers)),
         "activation": lambda d: d.maybe("gelu", "relu", "silu"),
-        "norm": lambda d: d.maybe("layer", "layer_from_output", "rms", "rms_unfused"),
+        "norm": lambda d: d.maybe("layer", "rms"),
         "dropout": lambda d: d.maybe(True, False),
-        "attention_dropout": lambda d: d.maybe(True, False),
         "layer_kinds": _layer_kinds,
         "window": lambda d: d.maybe(None, 40, 256, 300),
         "chunked": lambda d: d.maybe(False, True),
@@ -392,9 +391,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "logit_gradients": lambda d: d.maybe(False, True),
         "recompute": lambda d: d.maybe("full", "selective", "none"),
         "activations": lambda d: (
-            "calibrated"
-            if d.weighed
-            else d.maybe("standard", "checkpoint", "architecture")
+            "calibrated" if d.weighed else d.maybe("standard", "checkpoint")
         ),
         "in_flight": lambda d: d.maybe("1f1b", "gpipe", "one"),
         "sequence_parallel": lambda d: d.maybe(False, True),

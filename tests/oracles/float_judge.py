@@ -44,11 +44,6 @@ class FloatJudge:
             frozenset((pair.first, pair.second)): (pair.latency_us, pair.gbytes_per_s)
             for pair in inter.pairs
         }
-        # Of rows about one pair the last counts.
-        last = {frozenset((pair.first, pair.second)): pair for pair in inter.pairs}
-        self.backwards = {
-            (pair.second, pair.first): pair.back_gbytes_per_s for pair in last.values()
-        }
         self.runs = self.costs.interleave
         # Bytes of a parameter, and of an element on links and in activations.
         states = {"fp32": (4, 4, 8), "bf16": (2, 2, 4), "bf16_mixed": (2, 2, 12)}
@@ -101,7 +96,6 @@ class FloatJudge:
             node = self.nodes[a]
             return node.intra_latency_us * 1e-6, (node.intra_gbytes_per_s or 0) * 1e9
         latency_us, gbytes_per_s = self.links.get(frozenset((a, b)), self.between)
-        gbytes_per_s = self.backwards.get((a, b)) or gbytes_per_s
         return latency_us * 1e-6, gbytes_per_s * 1e9
 
     def flops(self, node: str) -> float:
@@ -162,10 +156,7 @@ class FloatJudge:
         if layer >= self.model.layers - self.model.mtp_layers:
             v = self.model.vocabulary if self.costs.head == "include" else 0
             flops += c * 2 * b * s * v * self.H
-        time = flops / (t * self.flops(node)) + self.waiting(layer, node, t, b)
-        if self.costs.lora and self.costs.lora.weight_bits and self.rate(node):
-            each = (3 if self.full else 2) * (self.narrow[0] + 2)
-            time += each * self.model.parameters[layer] / (t * self.rate(node))
+        time = flops / (t * self.flops(node))
         if t > 1:
             alpha, beta = self.link(node, node)
             each = alpha + self.e * b * s * self.H / (t * beta)
@@ -278,59 +269,6 @@ class FloatJudge:
         """Bytes/s of a GPU's memory; 0 where it is not given."""
         gpu = self.cluster.gpus[self.nodes[node].gpu]
         return (gpu.memory_gbytes_per_s or 0) * 1e9
-
-    def waiting(self, layer: int, node: str, t: int, b: int) -> float:
-        """Seconds in which the layer waits for memory."""
-        if not self.rate(node):
-            return 0.0
-        model, e, s, h = self.model, self.e, self.S, self.H
-        parts, (width, keys) = self.parts(layer), self.widths(layer)
-        shape, gate = self.shape(layer), self.gate(layer)
-        drop = 1 if model.dropout else 0
-        # Forward and backward: norms, sums with dropout; MLP, context; scores.
-        norms = [4 * e + 6 * e + 2 * drop, 6 * e + 6 * e + (4 * e + 2) * drop]
-        norms = [
-            x + y * e * model.post_norm for x, y in zip(norms, (4, 6), strict=True)
-        ]
-        many = len(parts) + (layer >= model.layers - model.mtp_layers)
-        narrow = [x * h * many / 2 for x in norms]
-        inside = (3, 5) if model.gated else (2, 3)
-        wide = [0.0, 0.0]
-        for part in parts:
-            for i in (0, 1):
-                if part in MIXERS:
-                    passes = self.passed(part)
-                    wide[i] += e * (passes, passes * 10 // 7)[i]
-                elif part in ("dense", "experts"):
-                    wide[i] += e * inside[i] * self.inner(part, layer)
-                    if part == "experts" and model.layer_kinds:
-                        token = model.expert_hidden or h
-                        wide[i] += 4 * e * model.active_experts * token
-                else:
-                    normed = (2, 3)[i] * (width + keys) * model.qk_norm
-                    wide[i] += e * (2 * width + normed + (2, 3)[i] * gate)
-        masked = (2 * e + 1) if model.attention_dropout else 0
-        many = 0 if self.costs.flash else attending(parts)
-        square = [many * (x * e + masked) * shape["heads"] * s for x in (4, 7)]
-        again = {"full": (2, 2), "selective": (1, 2), "none": (1, 1)}
-        once, scores = again[self.costs.recompute]
-        split = t if self.costs.sequence_parallel else 1
-        moved = (once * narrow[0] + narrow[1]) / split
-        moved += (once * wide[0] + wide[1] + scores * square[0] + square[1]) / t
-        return b * s * moved / self.rate(node)
-
-    def passed(self, part: str) -> int:
-        """Elements of a token that a mixer moves through memory, forward."""
-        if part == "mamba":
-            return 7 * self.model.mamba.heads * self.model.mamba.head_dim
-        if part == "mamba1":
-            return 9 * self.model.mamba1.width
-        if part == "convolution":
-            return 8 * self.model.convolution.width
-        x = self.model.linear
-        values = x.value_heads * x.value_dim
-        mixed = 2 * x.key_heads * x.key_dim + values
-        return mixed * (3 if x.convolution else 1) + 4 * values
 
     def head(self, node: str, t: int, b: int) -> float:
         """The head, where it counts: c = 3, no attention."""
@@ -471,41 +409,24 @@ class FloatJudge:
         return self.model.vocabulary * self.H
 
     def saved(self, layer: int, t: int, b: int) -> tuple[float, float, float]:
-        """Bytes that a layer keeps: whole, split, scores; by architecture or not."""
-        model, e, h, tokens = self.model, self.e, self.H, b * self.S
-        parts, by_model = self.parts(layer), self.costs.activations == "architecture"
-        norms = {"layer": 4, "layer_from_output": 3, "rms": 4, "rms_unfused": 8}
-        whole = norms[model.norm] * (2 if model.post_norm else 1) * e * h
-        whole += 2 * h if model.dropout else 0
-        whole = (whole if by_model else (4 * e + 2) * h) * len(parts) / 2
-        further = 4 * e * h if layer >= model.layers - model.mtp_layers else 0
-        split = 0.0
-        for part in parts:
-            kept = self.kept(part, layer) if by_model else self.common(part, layer)
-            split += e * kept
-        masked = 2 * e + 1 if model.attention_dropout or not by_model else e
-        attends = attending(parts)
-        scores = attends * self.shape(layer)["heads"] * self.S * masked
+        """Bytes that a layer keeps: whole, split, scores."""
+        e, h, tokens, parts = self.e, self.H, b * self.S, self.parts(layer)
         group = t if self.costs.sequence_parallel else 1
-        if by_model:
-            whole = (whole + further) / group
-            if x := model.latent:
-                whole += attends * e * (x.query_rank + x.key_rank + x.rotary)
-            if y := model.indexer:
-                own = y.heads * y.head_dim + y.head_dim + y.heads
-                whole += attends * e * own
-        else:
-            whole = whole / (group if self.costs.recompute == "selective" else 1)
-            whole += further
+        whole = (4 * e + 2) * h * len(parts) / 2
+        whole = whole / (group if self.costs.recompute == "selective" else 1)
+        whole += 4 * e * h if layer >= self.model.layers - self.model.mtp_layers else 0
+        split = e * sum(self.kept(part) for part in parts)
+        heads = self.shape(layer)["heads"]
+        scores = attending(parts) * heads * self.S * (2 * e + 1)
         return (
             tokens * whole,
             tokens * split / t,
             0 if self.costs.flash else tokens * scores / t,
         )
 
-    def kept(self, part: str, layer: int) -> float:
-        """Elements of a token that a part keeps inside, by architecture."""
-        model, (queries, keys) = self.model, self.widths(layer)
+    def kept(self, part: str) -> int:
+        """Elements of a token that a part keeps inside."""
+        model = self.model
         if part == "mamba":
             x = model.mamba
             return 5 * x.heads * x.head_dim + 4 * x.groups * x.state
@@ -519,39 +440,25 @@ class FloatJudge:
             return mixed * (2 if z.convolution else 1) + 3 * values
         if part == "convolution":
             return 6 * model.convolution.width
-        if part in ("attention", "window"):
-            own = int(self.shape(layer)["keys"] * keys)
-            normed = (queries + own // 2) * model.qk_norm
-            return 2 * queries + own + normed + 2 * self.gate(layer)
-        copies = 4 if model.gated else 1 if model.activation == "relu" else 2
-        more = part == "experts" and bool(model.layer_kinds)
-        routed = model.active_experts * (model.expert_hidden or self.H) if more else 0
-        return copies * self.inner(part, layer) + routed
-
-    def common(self, part: str, layer: int) -> float:
-        """The same by the common formula."""
-        if part in MIXERS:
-            return self.kept(part, layer)
         return (4 if part in ("attention", "window") else 8) * self.H
 
     def activations(self, layers: range, t: int, b: int, held: float) -> float:
         """Bytes of activations of a stage."""
         costs, s, h, e = self.costs, self.S, self.H, self.e
-        border, by_model = e * b * s * h, costs.activations == "architecture"
+        border = e * b * s * h
         if costs.activations == "checkpoint":
             return self.stays(len(layers) * border, border)
         border /= t if costs.sequence_parallel else 1
         kept, once = 0.0, [0.0]
         for layer in layers:
             parts = self.saved(layer, t, b)
-            more = held * border + self.working(layer, t, b) if by_model else 0.0
             if costs.recompute == "none":
                 kept, again = kept + sum(parts), 0.0
             elif costs.recompute == "selective":
                 kept, again = kept + parts[0] + parts[1], parts[2]
             else:
                 kept, again = kept + border, sum(parts)
-            once.append(again + more)
+            once.append(again)
         largest = max((self.keeps(x, "", t, b) for x in layers), default=0.0)
         return self.stays(held * kept, largest) + max(once)
 
@@ -568,26 +475,6 @@ class FloatJudge:
             return total
         more = self.activations(layers, t, b, held)
         return total + more - self.activations(layers, t, b, 1)
-
-    def working(self, layer: int, t: int, b: int) -> float:
-        """Bytes that the backward pass of a layer works with."""
-        model, e, parts = self.model, self.e, self.parts(layer)
-        attends = attending(parts) and not self.costs.flash
-        scores = 2 * self.shape(layer)["heads"] * self.S if attends else 0
-        wide = 0
-        for part in parts:
-            if part in ("dense", "experts"):
-                width = self.inner(part, layer)
-                wide = max(wide, (3 if model.gated else 2) * width)
-            if part == "mamba":
-                wide = max(wide, 3 * model.mamba.heads * model.mamba.head_dim)
-            if part == "linear":
-                width = model.linear.value_heads * model.linear.value_dim
-                wide = max(wide, 3 * width)
-            if part in ("mamba1", "convolution"):
-                wide = max(wide, 3 * getattr(model, part).width)
-        sums = 2 * self.H / (t if self.costs.sequence_parallel else 1)
-        return b * self.S * e * (sums + max(scores, wide) / t)
 
     def memory(
         self,

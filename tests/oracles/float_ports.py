@@ -1,6 +1,6 @@
 """What the ports of nodes send, in plain floats and replica by replica.
 
-Shares no line with `hetopt.problems.training_plan.ports` or `hetopt.search.ports`: it
+Shares no line with `hetopt.problems.training_plan.ports` or `hetopt.search`: it
 asks the float judge for links, sizes and holders, and rounds nothing.
 """
 

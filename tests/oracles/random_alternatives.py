@@ -20,7 +20,7 @@ def with_alternatives(
     if costs.pop("profile", None):
         costs["layer_times"] = "analytic"
     if costs.get("activations") == "checkpoint":
-        costs["activations"] = random.choice(["standard", "architecture"])
+        costs["activations"] = "standard"
     costs["flash"] = random.random() < 0.3  # scores are what selective recomputes
     rules = random.sample(RULES, random.randint(2, 3))
     tree["workload"]["alternatives"] = {"recompute": rules, "zero": list(zeros)}

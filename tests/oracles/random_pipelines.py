@@ -42,8 +42,6 @@ def random_instance(
     inter: dict[str, Any] = {"gbytes_per_s": 0.7, "latency_us": random.choice([0, 9])}
     if not uniform and random.random() < 0.4:
         inter["pairs"] = [{"first": "n0", "second": "n1", "gbytes_per_s": 0.3}]
-        if later:
-            inter["pairs"][0]["back_gbytes_per_s"] = random.choice([None, 0.2, 0.9])
     layers = random.randint(2, 7)
     model: dict[str, Any] = {"layers": layers, "hidden": 256, "heads": 4}
     if not uniform and random.random() < 0.4:
@@ -96,7 +94,7 @@ def later_costs(random: Random) -> dict[str, Any]:
         "precision": random.choice(names),
         "zero": random.choice([0, 1, 2, 3]),
         "recompute": random.choice(["full", "selective", "none"]),
-        "activations": random.choice(["standard", "checkpoint", "architecture"]),
+        "activations": random.choice(["standard", "checkpoint"]),
         "fused_loss": random.random() < 0.5,
         "interleave": random.choice([1, 1, 2, 3]),
         "hops": random.choice(["sender", "both"]),
@@ -113,9 +111,8 @@ def random_architecture(random: Random) -> dict[str, Any]:
     """What decides the tensors that a layer keeps."""
     return {
         "activation": random.choice(["gelu", "relu", "silu"]),
-        "norm": random.choice(["layer", "layer_from_output", "rms", "rms_unfused"]),
+        "norm": random.choice(["layer", "rms"]),
         "dropout": random.random() < 0.5,
-        "attention_dropout": random.random() < 0.5,
         "tied_embeddings": random.random() < 0.3,
         "gated": random.random() < 0.3,
         "kv_heads": random.choice([None, 1, 2]),

@@ -1,20 +1,13 @@
 """AutoHet's planner: links that its plans use, and two ways to its grouping."""
 
-from itertools import combinations
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from inputs import examples, plans_of, seeds
 from places import INSTANCES
 
 import hetopt
 from hetopt import Limits, Status
 from hetopt.errors import NoPlan
 from hetopt.exact import device_grouping
-from hetopt.files.clusters import generate
 from hetopt.planners import autohet
-from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.result import gap
 from hetopt.schema import Instance
@@ -25,49 +18,6 @@ FAMILIES = ["equal", "unequal", "islands", "tight_memory", "steep"]
 
 def shipped(name: str) -> Instance:
     return hetopt.load(str(INSTANCES / f"{name}.yaml"))
-
-
-# --- links -----------------------------------------------------------------------
-
-
-def counted(plan: TrainingPlan) -> dict[str, dict[str, int]]:
-    """The links of a plan, pair by pair."""
-    found = {
-        kind: {"intra": 0, "inter": 0}
-        for kind in ("tensor_parallel", "synchronisation", "hops")
-    }
-
-    def note(kind: str, near: bool) -> None:
-        found[kind]["intra" if near else "inter"] += 1
-
-    everyone = []
-    for pipeline in plan.pipelines:
-        behind = None
-        for stage in pipeline.stages:
-            here = {gpu.split(":")[0] for r in stage.replicas for gpu in r.gpus}
-            if behind is not None:
-                note("hops", bool(here & behind))
-            behind = here
-            for replica in stage.replicas:
-                nodes = {gpu.split(":")[0] for gpu in replica.gpus}
-                if len(replica.gpus) > 1:
-                    note("tensor_parallel", len(nodes) == 1)
-                everyone.append((nodes, set(range(*stage.layers))))
-    for (a, some), (b, others) in combinations(everyone, 2):
-        for _ in some & others:
-            note("synchronisation", a == b)
-    return found
-
-
-@examples(15)
-@given(st.data(), st.sampled_from(FAMILIES), seeds())
-def test_links_of_a_plan_are_those_counted_pair_by_pair(
-    data: st.DataObject, family: str, seed: int
-) -> None:
-    instance = generate(family, size="small", seed=seed)
-    plan = data.draw(plans_of(instance))
-    judged = training_plan.evaluate(instance, plan)
-    assert judged.parts["links"] == counted(plan)
 
 
 # --- grouping --------------------------------------------------------------------

@@ -8,7 +8,6 @@ from brute_force import compositions, provisionings
 from hypothesis import given
 from inputs import examples, tiny_problems
 
-from hetopt.errors import NoPlan
 from hetopt.exact import provisioning as exact
 from hetopt.files import load_problem
 from hetopt.modelling import Limits
@@ -153,36 +152,6 @@ def test_a_deeper_search_looks_at_more_trees_and_finds_what_lies_there() -> None
     proved = exact.solve(data, limits=Limits(time_s=60))
     found = judge.evaluate(data, espresso.plan(data, depth="any"))
     assert found.objective == proved.objective
-
-
-@pytest.mark.parametrize("metric", ["scarcity", "utilisation"])
-@pytest.mark.parametrize("name", ["llama-1.3b"])
-def test_the_tree_counts_scarce_or_strong_gpus_in_place_of_dollars(
-    name: str, metric: Any
-) -> None:
-    data = job(name)
-    weight = {
-        offer.gpu: 1 / offer.quota if metric == "scarcity" else offer.peak_gflops
-        for offer in data.offers
-    }
-
-    def counted(plan: Any) -> float:
-        found = judge.evaluate(data, plan)
-        assert found.violations == ()  # in the time that was asked for
-        each = plan.data_parallel * sum(weight[stage.gpu] for stage in plan.stages)
-        return float(found.parts["total_s"]) * each
-
-    usual, other = (espresso.plan(data, metric=x) for x in ("usd", metric))
-    assert counted(other) <= counted(usual)
-    least = exact.solve(espresso.counted_by(data, metric), limits=Limits(time_s=60))
-    assert least.status is Status.OPTIMAL
-    assert counted(least.plan) <= counted(other) * (1 + 1e-4)
-
-
-def test_a_budget_is_of_dollars() -> None:
-    data = job("llama-1.3b").model_copy(update={"deadline_s": None, "budget_usd": 9})
-    with pytest.raises(NoPlan, match="leave out metric scarcity"):
-        espresso.plan(data, metric="scarcity")
 
 
 def test_published_boundaries_are_the_stages_of_largest_and_smallest_memory() -> None:

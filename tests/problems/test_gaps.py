@@ -90,7 +90,6 @@ def test_the_summary_counts_unsolved_and_unproven_apart() -> None:
             "p90_gap_to_bound": pytest.approx(0.5),
             "worst_gap_to_bound": pytest.approx(0.5),
             "shifted_mean_s": pytest.approx(0),
-            "mean_primal_integral_s": pytest.approx(0),
         },
         "two": {
             "instances": 1,
@@ -103,6 +102,5 @@ def test_the_summary_counts_unsolved_and_unproven_apart() -> None:
             "p90_gap_to_bound": None,
             "worst_gap_to_bound": None,
             "shifted_mean_s": pytest.approx(0),
-            "mean_primal_integral_s": pytest.approx(0),
         },
     }

@@ -13,9 +13,8 @@ from hetopt.files.clusters import generate
 from hetopt.planners import autohet_recovery
 from hetopt.plans import TrainingPlan
 from hetopt.problems import recovery, training_plan
-from hetopt.problems.recovery import changes
+from hetopt.problems.recovery import Storage, changes
 from hetopt.problems.recovery.posing import needs, pose
-from hetopt.problems.recovery.storage import Storage
 from hetopt.recovery import placing
 from hetopt.recovery.replanning import Candidate, Replanning, kept_plan
 from hetopt.result import Status

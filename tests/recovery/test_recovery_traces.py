@@ -20,8 +20,7 @@ from hetopt.modelling import Limits
 from hetopt.planners import varuna
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.problems.recovery import changes
-from hetopt.problems.recovery.storage import Storage
+from hetopt.problems.recovery import Storage, changes
 from hetopt.recovery.pooling import Pool
 from hetopt.recovery.replay import KINDS, traces
 from hetopt.recovery.replay.traces import Moment, Step

@@ -1,11 +1,8 @@
 """Elastic runs: ranks are killed or stopped, and the others go on."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -155,37 +152,3 @@ def test_every_loss_is_told_by_the_names_of_the_first_cluster(
     assert killed[0] == "a:0"
     for change, name in zip(ran.changes, killed, strict=True):
         assert f"({name}) ended by signal 9" in change["reason"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-@pytest.mark.slow
-def test_a_stopped_rank_ends_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    place, told = tmp_path / "plan.json", tmp_path / "told"
-    place.write_text(json.dumps({"instance": TREE, "plan": {"pipelines": TWO}}))
-    words = [sys.executable, "-m", "hetopt", "run", str(place), "--cpu"]
-    with told.open("w") as file:
-        run = subprocess.Popen([*words, "--steps", "1000000"], stdout=file)
-    try:
-        while "step 2" not in told.read_text():
-            assert run.poll() is None
-            time.sleep(0.1)
-        listed = ["ps", "-o", "pid=", "--ppid", str(run.pid)]
-        out = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
-        ranks = [int(pid) for pid in out.split()]
-        assert len(ranks) == 2
-        os.kill(ranks[0], signal.SIGSTOP)
-    finally:
-        run.kill()
-        run.wait()
-    for pid in ranks:
-        while Path(f"/proc/{pid}").exists() and _state(pid) != "Z":
-            time.sleep(0.1)
-
-
-def _state(pid: int) -> str:
-    """A process's state, by one letter; it may be gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from hetopt import cli
 from hetopt.errors import BackendMissing, HetoptError, InstanceError, Unsupported
 from hetopt.plans import TrainingPlan
 from hetopt.problems.training_plan import evaluate, support
@@ -101,12 +99,6 @@ def test_what_is_not_run_is_a_rule_of_the_target(
     assert evaluate(data.on("architecture"), plan()).valid
 
 
-def test_a_window_of_a_whole_sequence_is_none() -> None:
-    wide = {"layer_kinds": ["window+dense"], "window": 8}
-    assert support.reason(instance(wide).on("executor")) is None
-    assert job(instance(wide), plan(), SETTINGS).decoder.layers == 2
-
-
 def test_a_plan_that_breaks_rules_is_not_run() -> None:
     made = plan()
     one = made.pipelines[0].model_copy(update={"micro_batches": 3})
@@ -142,36 +134,11 @@ def test_a_configuration_of_another_model_is_refused(tmp_path: Path) -> None:
         job(instance({"gated": True}), plan(), SETTINGS, path)
 
 
-def test_families_say_how_they_compute(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | {"model_type": "qwen2", "rope_theta": 1e6}))
-    qwen = of_config(path, 8)
-    assert (qwen.qkv_biased, qwen.biased, qwen.norm) == (True, False, "rms")
-    assert qwen.rope_theta == pytest.approx(1e6)
-    gpt2 = {"n_layer": 2, "n_embd": 16, "n_head": 4, "vocab_size": 32, "n_positions": 9}
-    path.write_text(json.dumps({"model_type": "gpt2", **gpt2}))
-    old = of_config(path, 8)
-    assert (old.positions, old.max_positions, old.tied) == ("learned", 9, True)
-    assert (old.biased, old.activation, old.norm) == (True, "gelu_tanh", "layer")
-
-
 def test_without_pytorch_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "find_spec", lambda name: None)
     asked = job(instance({}), plan(), SETTINGS)
     with pytest.raises(BackendMissing, match=r"pip install torch safetensors"):
         supervisor.run(asked)
-
-
-def test_the_command_line_exits_with_2(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    whole = {
-        "instance": instance({}, zero=2).model_dump(mode="json"),
-        "plan": plan().model_dump(mode="json"),
-    }
-    path.write_text(json.dumps(whole))
-    told = CliRunner().invoke(cli.app, ["run", str(path), "--steps", "1", "--json"])
-    assert told.exit_code == 2
-    assert "ZeRO 2" in json.loads(told.stdout)["error"]["message"]
 
 
 def test_tokens_that_cannot_be_read_are_refused(

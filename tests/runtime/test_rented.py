@@ -1,15 +1,9 @@
 """A plan of offers is launched by the executor, and trains as any other plan does."""
 
-import re
-import shlex
-from pathlib import Path
-
 import pytest
-from places import ROOT
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import api, cli
+from hetopt import api
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 
 
@@ -45,20 +39,3 @@ def test_a_plan_of_offers_trains_like_one_gpu() -> None:
     assert len(gpus) < len([*plan.replicas()])
     losses = [[step["loss"] for step in ran.steps] for ran in (ours, one)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-
-
-def test_the_way_from_offers_to_a_run_is_as_the_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("torch")
-    page = (ROOT / "hetopt" / "formats" / "README.md").read_text("utf-8")
-    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S)
-    (block,) = (text for text in blocks if "provision tiny/offers" in text)
-    monkeypatch.chdir(tmp_path)
-    for line in block.splitlines():
-        words = shlex.split(line, comments=True)[1:]
-        told = CliRunner().invoke(cli.app, words)
-        assert told.exit_code == 0, (words, told.output)
-    steps = re.findall(r"^step (\d+) +loss (\d+\.\d+)", told.output, re.M)
-    assert [number for number, _ in steps] == ["1", "2"]
-    assert all(float(loss) > 0 for _, loss in steps)

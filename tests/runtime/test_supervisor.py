@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_plans import ALONE, made, pipeline, posed, stage, with_settings
-from typer.testing import CliRunner
+from made_plans import made, pipeline, posed, stage, with_settings
 
-from hetopt import cli
 from hetopt.errors import RunFailed
 from hetopt.formats.exporting.allocation import plan_text
 from hetopt.runtime import processes, supervisor
@@ -125,40 +123,3 @@ def test_torchruns_ranks_heed_a_notice(started: Processes, tmp_path: Path) -> No
                 run.send_signal(signal.SIGTERM)
     saved = json.loads((tmp_path / "states" / "latest.json").read_text())["step"]
     assert saved == steps[-1]
-
-
-@pytest.mark.slow
-def test_an_error_of_a_rank_is_told(started: Processes, tmp_path: Path) -> None:
-    tokens = tmp_path / "tokens.bin"
-    tokens.write_bytes(bytes([40, 0]) * 100)
-    with pytest.raises(RunFailed, match="found token 40, expected numbers below the"):
-        supervisor.run(with_settings(made(ALONE), data=str(tokens)))
-
-
-@pytest.mark.slow
-def test_the_command_trains(started: Processes, tmp_path: Path) -> None:
-    place = tmp_path / "plan.json"
-    tree = {
-        "name": "i",
-        "model": {**made(ALONE).decoder.model_dump(include={"layers", "hidden"})},
-        "cluster": {
-            "gpus": {"g": {"peak_tflops": 1, "memory_gib": 8}},
-            "nodes": [{"name": "a", "gpu": "g", "count": 2, "intra_gbytes_per_s": 1}],
-            "inter": {"gbytes_per_s": 1},
-        },
-        "workload": {
-            "sequence_length": 8,
-            "global_batch": 8,
-            "micro_batch_sizes": [2],
-        },
-    }
-    tree["model"] |= {"name": "m", "heads": 4, "vocabulary": 32}
-    place.write_text(json.dumps({"instance": tree, "plan": {"pipelines": TWO}}))
-    words = ["run", str(place), "--steps", "4", "--cpu", "--lr", "0.01", "--json"]
-    told = CliRunner().invoke(cli.app, words)
-    assert told.exit_code == 0, told.output
-    ran = json.loads(told.stdout)
-    losses = [row["loss"] for row in ran["steps"]]
-    assert len(losses) == 4
-    assert losses[-1] < losses[0]
-    assert (ran["restarts"], ran["ranks"]) == (0, 2)

@@ -106,18 +106,18 @@ def test_a_restart_that_is_shorter_than_a_launch_is_within_the_bounds() -> None:
         assert bound.value <= found.objective
 
 
-def slow_memory() -> Data:
-    """Two types as strong; the memory of the first moves 1 GB/s."""
+def slow_type() -> Data:
+    """Two types that differ in speed alone."""
     data = queue(("bert-base", 4, 10, 0.0))
     tree = data.model_dump(mode="json")
     gpus = tree["cluster"]["gpus"]
     first, second = gpus["RTX2080Ti"], gpus["A100-40G"]
-    first |= second | {"memory_gbytes_per_s": 1}
+    first |= second | {"efficiency": 0.01}
     return Data.model_validate_json(json.dumps(tree))
 
 
 def test_the_slowest_type_of_a_lease_is_the_one_that_takes_longest() -> None:
-    data = slow_memory()
+    data = slow_type()
     alone = [step_us(data, 2, 1, {node: 2}) for node in ("node0", "node1")]
     assert alone[0] > 2 * alone[1]
     assert step_us(data, 2, 1, {"node0": 1, "node1": 1}) >= alone[0] // 2
@@ -125,7 +125,7 @@ def test_the_slowest_type_of_a_lease_is_the_one_that_takes_longest() -> None:
 
 
 def test_no_job_is_quicker_than_on_the_type_that_takes_least() -> None:
-    data = slow_memory()
+    data = slow_type()
     made = plan((whole(data, "node1:0", "node1:1", d=2),))
     found = job_scheduling.evaluate(data, made)
     assert not found.violations

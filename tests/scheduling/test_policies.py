@@ -20,7 +20,7 @@ from hetopt.files import load_problem
 from hetopt.problems import job_scheduling
 from hetopt.problems.job_scheduling import Assumptions, Data, Job
 from hetopt.report import gantt
-from hetopt.scheduling import catalogue, has_gaps, simulator, workloads
+from hetopt.scheduling import catalogue, simulator, workloads
 from hetopt.scheduling.idle import Idle
 from hetopt.scheduling.policies import _rounds, frenzy, frenzy_typed, opportunistic
 from hetopt.schema import Cluster
@@ -114,28 +114,7 @@ def has_as_printed(
     return given
 
 
-def memory_by_memory(
-    idle: dict[str, int], size: dict[str, int], gpus: int, need: int
-) -> dict[str, int] | None:
-    """The same within each size in turn."""
-    given: dict[str, int] = {}
-    for fit in sorted({bytes for bytes in size.values() if bytes >= need}):
-        free = {node: n for node, n in idle.items() if size[node] == fit}
-        here = min(gpus, sum(free.values()))
-        if here:
-            given |= has_as_printed(free, size, here, need) or {}
-            gpus -= here
-    return given if not gpus else None
-
-
-@pytest.mark.parametrize(
-    ("fit", "wanted"),
-    [(Idle.best_fit, has_as_printed), (Idle.best_fit_by_kind, memory_by_memory)],
-    ids=["frenzy", "frenzy_by_memory"],
-)
-def test_best_fit_takes_from_nodes_as_full_as_the_algorithm_does(
-    fit: Any, wanted: Any
-) -> None:
+def test_best_fit_takes_from_nodes_as_full_as_the_algorithm_does() -> None:
     """Equal nodes may differ by name; how many GPUs come from which kind may not."""
     for seed in range(400):
         random = Random(f"has {seed}")
@@ -149,8 +128,8 @@ def test_best_fit_takes_from_nodes_as_full_as_the_algorithm_does(
         free = {node.name: idle.on(node.name) for node in cluster.nodes}
         need, gpus = random.choice([1, 20 * 2**30, 60 * 2**30]), random.randint(1, 20)
         enough = [kind for kind in idle.kinds if kind >= need]
-        held = fit(idle, enough, gpus)
-        want = wanted(free, size, gpus, need)
+        held = idle.best_fit(enough, gpus)
+        want = has_as_printed(free, size, gpus, need)
         assert (held is None) == (want is None)
         if held is not None and want is not None:
             assert shape(held, free, size) == shape(want, free, size)
@@ -404,23 +383,6 @@ def test_a_job_that_a_policy_never_serves_is_said_and_not_waited_for() -> None:
 
 def _options(data: Data) -> Any:
     return data.rates.options(data.trained(data.jobs[0]))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "frenzy/testbed-30",
-        pytest.param("frenzy/simulator-60", marks=pytest.mark.slow),
-    ],
-)
-def test_has_never_beats_the_proved_round_where_both_choose_from_the_same(
-    name: str,
-) -> None:
-    found = has_gaps.by_round(load_problem(name)[1])
-    assert len(found) > 10
-    assert all(row.cost >= row.least for row in found if row.comparable)
-    assert any(row.comparable and row.cost > row.least for row in found)
-    assert all(row.started <= row.waiting for row in found)
 
 
 # --- size ------------------------------------------------------------------------

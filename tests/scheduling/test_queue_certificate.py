@@ -1,4 +1,4 @@
-"""Prices of GPUs checked again: beside trying all, and in the hands of a forger."""
+"""Bounds by prices of GPUs: beside trying all, and in the hands of a forger."""
 
 import json
 from fractions import Fraction
@@ -7,19 +7,37 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
-from test_prices import LONE, MIXED, queue
 
 import hetopt
 from hetopt import api
+from hetopt.costs.job_rates import DEGREES
 from hetopt.errors import InstanceError
-from hetopt.problems.job_scheduling import Data
+from hetopt.problems.job_scheduling import Assumptions, Data, Job
 from hetopt.scheduling import bounds, catalogue, prices, workloads
-from hetopt.scheduling.certificate import average_us, recheck
-from hetopt.schema import Cluster
+from hetopt.scheduling.certificate import Work, average_us, groups, recheck, work
+from hetopt.schema import Cluster, CostSettings
 from hetopt.solving.certificates import QueueCertificate
 
 NEAR = Fraction(1, 10**10)
+NODES = [("RTX2080Ti", 2), ("A100-40G", 4), ("A100-40G", 1)]
+MIXED = catalogue.cluster(NODES, 5.0)
+LONE = catalogue.cluster([("A100-40G", 1)], 5.0)
+
+
+def queue(cluster: Cluster, *jobs: tuple[str, int, int, float]) -> Data:
+    """Jobs of (model, batch, steps, submission); starting takes no time."""
+    return Data(
+        name="small",
+        cluster=cluster,
+        models={name: catalogue.job_model(name) for name, *_ in jobs},
+        jobs=tuple(
+            Job(name=f"j{i}", model=m, batch=b, samples=b * steps, submit_s=at)
+            for i, (m, b, steps, at) in enumerate(jobs)
+        ),
+        assumptions=Assumptions(launch_s=0, restart_s=0),
+    )
 
 
 def random_certificate(random: Random, data: Data, groups: int) -> QueueCertificate:
@@ -46,6 +64,43 @@ def us_of(data: Data) -> list[int]:
     """Of each job, on the one GPU there is."""
     step = data.rates.step_us(data.trained(data.jobs[0]), 1, 1, {"node0": 1})
     return [job.steps * step for job in data.jobs]
+
+
+# --- what leases can do ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("overlap", ["none", "backward"])
+@pytest.mark.parametrize("inter", [0.5, 900.0])
+def test_no_gpus_take_less_than_the_leases_of_their_groups(
+    inter: float, overlap: str
+) -> None:
+    """Over all ways to hold GPUs of three nodes, links between slow and fast."""
+    cluster = catalogue.cluster(NODES, inter)
+    data = queue(cluster, ("gpt2", 4, 10, 0.0))
+    costs = CostSettings(recompute="none", sync_overlap=overlap)
+    assumed = data.assumptions.model_copy(update={"costs": costs})
+    data = data.model_copy(update={"assumptions": assumed})
+    trained, found = data.trained(data.jobs[0]), groups(data)
+    (job,) = work(data, found)
+    group = {place.node: number for number, place in enumerate(found)}
+    checked = 0
+    for counts in product(*(range(node.count + 1) for node in cluster.nodes)):
+        held = {n.name: k for n, k in zip(cluster.nodes, counts, strict=True) if k}
+        for t in DEGREES:
+            d, rest = divmod(sum(counts), t)
+            if rest or d not in trained.divisors:
+                continue
+            types = {cluster.node[name].gpu for name in held}
+            if not all(data.rates.fits(trained, gpu, d, t) for gpu in types):
+                continue
+            us = 10 * data.rates.step_us(trained, d, t, held)
+            for name in held:
+                fits = [
+                    x for x in job.leases if x.group == group[name] and x.gpus <= d * t
+                ]
+                assert min(x.us for x in fits) <= us
+                checked += 1
+    assert checked > 20
 
 
 # --- what prices prove -----------------------------------------------------------
@@ -121,28 +176,76 @@ def test_no_prices_of_any_size_prove_more_than_the_best_order_of_all() -> None:
             assert average_us(data, certificate) <= least_average_us(data)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_honest_prices_prove_their_bound_and_not_much_more(seed: int) -> None:
-    data = workloads.queue(6, seed, catalogue.testbed(), "q", every_s=100.0)
+def cheapest_by_trying_all(job: Work, release: int, of: QueueCertificate) -> float:
+    """Least completion and payment if each interval has one lease, or none."""
+    best, spans = np.inf, [*enumerate(pairwise(of.edges))]
+    for choice in product([None, *job.leases], repeat=len(spans)):
+        left, cost, end = 1.0, 0.0, float(release)
+        for lease, (i, (start, stop)) in zip(choice, spans, strict=True):
+            start = max(start, release)
+            if lease is None or start >= stop or left <= 0:
+                continue
+            us = min(stop - start, left * lease.us)
+            left -= us / lease.us
+            cost += us * of.prices[lease.group][i] * lease.gpus
+            end = start + us
+        if left < 1e-9:
+            best = min(best, end + cost)
+    return best
+
+
+def test_random_prices_prove_no_more_than_jobs_alone_have_to_pay() -> None:
+    random = Random("prices")
+    for _ in range(8):
+        data = queue(MIXED, *[
+            (random.choice(["gpt2", "bert-base"]), 2, random.randint(50, 900), at)
+            for at in (0.0, random.uniform(0, 9))
+        ])  # fmt: skip
+        found = groups(data)
+        jobs = work(data, found)
+        longest = 2 * sum(min(x.us for x in job.leases) for job in jobs) + 9e6
+        edges = tuple(share * longest for share in (0, 0.3, 0.5, 0.8, 4))
+        rows = [[random.choice([0, random.random()]) for _ in edges[1:]] for _ in found]
+        certificate = QueueCertificate(edges=edges, prices=tuple(map(tuple, rows)))
+        first = jobs[0].submit_us
+        least = sum(
+            cheapest_by_trying_all(job, job.submit_us - first, certificate)
+            - (job.submit_us - first)
+            for job in jobs
+        )
+        for row, group in zip(rows, found, strict=True):
+            least -= group.gpus * float(np.dot(row, np.diff(edges)))
+        assert average_us(data, certificate) <= max(0.0, least / 2) * (1 + 1e-9)
+
+
+def test_equal_jobs_on_one_gpu_are_bounded_nearly_by_one_after_the_other() -> None:
+    data = queue(LONE, *[("bert-base", 4, 1000, 0.0)] * 5)
     found = prices.bound_by_prices(data)
     assert found is not None
-    bound, certificate = found
-    assert recheck(data, certificate, bound.value) == []
-    assert average_us(data, certificate) <= bound.value * Fraction(101, 100)
+    least = 3 * us_of(data)[0]  # the mean of 1, ..., 5
+    assert Fraction(9, 10) * least <= found[0].value <= least
 
 
-def test_a_job_on_mixed_nodes_costs_nothing_but_its_time() -> None:
-    """Without prices a job alone, on the best GPUs that it fits."""
-    data = queue(MIXED, ("gpt2", 4, 500, 7.0))
-    free = QueueCertificate(edges=(0.0, 1e12), prices=((0.0,),) * 3)
-    quickest = min(
-        data.rates.step_us(data.trained(data.jobs[0]), d, t, {"node1": d * t})
-        for d in (1, 2, 4)
-        for t in (1, 2, 4)
-        if d * t <= 4
-    )
-    assert average_us(data, free) <= 500 * quickest
-    assert average_us(data, free) >= bounds.alone(data).value * (1 - NEAR)
+def test_a_job_by_itself_is_bounded_by_the_time_that_it_takes_alone() -> None:
+    data = queue(LONE, ("gpt2", 4, 500, 1000.0))
+    found = prices.bound_by_prices(data)
+    assert found is not None
+    alone = bounds.alone(data).value
+    assert alone * (1 - Fraction(1, 10**6)) <= found[0].value <= alone
+
+
+def test_prices_beat_one_machine_and_long_queues_are_left_to_quick_bounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = workloads.queue(10, 0, catalogue.testbed(), "q", every_s=100.0)
+    found = prices.bound_by_prices(data)
+    assert found is not None
+    assert found[0].value > bounds.one_machine(data).value
+    assert bounds.bound(data) == found
+    monkeypatch.setattr(prices, "MOST_JOBS", 2)
+    assert prices.bound_by_prices(data) is None
+    quick = bounds.alone(data), bounds.one_machine(data)
+    assert bounds.bound(data)[0] == max(quick, key=lambda each: each.value)
 
 
 # --- in the hands of a forger ----------------------------------------------------

@@ -1,13 +1,8 @@
-"""Shortest remaining work first, and the order that is searched for from it."""
-
-from random import Random
-
-import pytest
+"""Shortest remaining work first."""
 
 from hetopt.plans import Lease, Schedule
-from hetopt.problems import job_scheduling
 from hetopt.problems.job_scheduling import Assumptions, Data, Job
-from hetopt.scheduling import catalogue, simulator, workloads
+from hetopt.scheduling import catalogue, simulator
 
 SECOND = 10**6
 
@@ -49,18 +44,3 @@ def test_a_job_that_nobody_overtakes_keeps_its_gpus() -> None:
     assert [len(one) for one in (first, second, third)] == [1, 1, 1]
     assert first[0].end_us == second[0].start_us
     assert second[0].end_us == third[0].start_us
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_an_order_that_is_searched_for_is_no_worse_than_the_first(seed: int) -> None:
-    random = Random(f"searched {seed}")
-    cluster = catalogue.cluster([("RTX2080Ti", 4), ("A100-40G", 2)], 5.0)
-    data = workloads.queue(6, seed, cluster, "q", every_s=random.choice([0, 100]))
-    values = []
-    for policy in ("searched_order", "shortest_first"):
-        made = simulator.simulate(data, policy).schedule
-        found = job_scheduling.evaluate(data, made)
-        assert not found.violations
-        assert found.objective is not None
-        values.append(found.objective)
-    assert values[0] <= values[1]

@@ -1,4 +1,4 @@
-"""Links given pair by pair: held compactly, read fast, and the same links as ever."""
+"""Links given pair by pair are those that the file says."""
 
 import pickle
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
 
 from hetopt.problems import training_plan
-from hetopt.schema import Cluster, Inter, Link, Pairs, link_of
+from hetopt.schema import Cluster, Inter, Link, link_of
 from hetopt.search.fast_cost import FastCost
 
 
@@ -33,10 +33,6 @@ def random_cluster(random: Random) -> dict[str, Any]:
             zip(("first", "second", "gbytes_per_s", "latency_us"), row, strict=True)
         )
         rows.append(random.choice([row, row[:3], as_object]))
-    if random.random() < 0.5:  # rows alone are read in another way
-        rows = [row for row in rows if isinstance(row, list)]
-        if usual is None and len({frozenset(row[:2]) for row in rows}) < len(everyone):
-            usual = 3.0
     return {
         "gpus": {"A": {"peak_tflops": 1, "memory_gib": 1}},
         "nodes": [
@@ -76,7 +72,7 @@ def test_every_link_is_the_one_that_the_file_says(seed: int) -> None:
         assert cluster.links.between(i, j) in cluster.links.present
 
 
-def test_pairs_are_a_sequence_of_links_with_the_digest_of_before() -> None:
+def test_rows_and_objects_are_links_with_one_digest() -> None:
     rows = [["a", "b", 3, 1], ["a", "c", 0.5], {"first": "b", "second": "c"}]
     rows[2] |= {"gbytes_per_s": 3.0}  # type: ignore[operator]
     inter = Inter.model_validate({"pairs": rows})
@@ -86,8 +82,6 @@ def test_pairs_are_a_sequence_of_links_with_the_digest_of_before() -> None:
         Link(first="b", second="c", gbytes_per_s=3),
     )
     assert inter.pairs == links
-    assert inter.pairs == Pairs(links)
-    assert inter.pairs[-2:] == links[1:]
     assert inter.digest == (
         "sha256:63b6e8b185b939fd306b8949a7aef042b1cd4ef8b7758d8ecad2f133d847a9ae"
     )

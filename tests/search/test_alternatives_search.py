@@ -22,7 +22,6 @@ from hetopt.result import Status
 from hetopt.schema import Instance
 from hetopt.schema.targets import TARGETS
 from hetopt.search import choices, grid, racing
-from hetopt.search.descent import descended
 from hetopt.search.fast_cost import FastCost
 from hetopt.search.quick import time_of
 
@@ -79,28 +78,6 @@ def test_a_free_plan_is_no_slower_than_the_grids_of_any_target(
             compared += 1
             assert time_of(data, free) <= us, target
     assert compared > 1
-
-
-def test_a_descent_is_never_worse_and_mixes_rules() -> None:
-    mixed = better = 0
-    for seed in range(60):
-        random, instance = Random(seed), random_choices(seed)
-        if not (pipes := random_pipes(random, instance)):
-            continue
-        plan = FastCost(instance).plan(pipes)
-        chosen = with_choices(random, instance, plan)
-        before, found = judge.evaluate(instance, chosen), descended(instance, chosen)
-        if not before.valid:
-            assert found == chosen
-            continue
-        after = judge.evaluate(instance, found)
-        assert after.valid
-        assert after.objective <= before.objective
-        better += after.objective < before.objective
-        stages = [stage for p in found.pipelines for stage in p.stages]
-        mixed += len({stage.recompute for stage in stages}) > 1
-    assert better > 10
-    assert mixed > 0
 
 
 def four_gpus(*zeros: int) -> Instance:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from inputs import examples
 
 from hetopt._kernels import core
-from hetopt.search import balancing, cuts
-from hetopt.search.balancing import _Row
+from hetopt.search import balancing
+from hetopt.search.balancing import UnlikeRow, _Row, best_cuts
 
 rows_of_stages = st.lists(
     st.builds(
@@ -48,17 +48,17 @@ def test_layers_are_cut_as_well_as_can_be(rows: list[_Row], part: int, n: int) -
 
 
 @st.composite
-def stages_of_unlike_layers(draw: st.DrawFn) -> list[cuts.Row]:
+def stages_of_unlike_layers(draw: st.DrawFn) -> list[UnlikeRow]:
     layers = draw(st.integers(1, 14))
     us = st.integers(0, 9) | st.integers(0, 10**6)
 
-    def row() -> cuts.Row:
+    def row() -> UnlikeRow:
         times = draw(st.lists(us, min_size=layers, max_size=layers))
         runs = draw(st.lists(st.integers(0, layers), min_size=layers + 1))
         reach = accumulate(
             (min(layers, i + runs[i]) for i in range(layers + 1)), func=max
         )
-        return cuts.Row(draw(us), list(accumulate(times, initial=0)), list(reach))
+        return UnlikeRow(draw(us), list(accumulate(times, initial=0)), list(reach))
 
     return [row() for _ in range(draw(st.integers(1, 5)))]
 
@@ -72,7 +72,7 @@ def stages_of_unlike_layers(draw: st.DrawFn) -> list[cuts.Row]:
     st.sampled_from((0, 0, 64)),
 )
 def test_unlike_layers_are_cut_as_well_as_can_be(
-    rows: list[cuts.Row], n: int, fewest: int, most: int, shift: int
+    rows: list[UnlikeRow], n: int, fewest: int, most: int, shift: int
 ) -> None:
     layers, values = len(rows[0].sums) - 1, {}
     for inner in combinations(range(1, layers), len(rows) - 1):
@@ -85,10 +85,10 @@ def test_unlike_layers_are_cut_as_well_as_can_be(
             values[(*inner, layers)] = value_of(taus, n)
     # Times beyond the core's numbers lose bits, of which these have none.
     far = [
-        cuts.Row(row.fixed << shift, [us << shift for us in row.sums], row.reach)
+        UnlikeRow(row.fixed << shift, [us << shift for us in row.sums], row.reach)
         for row in rows
     ]
-    found = cuts.best_cuts(far, n, fewest, most)
+    found = best_cuts(far, n, fewest, most)
     assert (found is None) == (not values)
     if found is not None:
         assert values[tuple(found)] == min(values.values())

@@ -14,8 +14,7 @@ playwright = pytest.importorskip("playwright.sync_api")
 
 from hetopt.serving.app import application  # noqa: E402
 from hetopt.serving.desk import Desk  # noqa: E402
-from hetopt.serving.guard import Guard  # noqa: E402
-from hetopt.serving.server import address_of, bound  # noqa: E402
+from hetopt.serving.server import bound  # noqa: E402
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = os.environ.get("HETOPT_CHROMIUM") or next(
@@ -31,12 +30,12 @@ WIDTHS = (1280, 768, 390)
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """A server in this process."""
-    listening = bound("127.0.0.1", 0)
-    guard = Guard(application(Desk(4)), "token")
-    server = uvicorn.Server(uvicorn.Config(guard, log_level="error"))
+    listening = bound(0)
+    made = application(Desk(4), "token")
+    server = uvicorn.Server(uvicorn.Config(made, log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    yield f"{address_of(listening, '127.0.0.1')}/token/"
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/token/"
     server.should_exit = True
     thread.join()
 

@@ -1,6 +1,7 @@
 """The page's server: what it answers, to whom, and what it refuses, and how."""
 
 import json
+import time
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -19,21 +20,25 @@ pytest.importorskip("httpx")
 
 from starlette.testclient import TestClient
 
-from hetopt.serving import building, desk, guard, hosts
+from hetopt.serving import app, desk
 from hetopt.serving.app import STATIC, application
 from hetopt.serving.desk import Desk
-from hetopt.serving.worker import Teller, answered
+from hetopt.serving.job import Teller, answered
 
 TINY = "tiny/two-nodes"
 MOST_OF_PAGE = 500_000  # bytes
-ERROR = {"kind", "message", "field", "found", "expected", "remedy"}
+ERROR = {"kind", "message", "field"}
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    server = guard.Guard(application(Desk(5)), "token")
-    with TestClient(server, base_url="http://127.0.0.1:8000/token/") as made:
+    with served(Desk(5)) as made:
         yield made
+
+
+def served(desk: Desk, **words: Any) -> TestClient:
+    server = application(desk, "token")
+    return TestClient(server, base_url="http://127.0.0.1:8000/token/", **words)
 
 
 def asked(client: TestClient, path: str, body: Any) -> dict[str, Any]:
@@ -43,14 +48,12 @@ def asked(client: TestClient, path: str, body: Any) -> dict[str, Any]:
     return found
 
 
-def refused(told: Any, status: int, field: str | None = None) -> dict[str, Any]:
+def refused(told: Any, status: int) -> dict[str, Any]:
     """The error of an answer, whole: in JSON, with all of its parts."""
     assert told.status_code == status
     error: dict[str, Any] = told.json()["error"]
     assert set(error) == ERROR
     assert error["message"]
-    if field is not None:
-        assert error["field"] == field
     return error
 
 
@@ -59,9 +62,14 @@ def tiny(client: TestClient) -> dict[str, Any]:
 
 
 def events(client: TestClient, job: str) -> list[dict[str, Any]]:
-    with client.stream("GET", f"api/jobs/{job}/events") as stream:
-        lines = [line for line in stream.iter_lines() if line.startswith("data: ")]
-    return [json.loads(line.removeprefix("data: ")) for line in lines]
+    """All events of a job, heard to the end."""
+    seen: list[dict[str, Any]] = []
+    ended = False
+    while not ended:
+        told = client.get(f"api/jobs/{job}", params={"after": len(seen)}).json()
+        seen, ended = seen + told["events"], told["ended"]
+        time.sleep(0.02)
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +78,7 @@ def planned(client: TestClient) -> dict[str, Any]:
     digest = tiny(client)["digest"]
     order = {"instance": digest, "time_limit": 5}
     told = client.post("api/jobs", json=order)
-    assert told.status_code == 202
+    assert told.status_code == 200
     refused(client.post("api/jobs", json=order), 409)
     seen = events(client, told.json()["job"])
     assert {"began", "state"} <= {event["kind"] for event in seen}
@@ -99,44 +107,27 @@ def test_the_page_is_whole_small_and_asks_nobody_else(client: TestClient) -> Non
 
 @pytest.mark.parametrize("path", ["/", "/tokem/", "/tokem/api/library", "/token2/"])
 def test_nothing_is_told_without_the_token(client: TestClient, path: str) -> None:
-    refused(client.get(f"http://127.0.0.1{path}"), 403, "token")
-
-
-def test_the_address_may_lack_its_last_slash(client: TestClient) -> None:
+    refused(client.get(f"http://127.0.0.1{path}"), 404)
     assert client.get("http://127.0.0.1/token").status_code == 200
-
-
-OURS = ("127.0.0.1:1", "localhost", "LOCALHOST:9", "[::1]")
-OTHERS = ("evil.example", "10.0.0.1", "127.0.0.1.evil.io", "", "[::1]evil.com")
 
 
 @pytest.mark.parametrize(
     ("host", "status"),
-    [*((host, 200) for host in OURS), *((host, 403) for host in OTHERS)],
+    [
+        *((host, 200) for host in ("127.0.0.1:1", "localhost")),
+        *((host, 400) for host in ("evil.example", "10.0.0.1", "127.0.0.1.evil.io")),
+        *((host, 400) for host in ("", "[::1]evil.com")),
+    ],
 )
 def test_names_of_others_are_refused(
     client: TestClient, host: str, status: int
 ) -> None:
-    told = client.get("api/state", headers={"host": host})
-    assert told.status_code == status
-    if status == 403:
-        refused(told, 403, "Host")
-
-
-def test_on_all_interfaces_addresses_may_be_asked_for_but_no_other_names() -> None:
-    server = guard.Guard(application(Desk(5)), "t", hosts.names_of("0.0.0.0"))
-    with TestClient(server, base_url="http://127.0.0.1/t/") as made:
-        for host, status in (("10.0.0.1", 200), ("[fe80::1]:8", 200), ("x.io", 403)):
-            told = made.get("api/state", headers={"host": host})
-            assert told.status_code == status
-    assert all(map(hosts.is_local, ("::1", "127.0.0.2", "localhost")))
-    assert not any(map(hosts.is_local, ("0.0.0.0", "::", "10.0.0.1", "x.io")))
+    assert client.get("api/state", headers={"host": host}).status_code == status
 
 
 def test_too_long_a_request_is_refused(client: TestClient) -> None:
-    text = "x" * (guard.MOST_BYTES + 1)
-    error = refused(client.post("api/instances/file", content=text), 413)
-    assert error["expected"] == "at most that"
+    text = "x" * (app.MOST_BYTES + 1)
+    refused(client.post("api/instances/file", content=text), 413)
 
 
 @pytest.mark.parametrize(
@@ -170,11 +161,8 @@ def test_a_bug_of_ours_is_a_document_too(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken() -> None:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(building, "examples", broken)
-    server = guard.Guard(application(Desk(5)), "t")
-    with TestClient(
-        server, base_url="http://127.0.0.1/t/", raise_server_exceptions=False
-    ) as made:
+    monkeypatch.setattr(app, "examples", broken)
+    with served(Desk(5), raise_server_exceptions=False) as made:
         error = refused(made.get("api/library"), 500)
     assert "report it" in error["message"]
 
@@ -276,13 +264,9 @@ def test_a_plan_file_is_opened_with_its_plan(
 ) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(client.get(f"api/plans/{planned['board']['id']}/plan.json").text)
-    posed = building.opened(plan)
-    assert posed.plan is not None
-    assert posed.instance.digest == planned["board"]["instance"]
     fresh = Desk(5)
-    fresh.lay(posed)
-    server = guard.Guard(application(fresh), "t")
-    with TestClient(server, base_url="http://127.0.0.1/t/") as made:
+    assert fresh.open(plan)["digest"] == planned["board"]["instance"]
+    with served(fresh) as made:
         state = made.get("api/state").json()
     assert state["board"]["objective_us"] == planned["objective"]
 
@@ -314,17 +298,21 @@ def test_a_plan_that_is_stopped_at_once_ends_and_another_may_begin(
         assert (last["kind"], last["stop"]) == ("done", "interrupted")
 
 
-def test_a_plan_starts_from_the_best_one_that_is_known_here(tmp_path: Path) -> None:
+def test_a_plan_starts_from_the_best_one_that_is_known_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     instance = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
     instance = instance.model_copy(update={"name": "mine"})
     slow, fast = (hetopt.plan(instance, x) for x in ("megatron", "hexiscale"))
-    (tmp_path / "slow.json").write_text(json.dumps(slow.to_file()))
-    desk = Desk(5)
-    desk.lay(building.opened(tmp_path / "slow.json"))
-    laid = desk.find(instance.digest)
-    assert [plan for _, plan in desk._starts(laid)] == [slow.plan]
-    desk.put(instance.digest, fast.plan)
-    assert desk._starts(laid) == [("a plan on this page", fast.plan)]
+    begun: list[Any] = []
+    monkeypatch.setattr(desk, "Job", lambda *words: begun.append(words))
+    mine = Desk(5)
+    mine.open(json.loads(json.dumps(slow.to_file())))
+    mine.begin(instance.digest, 1)
+    assert fast.plan is not None
+    mine.put(instance.digest, fast.plan)
+    mine.begin(instance.digest, 1)
+    assert [start for _, _, start, _ in begun] == [slow.plan, fast.plan]
 
 
 # --- the planning process ----------------------------------------------------------
@@ -374,6 +362,6 @@ def test_the_worker_starts_from_the_orders_plans_and_from_the_library() -> None:
     order = {
         "instance": mine.model_dump(mode="json"),
         "time_limit": 0.1,
-        "starts": [("a plan on this page", made.plan.model_dump(mode="json"))],
+        "start": made.plan.model_dump(mode="json"),
     }
     assert told_events(order)[-1]["document"]["objective"] <= made.objective

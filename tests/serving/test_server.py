@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ LARGE = "hexiscale/setting-1-llama2-7b"
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, Any]]:
     """The address of a server with an instance, and its process."""
-    words = [sys.executable, "-m", "hetopt", "serve", LARGE, "--no-open", "--json"]
+    words = [sys.executable, "-m", "hetopt", "serve", LARGE, "--json"]
     process = subprocess.Popen(
         words,
         stdout=subprocess.PIPE,
@@ -54,6 +55,16 @@ def children(process: Any) -> list[int]:
     return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
+def heard(client: Any, job: str) -> Iterator[dict[str, Any]]:
+    """Events of a job to its end, as they come."""
+    seen, ended = 0, False
+    while not ended:
+        told = client.get(f"api/jobs/{job}", params={"after": seen}).json()
+        seen, ended = seen + len(told["events"]), told["ended"]
+        yield from told["events"]
+        time.sleep(0.05)
+
+
 def test_a_plan_is_watched_stopped_and_the_server_ends_cleanly(served: Any) -> None:
     address, process = served
     assert address.startswith("http://127.0.0.1:")
@@ -61,25 +72,19 @@ def test_a_plan_is_watched_stopped_and_the_server_ends_cleanly(served: Any) -> N
         state = client.get("api/state").json()
         order = {"instance": state["instance"]["digest"], "time_limit": 600}
         job = client.post("api/jobs", json=order).json()["job"]
-        with client.stream("GET", f"api/jobs/{job}/events") as stream:
-            for line in stream.iter_lines():
-                if line.startswith("data: "):
-                    last = json.loads(line.removeprefix("data: "))
-                    if last.get("incumbent") is not None:  # there is a plan to keep
-                        client.post(f"api/jobs/{job}/stop")
+        for event in heard(client, job):
+            if event.get("incumbent") is not None:  # there is a plan to keep
+                client.post(f"api/jobs/{job}/stop")
+            last = event
         assert (last["kind"], last["stop"]) == ("done", "interrupted")
         assert last["board"]["objective_us"] == last["objective"]
         state = client.get("api/state").json()
         assert (state["job"], state["board"]["id"]) == (job, last["board"]["id"])
-        # Another one is in the making, and watched, when Ctrl-C comes.
+        # Another one is in the making when Ctrl-C comes.
         job = client.post("api/jobs", json=order).json()["job"]
-        with client.stream("GET", f"api/jobs/{job}/events") as stream:
-            lines = stream.iter_lines()
-            next(lines)
-            left = children(process)
-            process.send_signal(signal.SIGINT)
-            for _ in lines:
-                pass
+        next(heard(client, job))
+        left = children(process)
+        process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "Traceback" not in told
@@ -97,6 +102,6 @@ def test_a_port_that_is_taken_is_refused_with_a_remedy() -> None:
 
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    told = CliRunner().invoke(cli.app, ["serve", "--no-open"])
+    told = CliRunner().invoke(cli.app, ["serve"])
     assert told.exit_code == 2
     assert "pip install starlette uvicorn" in told.stderr

@@ -16,7 +16,7 @@ BACKENDS = registry.names("backends")
 CASES = [
     ("hexiscale/setting-1-llama2-7b", "hexiscale_literal", "scip"),
     ("tiny/two-nodes", "hexiscale_milp", "cpsat"),
-    ("tiny/offers", "provisioning", "highs"),
+    ("tiny/offers", "provisioning", "scip"),
     ("tiny/offers", "provisioning_allocations", "pulp"),
 ]
 

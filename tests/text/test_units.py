@@ -59,14 +59,6 @@ def numbers() -> st.SearchStrategy[Fraction]:
 
 
 @examples(150)
-@given(name=st.sampled_from(sorted(QUANTITIES)), value=numbers())
-def test_what_is_written_is_read_again(name: str, value: Fraction) -> None:
-    quantity = QUANTITIES[name]
-    text = units.text_of(value, quantity)
-    assert float(units.parse(text, quantity)) == float(value)
-
-
-@examples(150)
 @given(data=st.data(), value=numbers())
 def test_every_unit_is_a_multiple_of_the_bare_one(
     data: st.DataObject, value: Fraction

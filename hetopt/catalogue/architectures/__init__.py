@@ -147,8 +147,6 @@ def remarks(config: Fields) -> tuple[str, ...]:
         found.append("the parts that speak (talker_config ...)")
     if family in ("gpt_neox", "phi", "gptj"):
         found.append("attention beside the MLP: it is timed before it")
-    if family == "falcon_h1":
-        found.append("attention beside the mixer: it is timed before it")
     if any(spec.of(kind).kv_products == 0 for kind in spec.kinds):
         found.append(
             "keys and values of an earlier layer, which a cut between both sends, too"
@@ -265,9 +263,6 @@ def _attention(config: Reading, family: str, own: Traits) -> Fields:
     if config.get("kv_lora_rank") is None:
         width = whole(config, "head_dim", "attention_head_dim")
         values = whole(config, "v_head_dim")
-        if family == "mimo_v2_flash" and values:
-            shapes.refuse_other_widths(config)
-            return {**fields, "head_dim": width, "value_dim": values}
         if values not in (None, width):
             raise unsupported(
                 "v_head_dim",

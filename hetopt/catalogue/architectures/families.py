@@ -45,8 +45,7 @@ _ALIKE: tuple[tuple[Traits, str], ...] = (
         Traits(),
         "llama llama4_text mistral ministral ministral3 mixtral deepseek internlm2 "
         "internlm3 baichuan granite granitemoe granitemoeshared granitemoehybrid bamba "
-        "cwm exaone helium solar_open minimax minimax_text_01 minimax_m1 falcon_h1 "
-        "jamba mimo_v2_flash hyperclovax",
+        "cwm exaone helium solar_open hyperclovax",
     ),
     (Traits(attention_bias="qkv"), "qwen2"),
     (Traits(said_bias="qkv", bias_unless_said=True), "qwen2_moe"),
@@ -65,14 +64,14 @@ _ALIKE: tuple[tuple[Traits, str], ...] = (
     (_GATED._replace(norms=4), "afmoe"),
     (
         _LATENT,
-        "deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 kimi_linear glm4_moe_lite "
-        "glm_moe_dsa bailing_hybrid sarvam_mla youtu",
+        "deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4_moe_lite "
+        "glm_moe_dsa sarvam_mla youtu",
     ),
     (_GEMMA, "gemma"),
     (_GEMMA._replace(norms=4), "gemma2"),
     (
         _GEMMA._replace(norms=4, qk_norm=True),
-        "gemma3_text gemma4_text lfm3",
+        "gemma3_text gemma4_text",
     ),
     (_GEMMA._replace(qk_norm=True), "lfm2 lfm2_moe"),
     (Traits(gated=True, attention_bias="all"), "gpt_oss"),
@@ -149,8 +148,6 @@ def traits(config: Reading, family: str) -> Traits:
         gated = activation.lower().startswith(_GATED_ACTIVATIONS)
         found = found._replace(gated=gated)
     tied = config.get("tie_word_embeddings", config.get("tie_embedding"))
-    if family == "lfm3" and config.get("use_sandwich_norm") is False:
-        found = found._replace(norms=2)
     if family == "hyperclovax" and config.get("use_post_norm") is True:
         found = found._replace(norms=4)
     if found.gated_output:

@@ -112,9 +112,6 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
         )
     if seen is None:
         return ["attention"] * layers
-    if family == "mimo_v2_flash":
-        slides = listed(config, "hybrid_layer_pattern", layers) or []
-        return ["window" if x else "attention" for x in slides]
     if (rotated := listed(config, "no_rope_layers", layers)) and has_chunks(family):
         return ["window" if x else "attention" for x in rotated]
     if family in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
@@ -156,11 +153,6 @@ def blocks(config: Reading, layers: int) -> Kinds:
 
 def _experts(config: Reading, family: str, layers: int) -> list[bool]:
     """Tell of each layer whether it has experts in place of an MLP."""
-    if family == "jamba":
-        every = whole(config, "expert_layer_period") or 2
-        offset = whole(config, "expert_layer_offset")
-        offset = 1 if offset is None else offset
-        return [x % every == offset for x in range(layers)]
     if (types := listed(config, "mlp_layer_types", layers)) is not None:
         check_known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
         return [x == "sparse" for x in types]

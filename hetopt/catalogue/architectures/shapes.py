@@ -6,7 +6,6 @@ layer lacks the part.
 
 from collections import Counter
 
-from ...errors import cut
 from .keys import Fields, Reading, need, unsupported, whole
 
 #: Lists that are read, by the field that they are of.
@@ -61,63 +60,11 @@ def of_family(config: Reading, family: str, told: Shapes, kinds: list[str]) -> N
     """Add what a family does to widths by the number or the kind of a layer."""
     layers = len(kinds)
     windows = ["window" in kind.split("+") for kind in kinds]
-    if family in ("hunyuan", "hunyuan_v1_moe") and config.get("use_cla") is True:
-        every = whole(config, "cla_share_factor") or 2
-        for x in range(layers):
-            if x % every:
-                told[x]["kv_products"] = 0
     if family == "gemma4_text":
         shared = whole(config, "num_kv_shared_layers") or 0
         for x in range(layers - shared, layers):
             told[x]["kv_products"] = 0
         _gemma4(config, told, windows)
-        _of_single_layers(config, told)
-    if family == "mimo_v2_flash":
-        keys = whole(config, "swa_num_key_value_heads")
-        keys = keys or 2 * need(config, "num_key_value_heads")
-        for x in range(layers):
-            if windows[x]:
-                told[x]["kv_heads"] = keys
-
-
-#: Widths that windows of MiMo-V2-Flash have of their own, and those of other layers.
-_OF_WINDOWS = {
-    "swa_head_dim": "head_dim",
-    "swa_v_head_dim": "v_head_dim",
-    "swa_num_attention_heads": "num_attention_heads",
-}
-
-
-def refuse_other_widths(config: Reading) -> None:
-    """Raise `InstanceError` where windows have heads that other layers have not."""
-    for key, usual in _OF_WINDOWS.items():
-        if (found := whole(config, key)) not in (None, whole(config, usual)):
-            raise unsupported(
-                key,
-                f"windows of other heads than full attention's; found {found}, "
-                f"expected {usual}'s {whole(config, usual)}",
-            )
-
-
-_SINGLE = {"head_dim": "head_dim", "num_key_value_heads": "kv_heads"}
-
-
-def _of_single_layers(config: Reading, told: Shapes) -> None:
-    """Add the widths that transformers 5 saves by the number of a layer."""
-    by_number = config.get("per_layer_config") or {}
-    known = isinstance(by_number, dict) and all(
-        isinstance(own, dict) and {*own} <= {*_SINGLE} and layer.isdecimal()
-        and len(layer) < 6 and int(layer) < len(told)
-        for layer, own in by_number.items()
-    )  # fmt: skip
-    if not known:
-        what = f"{cut(repr(by_number))}; expected {', '.join(_SINGLE)} by numbers of "
-        raise unsupported("per_layer_config", f"{what}layers")
-    for layer, own in by_number.items():
-        reading, shape = Reading(own), told[int(layer)]
-        for key, field in _SINGLE.items():
-            if (width := whole(reading, key)) is not None:
-                shape[field] = width
 
 
 def _gemma4(config: Reading, told: Shapes, windows: list[bool]) -> None:

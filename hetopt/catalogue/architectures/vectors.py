@@ -65,8 +65,6 @@ def _of_kind(
     norm = spec.hidden * (2 if own.norm_bias else 1)
     first, second = {1: (1, 0), 2: (1, 1), 4: (2, 2)}[own.norms]
     found = _usual(spec, kind)
-    for name in found.keys() - {"attention", DENSE, EXPERTS, "expert"}:
-        found[name] += _of_mixer(config, family, spec, name)
     if "attention" in found:
         found["attention"] += (first - 1 - spec.post_norm) * spec.hidden
         found["attention"] += first * (norm - spec.hidden)
@@ -81,32 +79,13 @@ def _of_kind(
     return found
 
 
-def _of_mixer(config: Reading, family: str, spec: ModelSpec, name: str) -> int:
-    """Return what a family's mixer has beside the usual, or lacks."""
-    if family == "falcon_h1" and spec.mamba:  # beside attention, behind one norm
-        normed = config.get("mamba_rms_norm") is True
-        return -spec.hidden - (0 if normed else spec.mamba.inner)
-    if family == "jamba" and spec.mamba1:  # norms of the step and of the states
-        return spec.mamba1.rank + 2 * spec.mamba1.state
-    return 0
-
-
 def _of_families(
     config: Reading, family: str, spec: ModelSpec, kind: Kind, found: Counts
 ) -> None:
     """Add what the classes of some families have besides."""
     h, experts = spec.hidden, spec.experts or 0
-    windowed = any(part == "window" for part in kind)
     if family in ("gpt_oss", "flint") and "attention" in found:
         found["attention"] += spec.heads  # a sink for each
-    if "attention" in found and (
-        family == "bailing_hybrid"
-        or (family == "lfm3" and config.get("use_attention_gate") is not False)
-    ):
-        found["attention"] += h * spec.heads  # what each head is gated by
-    sinks = config.get("add_swa_attention_sink_bias", True) is not False
-    if family == "mimo_v2_flash" and windowed and sinks:
-        found["attention"] += spec.heads
     if EXPERTS in found:
         if family == "gpt_oss":
             each = spec.expert_intermediate or spec.mlp_width

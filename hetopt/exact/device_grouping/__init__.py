@@ -8,21 +8,18 @@ objective is D K r. What is used:
     does. So if no `low` groups reach r, then D in low..high stays at or below
     high K(low) r: one refutation closes a whole range of D.
 3.  Patterns (`patterns`): for given r few groups are possible. Their linear
-    relaxation (`programme`) refutes with integer prices, or its solution, rounded,
-    gives a plan; what it leaves open is decided by reachability (`search`).
+    relaxation (`programme`) refutes with integer prices; what it leaves open is
+    decided by CP-SAT.
 
 Every comparison is in integers or fractions; floats only choose what to try next.
 
 Source: the problem is AutoHet's, Eq. 2 and 3; the method is our own.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from typing import Literal
-
-import numpy as np
 
 from ...modelling import Limits
 from ...plans import Grouping
@@ -31,17 +28,14 @@ from ...result import Result, Stop
 from ...solving.run import Halt, Report, Run
 from .balance import balanced
 from .pattern import Kinds, Question, TooMany, complete, patterns, to_plan
-from .pattern_search import Groups, box_for, round_relaxed, search, store, work
-from .programme import relax
+from .programme import Groups, groups_of, refuted
 
 __all__ = ["problem", "solve"]
 
 problem = "device_grouping"
 
-_CHEAP = 1e8  # bytes moved by a search that is done without a second thought
-_ENOUGH = 1e14  # beyond hours of work a number of groups is left open
-_STORE = 1e9  # bytes that a search may keep
-_ROWS = 1e-2  # rows of patterns looked at, a byte of work
+_CHEAP = 10**6  # rows of patterns that are looked at without a second thought
+_ENOUGH = 10**12  # beyond hours of work a number of groups is left open
 _FIRST_PLANS = 24
 _NARROW = 1.1  # a range of D this much wider than its least is worth one refutation
 
@@ -91,7 +85,7 @@ class _Node:
     minus_bound: Fraction
     low: int
     high: int
-    budget: float = field(default=_CHEAP, compare=False)
+    budget: int = field(default=_CHEAP, compare=False)
 
 
 class _Search:
@@ -192,30 +186,34 @@ class _Search:
         if question.refuted_by_totals():
             return True
         try:
-            rows = patterns(question, int(_CHEAP * _ROWS), self.run.check)
+            rows = patterns(question, _CHEAP, self.run.check)
         except TooMany:
             return False
-        return relax(question, rows).prices is not None
+        return refuted(question, rows)
 
     def _one_number(self, node: _Node) -> list[_Node]:
-        """Narrow the range of the ratio for one number of groups; [] when closed."""
+        """Improve groupings of one number of groups until there is no better one.
+
+        Returns the node again where its budget of patterns does not reach.
+        """
         scale = node.low * self.k(node.low)
         if node.budget == _CHEAP:
             self._offer_balanced(node.low)
         if self.run.plan is None and not self._first_of(node):
             return []
-        bracket = _Bracket(node.low, self.best / scale, -node.minus_bound / scale)
-        if node.budget == _CHEAP:
-            self._descend(bracket)
-        while not bracket.closed and self._narrow(bracket, node.budget):
-            pass
-        if bracket.closed:
-            return []
-        bound = min(-node.minus_bound, bracket.high * scale)
+        while True:
+            self.run.check()
+            question = self._ask(node.low, self.best / scale)
+            answer = self._decide(question, node.budget)
+            if answer is False:
+                return []
+            if answer is None:
+                break
+            self._offer(complete(question, answer))
         if node.budget > _ENOUGH:
-            self.stuck.append(bound)
+            self.stuck.append(-node.minus_bound)
             return []
-        return [_Node(-bound, node.low, node.low, 8 * node.budget)]
+        return [_Node(node.minus_bound, node.low, node.low, 8 * node.budget)]
 
     def _first_of(self, node: _Node) -> bool:
         """Find any plan of a given number of groups; whether there may be one."""
@@ -227,72 +225,20 @@ class _Search:
             self._offer(complete(question, answer))
         return answer is not False
 
-    def _narrow(self, bracket: "_Bracket", budget: float) -> bool:
-        """Move one end of the bracket; False where the budget does not reach."""
-        for ratio in bracket.tries():
-            self.run.check()
-            question = self._ask(bracket.groups, ratio)
-            answer = self._decide(question, budget)
-            if answer is False:
-                bracket.high = ratio
-            elif answer is not None:
-                self._accept(bracket, question, answer)
-            if answer is not None:
-                return True
-        return False
-
-    def _accept(self, bracket: "_Bracket", question: Question, found: Groups) -> None:
-        found = complete(question, found)
-        self._offer(found)
-        least = min(self.kinds.ratio(group, question.k) for group in found)
-        bracket.low = max(bracket.low, least)
-
-    def _descend(self, bracket: "_Bracket") -> None:
-        """From the closed form down to where groups can be had, by prices alone."""
-        step = bracket.high / 20_000
-        while not bracket.closed:
-            self.run.check()
-            ratio = bracket.round(bracket.high - step)
-            question = self._ask(bracket.groups, max(ratio, bracket.low))
-            if not self._refuted(question):
-                return
-            bracket.high = question.ratio
-            step *= 2
-
     def _decide(
-        self, question: Question, budget: float
+        self, question: Question, budget: int
     ) -> Groups | Literal[False] | None:
         """Groups; False where there are none; None where that is beyond `budget`."""
         if question.refuted_by_totals():
             return False
         try:
-            rows = patterns(question, int(budget * _ROWS), self.run.check)
+            rows = patterns(question, budget, self.run.check)
         except TooMany:
-            return self._small_groups(question, budget)
-        relaxed = relax(question, rows)
-        if relaxed.prices is not None:
+            return None
+        if refuted(question, rows):
             return False
-        check: Callable[[], None] = self.run.check
-        found = round_relaxed(question, rows, relaxed, min(budget, 4 * _CHEAP), check)
-        if found is not None:
-            return found
-        count = np.array(question.kinds.count)
-        box = box_for(question, rows, count, question.groups)
-        if work(box, rows) > budget or store(box) > _STORE:
-            return None
-        found = search(question, rows, count, question.groups, check)
-        return False if found is None else found
-
-    def _small_groups(self, question: Question, budget: float) -> Groups | None:
-        """A grouping without large groups, where one comes up; None says nothing."""
-        most = 2 * -(-question.kinds.devices // question.groups)
-        effort = int(min(budget, 4 * _CHEAP) * _ROWS)
-        try:
-            rows = patterns(question, effort, self.run.check, most)
-        except TooMany:
-            return None
-        relaxed = relax(question, rows)
-        return round_relaxed(question, rows, relaxed, _CHEAP, self.run.check)
+        limits = replace(self.run.limits, gap=None, time_s=self.run.left_s())
+        return groups_of(question, rows, limits) or False
 
     def _not_divisible(self) -> tuple[str, ...]:
         """Why a given number of groups cannot all reach the memory floor."""
@@ -310,34 +256,3 @@ class _Search:
             f"memory: no more than {low} groups can each have {floor} MiB, "
             f"{asked} asked for",
         )
-
-
-@dataclass
-class _Bracket:
-    """The least ratio of the best D groups lies in [low, high], as far as it matters.
-
-    `low` is a ratio that is reached, or that the incumbent makes worthless.
-    """
-
-    groups: int
-    low: Fraction
-    high: Fraction
-
-    @property
-    def closed(self) -> bool:
-        """Return whether nothing is left between."""
-        return self.high <= self.low
-
-    def round(self, ratio: Fraction) -> Fraction:
-        """A ratio nearby with few digits, so that integers stay short."""
-        bits = max(0, 24 - int(ratio).bit_length()) if ratio > 0 else 0
-        return Fraction(int(ratio * 2**bits), 2**bits)
-
-    def tries(self) -> list[Fraction]:
-        """Return what to ask next: is there more than `low`; if too dear, higher up."""
-        asked = [self.low]
-        for share in (2, 8, 64):
-            ratio = self.round(self.high - (self.high - self.low) / share)
-            if self.low < ratio < self.high:
-                asked.append(ratio)
-        return asked

@@ -30,8 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..pipelines.arcs import least_cover
-from ..pipelines.count_kernels import States, most_taken
-from ..pipelines.kernels import compiled
+from ..pipelines.kernels import States, compiled, most_taken
 from .stages import NEVER, Matrix, Replica, Stage, StageTables, TooMany, lies_in
 
 BIG = 1 << 60  # us, sequences: more than any number of a plan

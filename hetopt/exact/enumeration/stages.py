@@ -572,8 +572,8 @@ def _equal(table: CostTable, one: Node, other: Node) -> bool:
     if one.count != other.count or classes[one.name] != classes[other.name]:
         return False
     return all(
-        table.cluster.ways(one.name, third.name)
-        == table.cluster.ways(other.name, third.name)
+        table.cluster.link(one.name, third.name)
+        == table.cluster.link(other.name, third.name)
         for third in table.cluster.nodes
         if third.name not in (one.name, other.name)
     )

@@ -172,7 +172,7 @@ class Kinds:
         """Least hop between two nodes of classes `x` and `y`; BIG where none."""
         members = self.cluster.members
         links = {
-            self.cluster.table.cluster.ways(
+            self.cluster.table.cluster.link(
                 self.cluster.cost.names[i], self.cluster.cost.names[j]
             ): (i, j)
             for i in members[x]

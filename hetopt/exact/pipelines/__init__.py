@@ -8,7 +8,7 @@
     pricing     paths against prices: a column, or the proof that there is none
     unordered   the same where layers are equal and their order does not matter
     master      column generation in one box, to whole prices that refute it
-    counts      whole pipelines by the GPUs that they use (and `count_kernels`)
+    counts      whole pipelines by the GPUs that they use
     boxes       ranges of what pipelines share, and how they are divided
     bound       the tree of boxes, for one target time after another
 """

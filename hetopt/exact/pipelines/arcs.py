@@ -20,13 +20,12 @@ from ...stages.classes import Whole
 class Arcs:
     """Stages of pipelines with micro-batches of `size` sequences.
 
-    Of each stage in one node: its class, GPUs, least degree, the most replicas, and
-    whether it may have a single one. Times in us by [arc, first, last] where the
-    next stage lies in the same node, or in another one; `fits[arc, first]` is where
-    the longest run ends that fits, or `first`. Of each replica of other stages: its
-    class, GPUs and samples, times by [run, replica], and `order`, which sorts them.
-    `times` are those of all stages, in ascending order, 1 us
-    where they take none.
+    Of each stage in one node: its class, GPUs, least degree, and the most replicas.
+    Times in us by [arc, first, last] where the next stage lies in the same node, or in
+    another one; `fits[arc, first]` is where the longest run ends that fits, or `first`.
+    Of each replica of other stages: its class, GPUs and samples, times by [run,
+    replica], and `order`, which sorts them. `times` are those of all stages, in
+    ascending order, 1 us where they take none.
     """
 
     size: int
@@ -34,7 +33,6 @@ class Arcs:
     gpus: Whole
     degree: Whole
     replicas: Whole
-    single: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     inner: Whole
     outer: Whole
     fits: Whole
@@ -70,7 +68,7 @@ def arcs(table: StageTable, size: int) -> Arcs:
     order = np.argsort(shared_us, axis=1, kind="stable").astype(np.int64)
     every = (x[x < NEVER] for x in (us, shared_us))
     return Arcs(
-        *(size, kind, gpus, degree, replicas, degree == gpus),
+        *(size, kind, gpus, degree, replicas),
         *(inner, outer, fits, shared, shared_us, order),
         np.unique(np.maximum(np.concatenate([*every]), 1)),
     )

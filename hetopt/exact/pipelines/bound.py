@@ -32,15 +32,8 @@ _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
 _SPARE = 100_000_000  # of these, for tables of few replicas besides
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
-_DIVE_INTERVALS = 12  # where plans are looked for
 _MOST_HOLDERS = 16  # replicas among which ZeRO divides, in tables of their own
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
-
-
-#: Tells whether all plans of a box can be listed, with an effort of 0 or 1.
-Listed = Callable[[Box, int], bool]
-#: Takes an integer master that stands, with its table of stages and its box.
-Packed = Callable[[StageTable, IntegerMaster, Box], None]
 
 
 class _View:
@@ -162,10 +155,6 @@ class PipelineBound:
         self.whole = whole
         least, most = schedule.counting.early_labels
         self._early_labels = isqrt(least * most)
-        #: Lists all plans of a box, none of which is better than the best one known.
-        self.listed: Listed | None = None
-        #: Takes integer masters of boxes that stand.
-        self.packed: Packed | None = None
         self.table = StageTable(instance)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
@@ -200,8 +189,6 @@ class PipelineBound:
         self.fair = _fair(self.table, each)
         self.first = self._first()
         self.boxes = list(self.first)
-        #: Sequences that the last master took in a box that stands.
-        self.taken = 0.0
 
     def _division(self, least_slowest_us: int) -> Division:
         """Return how boxes are divided."""
@@ -288,35 +275,6 @@ class PipelineBound:
         box.laid, box.proof, box.whole = False, None, None
         if time_us >= self._single_us:
             return False
-        if box.listed or self._prices_settle(box, time_us):
-            return True
-        box.listed = self._is_listed(box, time_us)
-        return box.listed
-
-    def _is_listed(self, box: Box, time_us: int) -> bool:
-        """Tell whether all plans of a box that stands can be listed.
-
-        First where ranges are fine and prices nearly refute it; at last where nothing
-        else is left to do.
-        """
-        left = self._left(time_us, box.sync_low_us)
-        if self.listed is None or not self.scale:
-            return False
-        last = self.division.split(box, left) is None
-        single, near = box.count_high == 1, self.schedule.listed_near * self.batch
-        fine = self.division.is_fine(box) and (
-            single or (box.replicas_low == box.replicas_high and self.taken <= near)
-        )
-        early = fine and not self.few
-        if box.listings > last or not (last or early):
-            return False
-        if self.listed(box, int(last)):
-            return True
-        box.listings = 1 + last
-        return False
-
-    def _prices_settle(self, box: Box, time_us: int) -> bool:
-        """Tell whether prices refute a box."""
         left = self._left(time_us, box.sync_low_us)
         if left < 0:
             return True
@@ -326,12 +284,10 @@ class PipelineBound:
         if single and time_us < self.alone_us and self.table.sizes[box.size_low] == 1:
             box.laid = box.size_high == box.size_low
             return box.laid  # the other sizes are looked at by themselves
-        self.taken = inf
         split = self.division.split(box, left)
         # A single pipeline is cheap to count: none has to be put beside it.
         early = single or (self.few and not self.division.is_coarse(box))
         verdict = self.verdict(box, time_us)
-        self.taken = verdict.taken
         if verdict.prices is not None:
             box.proof = verdict.prices
             return True
@@ -339,34 +295,6 @@ class PipelineBound:
         if not (near and (early or split is None) and self.whole):
             return False
         return self._whole(box, time_us, self._early_labels if split else inf)
-
-    def dives(self) -> list[Box]:
-        """Return boxes in which plans may be: those that synchronise for so long.
-
-        Single pipelines come first.
-        """
-        box = self.division.by_count(self.first[0])
-        parts = [x for x in (box.low, box.high) if x.count_low <= x.count_high]
-        most = self.division.most_sync_us
-        times = sorted({most >> i for i in range(1, 7)}) if self.priced else [None]
-        return [
-            part.part(sync_low_us=us or 0, sync_high_us=us)
-            for part in parts
-            for us in times
-        ]
-
-    def dive(self, box: Box, time_us: int) -> None:
-        """Tell of a packing that may be a plan of a box within a time."""
-        left = self._left(time_us, box.sync_low_us)
-        if self.packed is None or not self.scale or left <= 0:
-            return
-        if self.verdict(box, time_us).prices is not None:
-            return
-        if (asked := self._integer(box, time_us)) is not None:
-            view, _, master, proposed, ends = asked
-            proposed = np.maximum(view.priced(proposed), 0.0)
-            master.pack(proposed, ends, _DIVE_INTERVALS)
-            self.packed(view.table, master, box)
 
     def _whole(self, box: Box, time_us: int, most_labels: float) -> bool:
         """Tell whether whole pipelines of a box take less than the batch.
@@ -386,8 +314,6 @@ class PipelineBound:
         some = [proposed, *(x for x in [self._served] if x is not None)]
         each = [np.maximum(view.priced(x), 0.0) for x in some]
         found = master.refute(each, ends, most_labels, known)
-        if found is None and self.packed is not None:
-            self.packed(view.table, master, box)
         if most_labels < inf:
             self._learn(refuted=found is not None, exhausted=master.exhausted)
         box.whole = found and view.merged(found)
@@ -627,11 +553,9 @@ class Refutation:
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have, or boxes that were listed.
+        None where there are more boxes than a file may have.
         """
         bound = self.bound
-        if any(box.listed for box in self.settled):
-            return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]
         if len(trees) > 1:

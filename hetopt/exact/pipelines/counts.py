@@ -38,13 +38,11 @@ from numpy.typing import NDArray
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.sync import UNIT
-from . import count_kernels, kernels
+from . import kernels
 from .arcs import Arcs, exits_us
-from .count_kernels import Least, States
-from .kernels import BIG, HALF
+from .kernels import BIG, HALF, Least, States
 from .pricing import Array, Prices, Pricing, Rows, flat
 from .schedule import Schedule
-from .tracing import Labels, Staged, Trace
 
 _NONE = 1 << 60  # sequences that nothing takes
 _CLEAR, _ANY = 1 << 57, 1 << 62  # costs that labels carry, and more than any cost
@@ -52,15 +50,6 @@ _CLEAR, _ANY = 1 << 57, 1 << 62  # costs that labels carry, and more than any co
 Flags = NDArray[np.bool_]
 Span = tuple[int, int]
 _Interval = tuple[int, Span, int]  # of a part, with the mean that prices go by
-_Packed = tuple[_Interval, int, int]  # the GPUs of a pipeline as a state, sequences
-
-
-class WholePipeline(NamedTuple):
-    """A pipeline of a packing: sequences of a micro-batch, of the batch, and stages."""
-
-    size: int
-    sequences: int
-    stages: tuple[Staged, ...]
 
 
 class Vectors:
@@ -117,7 +106,7 @@ class Vectors:
             kept[:, more] = NEVER
             given = arcs.shared, self.table.nodes, self.states, arcs.size
             for us, found in zip(every, kept, strict=True):
-                count_kernels.vector_us(us, *given, more, found)
+                kernels.vector_us(us, *given, more, found)
             known |= more
         return kept
 
@@ -241,9 +230,7 @@ class _Part:
                 break
         return best
 
-    def labels(
-        self, span: Span, mean: int, most_us: Whole, allowed: Fraction
-    ) -> Labels:
+    def labels(self, span: Span, mean: int, most_us: Whole, allowed: Fraction) -> Whole:
         """Return least sums of stage times, by labels."""
         low, high = self.range(span)
         graph, costs = self._graph, self._costs._replace(time=mean * self.b)
@@ -261,11 +248,10 @@ class _Part:
         ]
         least = Least(*each)
         most = self.need(low, mean) + ceil(self.v * low * allowed)
-        us = count_kernels.labels(
+        return kernels.labels(
             *(graph, costs, self.states, least, high, self.v * low),
             *(most_us, most if most < _CLEAR else _ANY),
         )
-        return Labels(graph, costs, self.states, least, high, us)
 
     def spans(self, begin: int, end: int, ratio: float) -> list[Span]:
         """Return intervals that grow by a ratio."""
@@ -375,11 +361,11 @@ class _Search:
             asked = np.maximum(self.wanted, least)
             most_us = master.from_above(part.most_us(span, asked))
             labels = part.labels(span, mean, most_us, self._allowed)
-            self._most_labels -= np.count_nonzero(labels.us < BIG)
+            self._most_labels -= np.count_nonzero(labels < BIG)
             if self._most_labels < 0:
                 master.exhausted = True
                 return False
-            sums = labels.us[0, -1]
+            sums = labels[0, -1]
             low, high = part.range(span)
             taken = part.taken(low, high, sums)
             taken = master.hosted(np.where(taken >= least, taken, 0))
@@ -392,7 +378,7 @@ class _Search:
         """Return what one pipeline takes, so many together, and all but one of them."""
         one = np.max([*self.kept.values()], axis=0)
         fewest, most = self._master.fewest, self._master.most
-        return one, *count_kernels.most_taken(one, self._states, fewest, most)
+        return one, *kernels.most_taken(one, self._states, fewest, most)
 
     def divided(self, one: Whole, others: Whole, packing: list[int]) -> list[_Interval]:
         """Return finer intervals of those that a packing needs, in their place."""
@@ -439,55 +425,6 @@ class IntegerMaster:
         self.known: Known | None = None
         #: Which of the proposed prices served, by number.
         self.chosen = 0
-        self._standing: tuple[dict[int, _Part], Fraction, list[_Packed]] | None = None
-
-    def pack(self, proposed: Array, ends: dict[int, Span], most: int) -> None:
-        """Put together pipelines of so many intervals, those that pay most.
-
-        It proves nothing.
-        """
-        if not all(self.vectors.able(self.parts[x].arcs) for x in ends):
-            return
-        _, parts, gap = self._at(proposed, ends)
-        every = []
-        for x, part in parts.items():
-            spans = part.spans(*ends[x], self._schedule.counting.first_ratio)
-            pairs = zip(spans, part.excess(spans), strict=True)
-            every += [(more, (x, span, mean)) for span, (more, mean) in pairs]
-        every = [each for each in every if each[0] < inf]
-        if not every:
-            return
-        every.sort()
-        allowed = gap - (self.most - 1) * min(Fraction(0), Fraction(every[0][0]))
-        kept: dict[_Interval, Whole] = {}
-        for more, (x, span, mean) in every[:most]:
-            self.check()
-            if more > allowed:
-                break
-            anything = np.full(self.vectors.count, parts[x].b)
-            most_us = self.from_above(parts[x].most_us(span, anything))
-            labels = parts[x].labels(span, mean, most_us, allowed)
-            _, high = parts[x].range(span)
-            taken = parts[x].taken(high, high, labels.us[0, -1])
-            kept[x, span, mean] = self.hosted(taken)
-        if not kept:
-            return
-        one = np.max([*kept.values()], axis=0)
-        exactly, _ = count_kernels.most_taken(
-            one, self.vectors.states, self.fewest, self.most
-        )
-        if exactly[self.fewest :, -1].max(initial=-1) >= self.batch:
-            packing = self._packing(one, exactly)
-            self._standing = parts, allowed, self._chosen(kept, one, packing)
-
-    def _chosen(
-        self, kept: dict[_Interval, Whole], one: Whole, packing: list[int]
-    ) -> list[_Packed]:
-        """Return the intervals of pipelines of a packing."""
-        return [
-            (max(kept, key=lambda each: int(kept[each][state])), state, int(one[state]))
-            for state in packing
-        ]
 
     def refute(
         self,
@@ -524,7 +461,6 @@ class IntegerMaster:
             if exactly[self.fewest :, -1].max(initial=-1) < self.batch:
                 return prices
             packing = self._packing(one, exactly)
-            self._standing = parts, allowed, self._chosen(search.kept, one, packing)
             some = search.divided(one, others, packing)
             if self.looked + len(some) > self._schedule.counting.intervals:
                 break
@@ -535,35 +471,6 @@ class IntegerMaster:
             ranges.setdefault(parts[x].b, []).append((int(times[begin]), beyond))
         self.known = Known(search.wanted, ranges)
         return None
-
-    @property
-    def signature(self) -> tuple[object, ...] | None:
-        """Which pipelines take the batch in a box that stands; None if unknown."""
-        if self._standing is None:
-            return None
-        return tuple((x, span, state) for (x, span, _), state, _ in self._standing[2])
-
-    def pipelines(self) -> list[WholePipeline]:
-        """Return the pipelines of a packing that takes the batch, of a box that stands.
-
-        None where the packing is not known. Their slowest stages may take longer than
-        was counted.
-        """
-        if self._standing is None:
-            return []
-        parts, allowed, packing = self._standing
-        found: dict[_Packed, WholePipeline] = {}
-        for packed in packing:
-            if packed not in found:
-                (x, span, mean), state, taken = packed
-                wanted = np.full(self.vectors.count, taken)
-                most_us = self.from_above(parts[x].most_us(span, wanted))
-                labels = parts[x].labels(span, mean, most_us, allowed)
-                stages = Trace(labels).stages(state)
-                if not stages:
-                    return []
-                found[packed] = WholePipeline(parts[x].b, taken, tuple(stages))
-        return [found[packed] for packed in packing]
 
     def _priced(
         self, proposed: Array, ends: dict[int, Span], known: Known | None

@@ -26,11 +26,11 @@ begins, and m' is the last time of stages in it. So prices refute T where every 
 There may be a limit W on what a path takes besides: then a mean of both will do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,7 @@ from .coupling import Coupling
 from .kernels import BIG, HALF, MOST, Costs, Graph
 
 Array = npt.NDArray[np.float64]
+Made = TypeVar("Made")
 
 
 class Prices(NamedTuple):
@@ -108,17 +109,16 @@ class Limits(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A stage of a column: its layers, and its replicas (class, GPUs, samples).
+    """A stage of a column: its layers, and its arc, or replicas.
 
-    A stage in one node is known by its arc; the pipeline uses `together` GPUs of the
-    node. For a stage in several nodes the arc is -1, and its replicas are listed.
+    The pipeline uses `together` GPUs of the node of an arc. For a stage in several
+    nodes the arc is -1, and `items` are the numbers of its replicas.
     """
 
     first: int
     last: int
     arc: int
     together: int = 0
-    replicas: tuple[tuple[int, ...], ...] = ()
     items: tuple[int, ...] = ()
 
 
@@ -133,7 +133,6 @@ class Column(NamedTuple):
     uses: tuple[float, ...]
     sum_us: int
     slowest_us: int
-    stages: tuple[Placed, ...] = ()
 
 
 class Pricing:
@@ -149,6 +148,19 @@ class Pricing:
         self.layers = table.layers
         #: Sizes of runs, rounded up: what holding them earns.
         self.high = table.sync.high
+        #: What was made of the prices that were asked for last.
+        self._asked: Prices | None = None
+        self._made: dict[Any, Any] = {}
+
+    def _at(self, prices: Prices, make: Callable[..., Made], *given: Any) -> Made:
+        """Return what a method makes of prices, and keep it until others are asked."""
+        if self._asked != prices:
+            self._asked, self._made = prices, {}
+        key = make.__name__, *given
+        if key not in self._made:
+            self._made[key] = make(prices, *given)
+        found: Made = self._made[key]
+        return found
 
     # -- what a path is worth ------------------------------------------------------
 
@@ -249,16 +261,9 @@ class Pricing:
 
     # -- paths ----------------------------------------------------------------------
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
         """Return the arcs as kernels read them."""
-        if self._graph is None:
-            self._graph = self._made_graph()
-        return self._graph
-
-    _graph: Graph | None = None
-
-    def _made_graph(self) -> Graph:
         table, arcs, layers = self.table, self.arcs, self.layers
         gpus = table.node_gpus
         state = np.zeros((len(gpus), int(gpus.max()) + 1), np.int64)
@@ -288,10 +293,11 @@ class Pricing:
         return int(((gpus + 1) * (gpus + 2) // 2).sum())
 
     def _costs(self, prices: Prices, time: int) -> tuple[Graph, Costs]:
-        """Return what arcs cost, and the graph with its states."""
-        if self._priced and self._priced[0] == prices:
-            _, graph, costs = self._priced
-            return graph, costs._replace(time=time)
+        """Return the graph with its states, and what arcs cost."""
+        graph, costs = self._at(prices, self._priced)
+        return graph, costs._replace(time=time)
+
+    def _priced(self, prices: Prices) -> tuple[Graph, Costs]:
         table, arcs = self.table, self.arcs
         runs, graph = table.runs, self.graph
         gpu, paid = np.array(prices.gpu), self._paid(prices)
@@ -307,12 +313,8 @@ class Pricing:
             needless = np.arange(same.shape[1])[None] < arcs.gpus[mine, None]
             if (same | needless)[:, 1 : most + 1].all():
                 state[c, : most + 1] = state[c, most]
-        costs = Costs(time, gpu, arc, *self._fronts(prices))
-        graph = graph._replace(state=state)
-        self._priced = prices, graph, costs
-        return graph, costs
-
-    _priced: tuple[Prices, Graph, Costs] | None = None
+        costs = Costs(0, gpu, arc, *self._fronts(prices))
+        return graph._replace(state=state), costs
 
     def _paid(self, prices: Prices) -> Whole:
         """Return prices of stages in one node, without GPUs: [arc, GPUs, run].
@@ -341,18 +343,10 @@ class Pricing:
         found: Whole = gpu[kind] * gpus + paid - held
         return np.minimum(found, self._limit() // self.arcs.size)
 
-    def _kept_shared_cost(self, prices: Prices) -> Whole:
-        """Return the same, of the prices that were asked for last."""
-        if self._shared_kept is None or self._shared_kept[0] != prices:
-            self._shared_kept = prices, self._shared_cost(prices)
-        return self._shared_kept[1]
-
-    _shared_kept: tuple[Prices, Whole] | None = None
-
     def shared_items(self, prices: Prices, run: int, most_us: int) -> list[int]:
         """Return the cheapest replicas of a stage, none of which takes longer."""
         arcs, size = self.arcs, self.arcs.size
-        cost = self._kept_shared_cost(prices)[run]
+        cost = self._at(prices, self._shared_cost)[run]
         able = (arcs.shared_us[run] <= most_us) & self._able[run]
         best: list[tuple[int, int]] = [(0, -1)] + [(BIG, -1)] * size
         for item in np.flatnonzero(able).tolist():
@@ -374,7 +368,7 @@ class Pricing:
             none = np.zeros((len(self.table.runs), 0), np.int64)
             return none, none
         samples = np.ascontiguousarray(arcs.shared[:, 2])
-        cost = self._kept_shared_cost(prices)
+        cost = self._at(prices, self._shared_cost)
         times = arcs.order, arcs.shared_us
         found = kernels.fronts(*times, samples, cost, self._able, arcs.size)
         most = int((found[0] < BIG).sum(1).max(initial=0))
@@ -429,8 +423,7 @@ class Pricing:
         for _, stage in found:
             self._use(uses, stage)
         times = [us for us, _ in found]
-        stages = tuple(stage for _, stage in found)
-        return Column(number, span, tuple(uses), sum(times), max(times), stages)
+        return Column(number, span, tuple(uses), sum(times), max(times))
 
     def _use(self, uses: Array, stage: Placed) -> None:
         """Add what a stage uses of each row."""
@@ -442,9 +435,11 @@ class Pricing:
             held, gpus = int(arcs.replicas[stage.arc]), int(arcs.gpus[stage.arc])
             each = [(kind, gpus, stage.together * float(demand), held)]
         else:
+            shared = arcs.shared[[*stage.items]].tolist()
+            demands = self.coupling.shared_demand[run, [*stage.items]].tolist()
             each = [
-                (kind, t, t * float(self.coupling.shared_demand[run, item]), 1)
-                for item, (kind, t, _) in zip(stage.items, stage.replicas, strict=True)
+                (kind, t, t * float(demand), 1)
+                for demand, (kind, t, _) in zip(demands, shared, strict=True)
             ]
         for kind, gpus, weighed, held in each:
             demand = weighed / (int(self.table.node_gpus[kind]) * UNIT)
@@ -542,7 +537,6 @@ class Trace:
             if rest < HALF and same.any():
                 took = int(us[int(same.argmax())])
                 items = pricing.shared_items(self.prices, run, took)
-                each = tuple(tuple(pricing.arcs.shared[x].tolist()) for x in items)
-                stage = Placed(first, last, -1, 0, each, tuple(items))
+                stage = Placed(first, last, -1, 0, tuple(items))
                 return took, stage, rest < int(self.across[last])
         raise InternalError("a path has no next stage in several nodes")

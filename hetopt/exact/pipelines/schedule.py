@@ -90,10 +90,6 @@ class Shares(Record):
         default=Planners(megatron=0.1, grid=0.2, islands=0.35),
         description="Planners that begin, where no plan is given.",
     )
-    few_planners: Planners = Field(
-        default=Planners(megatron=0.05, grid=0.1, islands=0.15),
-        description="The same where whole pipelines are counted and become plans.",
-    )
     late_planners: Planners = Field(
         default=Planners(megatron=0.4, grid=0.8, islands=1.0),
         description="The same after the bound, where there is no plan yet.",
@@ -117,7 +113,6 @@ class Shares(Record):
     small: float = Field(
         default=0.6, description="Prices, where too many plans of 8 GPUs are left."
     )
-    dives: float = Field(default=0.15, description="Plans by packings before proofs.")
     bound: float = Field(default=0.92, description="The bound, before searching on.")
     patience: float = Field(
         default=0.25, description="How long the last search goes on without a gain."
@@ -132,13 +127,7 @@ class Searching(Record):
         default=100_000, description="The same where a time limit ends it, too."
     )
     starts: int = Field(default=4, description="Sets of sites that are searched.")
-    dive: float = Field(
-        default=0.99, description="Of the incumbent, what packings are looked within."
-    )
     unlimited_s: float = Field(default=30.0, description="Without a time limit.")
-    moment_s: float = Field(
-        default=1.0, description="At the most, on a plan that a proof came upon."
-    )
     reason_s: float = Field(
         default=1.0, description="At the most, to tell why there is no plan."
     )
@@ -178,10 +167,6 @@ class Schedule(Record):
     )
     hosts: int = Field(
         default=3, description="Classes whose nodes may be hosts, which boxes tell."
-    )
-    listed_near: float = Field(
-        default=1.15,
-        description="Batches that the linear master takes, where columns are listed.",
     )
     counting: Counting = Counting()
     goals: Goals = Field(

@@ -152,42 +152,32 @@ class Unordered(Pricing):
     ) -> "_Sweep":
         known, scales = self._segments, self.runs * lows
         if several:
-            fronts = self._kept_fronts(prices)
+            fronts = self._at(prices, self._fronts_by_layers)
             start = kernels.repeated(time, scales, highs, *fronts)
         else:
             start = np.full((len(lows), 2, self.layers + 1), BIG, np.int64)
             start[:, 0, 0] = 0
         us, rows = known.us(highs, near=several)
-        price = self._kept_price(prices).segment
+        price = self._at(prices, self._segment_price).segment
         steps = int(self._visits.sum()) + 1
         kept = np.zeros((1, steps, 2, self.layers + 1), np.int64)
         given = time, scales, us, rows, price, known.kind, self._visits, start, kept
         found = kernels.least_unordered(*given)
         return _Sweep(found, us[rows[-1]], kept[0], start[-1])
 
-    def _kept_price(self, prices: Prices) -> "_Paid":
-        if self._price is None or self._price[0] != prices:
-            self._price = prices, self._segment_price(prices)
-        return self._price[1]
-
-    def _kept_fronts(self, prices: Prices) -> tuple[Whole, Whole]:
+    def _fronts_by_layers(self, prices: Prices) -> tuple[Whole, Whole]:
         """Return fronts of stages in several nodes by [way, layers, i]."""
-        if self._front is None or self._front[0] != prices:
-            each = self._fronts(prices)
-            shape = 2, 2, self.layers + 1, each[0].shape[1]
-            us, cost = found = np.full(shape, BIG, np.int64)
-            for table, side in zip(found, each, strict=True):
-                for way in (0, 1):
-                    table[way, 1:] = side[self._runs(way)[1:]]
-            self._front = prices, (us, cost)
-        return self._front[1]
+        each = self._fronts(prices)
+        shape = 2, 2, self.layers + 1, each[0].shape[1]
+        us, cost = found = np.full(shape, BIG, np.int64)
+        for table, side in zip(found, each, strict=True):
+            for way in (0, 1):
+                table[way, 1:] = side[self._runs(way)[1:]]
+        return us, cost
 
     def _runs(self, way: int) -> Whole:
         """Return the runs of stages that end so, by layers."""
         return self._segments.ended if way == 1 else self._segments.run
-
-    _price: tuple[Prices, "_Paid"] | None = None
-    _front: tuple[Prices, tuple[Whole, Whole]] | None = None
 
     def column(
         self, number: int, prices: Prices, time: int, span: tuple[int, int]
@@ -199,7 +189,7 @@ class Unordered(Pricing):
         best = min(each, key=lambda sweep: int(sweep.found[0]))
         if best.found[0] >= HALF:
             return None
-        paid = self._kept_price(prices)
+        paid = self._at(prices, self._segment_price)
         scale = self.runs * int(lows[0])
         cost = (
             time * np.minimum(best.us, BIG // max(1, time))
@@ -212,17 +202,13 @@ class Unordered(Pricing):
         took = 0
         for segment, way, layers in segments:
             took += int(best.us[segment, way, layers])
-            for arc, y in self._kept_division(segment, layers, paid):
-                k = int(known.gpus[segment])
-                self._use_run(uses, int(known.run[y]), arc, k)
+            for arc, y in self._at(prices, self._division, segment, layers):
+                first, last = self.table.runs.spans[known.run[y]].tolist()
+                self._use(uses, Placed(first, last, arc, int(known.gpus[segment])))
         if left:
             given = prices, time, scale, int(highs[0]), best.start
             took += self._use_repeated(uses, *given, (ended, left))
         return Column(number, span, tuple(uses), took, int(highs[0]))
-
-    def _use_run(self, uses: Array, run: int, arc: int, k: int) -> None:
-        first, last = self.table.runs.spans[run].tolist()
-        self._use(uses, Placed(first, last, arc, k))
 
     def _use_repeated(
         self,
@@ -238,7 +224,7 @@ class Unordered(Pricing):
 
         Their least costs are `start` by [way, layers]; those `at` one are used.
         """
-        us, cost = self._kept_fronts(prices)
+        us, cost = self._at(prices, self._fronts_by_layers)
         able = us <= high
         paid = time * np.where(able, us, 0) + scale * cost
         paid = np.where(able, np.minimum(paid, MOST), BIG)
@@ -255,53 +241,27 @@ class Unordered(Pricing):
                 if same.any():
                     y = int(same.argmax()) + 1
                     slowest = int(us[way, y, fronts[way, y]])
-                    uses += self._kept_shared_use(prices, (way, y), slowest)
+                    run = int(self._runs(way)[y])
+                    uses += self._at(prices, self._shared_use, run, slowest)
                     took, left, end = took + slowest, left - y, end - way
                     break
             else:
                 raise InternalError("a path has no stage in several nodes")
         return took
 
-    def _kept_shared_use(
-        self, prices: Prices, stage: tuple[int, int], slowest: int
-    ) -> Array:
-        """Return what a stage in several nodes uses, kept while prices are the same.
-
-        A `stage` is known by its way and layers.
-        """
-        if self._shared_uses is None or self._shared_uses[0] != prices:
-            self._shared_uses = prices, {}
-        kept = self._shared_uses[1]
-        if (stage, slowest) not in kept:
-            run = int(self._runs(stage[0])[stage[1]])
-            items = self.shared_items(prices, run, slowest)
-            replicas = tuple(tuple(self.arcs.shared[x].tolist()) for x in items)
-            first, last = self.table.runs.spans[run].tolist()
-            found = np.zeros(2 * len(self.rows.gpus) + 3)
-            self._use(found, Placed(first, last, -1, 0, replicas, tuple(items)))
-            kept[stage, slowest] = found
-        return kept[stage, slowest]
-
-    _shared_uses: tuple[Prices, dict[tuple[tuple[int, int], int], Array]] | None = None
-
-    def _kept_division(
-        self, segment: int, layers: int, paid: "_Paid"
-    ) -> list[tuple[int, int]]:
-        """Return the cheapest stages of a segment, kept while prices are the same."""
-        if self._divided is None or self._divided[0] is not paid:
-            self._divided = paid, {}
-        kept = self._divided[1]
-        if (segment, layers) not in kept:
-            kept[segment, layers] = self._division(segment, layers, paid)
-        return kept[segment, layers]
-
-    _divided: tuple["_Paid", dict[tuple[int, int], list[tuple[int, int]]]] | None = None
+    def _shared_use(self, prices: Prices, run: int, slowest: int) -> Array:
+        """Return what a stage in several nodes uses."""
+        first, last = self.table.runs.spans[run].tolist()
+        items = tuple(self.shared_items(prices, run, slowest))
+        found = np.zeros(2 * len(self.rows.gpus) + 3)
+        self._use(found, Placed(first, last, -1, 0, items))
+        return found
 
     def _division(
-        self, segment: int, layers: int, paid: "_Paid"
+        self, prices: Prices, segment: int, layers: int
     ) -> list[tuple[int, int]]:
         """Return the cheapest stages of a segment: their arcs and numbers of layers."""
-        known = self._segments
+        known, paid = self._segments, self._at(prices, self._segment_price)
         k, kind = int(known.gpus[segment]), known.kind[segment]
         arcs = range(int(known.begin[kind]), int(known.begin[kind + 1]))
         least, found, left, x = paid.least[segment], [], k, layers

@@ -13,15 +13,17 @@ by estimates and places the stages by a rule.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ... import plans
+from ... import entries, plans
 from ...modelling import Limits
 from ...problems import Evaluation, provisioning
 from ...problems.provisioning import MICRO, Data
 from ...result import Status, Stop
-from ...solving.run import Report, Run
+from ...solving.run import Halt, Report, Run
 from ...text.documents import Document
+from . import search
 from .goals import (
     LONGEST,
     Cheapest,
@@ -34,10 +36,10 @@ from .goals import (
     us,
     usd,
 )
-from .search import Search
 from .tables import Degree, Losses
 
 problem = "provisioning"
+_PLANNERS = ("espresso", "cheapest_per_flop")  # where there is no proof
 _SOURCE = "allocations best first, fastest filling of their stages"
 _PROOF = "every allocation placed or bounded"
 
@@ -109,13 +111,17 @@ def solve(
         if warm_start is not None:
             goal.take(_priced_plan(data, warm_start))
         degrees = Degree.all_of(data)
+        if any(search.how_many(degree) > search.MOST for degree in degrees):
+            for name in _PLANNERS:
+                run.offer_of(name, partial(entries.planner(name).plan, data))
+            raise Halt(Stop.MEMORY)
 
         def tighten(key: int) -> None:
             value = objective(data, key)
             if run.objective is None or value < run.objective:
                 run.tighten(value, _SOURCE)
 
-        Search(degrees, goal, run.check).run(tighten)
+        search.Search(degrees, goal, run.check).run(tighten)
         if run.objective is not None:
             run.tighten(run.objective, _PROOF)
         else:
@@ -133,7 +139,7 @@ def frontier(data: Data, *, limits: Limits, report: Report | None = None) -> Fro
     """
     run = Run(problem, data, limits)
     goal = Tradeoffs(longest_iteration(data), largest_cost(data))
-    search: Search | None = None
+    searched: search.Search | None = None
 
     def tell(key: int) -> None:
         if report is not None:
@@ -141,11 +147,11 @@ def frontier(data: Data, *, limits: Limits, report: Report | None = None) -> Fro
 
     with run:
         degrees = Degree.all_of(data)
-        search = Search(degrees, goal, run.check)
-        search.run(tell)
+        searched = search.Search(degrees, goal, run.check)
+        searched.run(tell)
     points = []
     for found in goal.points:
-        open_still = search is None or search.may_beat(found)
+        open_still = searched is None or searched.may_beat(found)
         status = Status.FEASIBLE if open_still else Status.OPTIMAL
         judged = provisioning.evaluate(data, found.plan)
         points.append(Point(found.plan, judged, status))
@@ -167,30 +173,26 @@ def _priced_plan(data: Data, plan: plans.Provisioning) -> Found:
         losses.per_machine[row["offer"]] * row["machines"] for row in parts["machines"]
     )
     time = parts["iteration_us"] * (losses.unit + lost)
-    return Found(time, price + data.storage_micro_usd_per_hour, plan)
+    return Found(time, price, plan)
 
 
 def _why_none(
     data: Data, degrees: list[Degree], check: Callable[[], None]
 ) -> Iterator[str]:
     """Yield reasons, the surest first; `data` is known to have no plan."""
-    if data.other_than_machines:
-        counts = ", ".join(map(str, data.other_than_machines))
-        yield f"machines: no plan that meets the rest has others than {counts} of them"
-        return
     if data.deadline_s is not None:
         yield f"deadline: no plan ends within {data.deadline_s} s"
     elif data.budget_usd is not None:
         yield f"budget: no plan costs {data.budget_usd} USD or less"
     fastest, cheapest = Fastest(None), Cheapest(LONGEST)
-    Search(degrees, fastest, check).run()
+    search.Search(degrees, fastest, check).run()
     if fastest.best is None:
         quotas = ", ".join(f"{offer.gpu} {offer.quota}" for offer in data.offers)
         yield f"memory: no plan within the quotas ({quotas}) holds {data.layers} layers"
         return
     least_s = float(us(data, fastest.best.time) / MICRO)
     yield f"deadline: the least that any plan meets is {least_s:.6f} s"
-    Search(degrees, cheapest, check).run()
+    search.Search(degrees, cheapest, check).run()
     if cheapest.best is not None:
         least_usd = float(usd(data, cheapest.best.cost))
         yield f"budget: the cheapest plan costs {least_usd:.6f} USD"

@@ -13,11 +13,9 @@ from fractions import Fraction
 from math import floor
 from typing import Any, Protocol
 
-import numpy as np
-
 from ...problems.provisioning import MICRO, Data
 from ...schema import exact
-from .tables import Floats, Losses
+from .tables import Losses
 
 LONGEST = 2**200  # above every time
 _PER_USD = 3600 * MICRO * MICRO  # us x micro-USD an hour
@@ -46,9 +44,6 @@ class Goal(Protocol):
     def key(self, time: int, cost: int) -> int:
         """The objective of a bound (time, cost): smaller is searched first."""
 
-    def bound(self, time: Floats, price: Floats) -> Floats:
-        """Keys of bounds; infinite where nothing of that time and price is wanted."""
-
     def take(self, found: Found) -> None:
         """Keep a plan that passed `cut`."""
 
@@ -71,11 +66,6 @@ class Cheapest:
     def key(self, time: int, cost: int) -> int:
         """The cost."""
         return cost
-
-    def bound(self, time: Floats, price: Floats) -> Floats:
-        """Costs, where they are below the best and in time."""
-        cost = np.where(time > float(self.longest), np.inf, time * price)
-        return cost if self.best is None else _below(cost, cost, self.best.cost)
 
     def take(self, found: Found) -> None:
         """Keep the cheapest."""
@@ -103,13 +93,6 @@ class Fastest:
     def key(self, time: int, cost: int) -> int:
         """The time."""
         return time
-
-    def bound(self, time: Floats, price: Floats) -> Floats:
-        """The time, where it is below the best and affordable."""
-        best = np.inf if self.best is None else self.best.time
-        most = np.inf if self.most is None else self.most
-        key = np.where(np.isfinite(price) & (time * price <= most), time, np.inf)
-        return _below(key, key, best)
 
     def take(self, found: Found) -> None:
         """Keep the fastest."""
@@ -144,16 +127,6 @@ class Tradeoffs:
         """Time x cost: the middle of the front first."""
         return time * cost
 
-    def bound(self, time: Floats, price: Floats) -> Floats:
-        """Time x cost, where no point reaches both and both are within limits."""
-        most = np.inf if self.most is None else float(self.most)
-        cost = np.where(time > float(self.longest), np.inf, time * price)
-        # Of the points that are as fast, the last is the cheapest.
-        times = np.array([float(point.time) for point in self.points])
-        costs = np.array([np.inf, *(float(point.cost) for point in self.points)])
-        reached = costs[np.searchsorted(times, time, side="right")]
-        return _below(np.where(cost <= most, time * cost, np.inf), cost, reached)
-
     def take(self, found: Found) -> None:
         """Keep the point, and drop those that it reaches."""
         if found.time > self.cut(found.price):
@@ -162,10 +135,6 @@ class Tradeoffs:
         at = bisect_right([p.time for p in kept], found.time)
         kept.insert(at, found)
         self.points = kept
-
-
-def _below(keys: Floats, values: Floats, limit: float | Floats) -> Floats:
-    return np.where(values < limit, keys, np.inf)
 
 
 def longest_iteration(data: Data) -> int:
@@ -177,14 +146,12 @@ def longest_iteration(data: Data) -> int:
 
 
 def largest_cost(data: Data) -> int | None:
-    """Cost of one iteration that the budget leaves; None without one.
-
-    Below 0 where egress alone costs more.
-    """
+    """Cost of one iteration that the budget leaves; None without one."""
     if data.budget_usd is None:
         return None
-    left = exact(data.budget_usd) - exact(data.egress_usd)
-    return floor(left * _PER_USD * Losses.of(data).unit / data.iterations)
+    return floor(
+        exact(data.budget_usd) * _PER_USD * Losses.of(data).unit / data.iterations
+    )
 
 
 def us(data: Data, time: int) -> int | Fraction:
@@ -195,9 +162,9 @@ def us(data: Data, time: int) -> int | Fraction:
 
 
 def usd(data: Data, cost: int) -> Fraction:
-    """A cost of one iteration as USD of all iterations and of egress."""
+    """A cost of one iteration as USD of all iterations."""
     per_usd = _PER_USD * Losses.of(data).unit
-    return Fraction(cost) * data.iterations / per_usd + exact(data.egress_usd)
+    return Fraction(cost) * data.iterations / per_usd
 
 
 def objective(data: Data, key: int) -> int | Fraction:

@@ -1,8 +1,7 @@
 """Best-first search over allocations; each is placed exactly, or shown to be too slow.
 
-The queue holds, by their bound, batches of allocations and branches of partial ones.
-A degree with few allocations is listed at once; another starts from its branches. A
-batch is placed with the time that its goal leaves at its price as a cut-off; what is
+The queue holds batches of allocations by their bound, to begin with all of a degree.
+A batch is placed with the time that its goal leaves at its price as a cut-off; what is
 left in the queue when the search stops bounds every plan that was not seen.
 """
 
@@ -14,17 +13,16 @@ from itertools import count
 import numpy as np
 
 from ...plans import Provisioning, RentedStage
-from .bounds import by_beta, least_times, spans
-from .branches import Branch, children, how_many, roots
+from ...result import Stop
+from ...solving.run import Halt
+from .bounds import by_beta, least_times
 from .goals import Found, Goal
 from .placement import Jobs, Stages, place
-from .tables import Degree, Ints
+from .tables import NEVER, Degree, Ints
 
 _FIRST, _LARGEST = 4, 256  # allocations of a batch that are placed together
 _BEAM, _QUICK_BATCHES = 16, 6
-_LISTED = 100_000  # allocations of a degree that are listed at once
-_SLICE = 2048  # partial allocations of a branch
-_DIVES, _DIVE_ROWS = 3, 64
+MOST = 1_000_000  # allocations of a degree that are listed
 _MOST = 2**60  # us of an iteration, above every one that the tables allow
 
 
@@ -63,7 +61,7 @@ class Search:
         self, degrees: Iterable[Degree], goal: Goal, check: Callable[[], None]
     ) -> None:
         self.goal, self.check = goal, check
-        self.queue: list[tuple[int, int, Batch | Branch]] = []
+        self.queue: list[tuple[int, int, Batch]] = []
         self._pending = list(degrees)
         self._number = count()
         self._size = _FIRST
@@ -72,84 +70,41 @@ class Search:
     def run(self, report: Callable[[int], object] = id) -> None:
         """Search until nothing is left; `check` may leave by an exception.
 
-        `report` takes a key below which nothing is left.
+        `report` takes a key below which nothing is left. Raises `Halt` where a degree
+        has more than `MOST` allocations.
         """
         while self._pending:
             self.check()
-            self._start(self._pending[-1])
+            degree = self._pending[-1]
+            if how_many(degree) > MOST:
+                raise Halt(Stop.MEMORY)
+            self._push(self._batch(degree, allocations(degree)))
             self._pending.pop()
         while self.queue:
-            key, _, node = self.queue[0]
+            key, _, batch = self.queue[0]
             report(key)
             self.check()
-            if isinstance(node, Batch):
-                self._place(node.pick(slice(self._size)))
-                follow: list[tuple[int, Batch | Branch]] = []
-                if (
-                    rest := self._wanted(node.pick(slice(self._size, None)))
-                ) is not None:
-                    follow.append(rest)
-                self._size = min(2 * self._size, _LARGEST)
-            else:
-                follow = self._open(node)
+            self._place(batch.pick(slice(self._size)))
+            rest = self._wanted(batch.pick(slice(self._size, None)))
+            self._size = min(2 * self._size, _LARGEST)
             # Only now: what a limit cuts short stays in the queue.
             heapq.heappop(self.queue)
-            for entry in follow:
-                self._push(*entry)
+            self._push(rest)
 
     def may_beat(self, found: Found) -> bool:
         """Tell whether what is left may reach `found` in both time and cost."""
         return bool(self._pending) or any(
-            isinstance(node, Branch)
-            or any(
-                time <= found.time and time * price <= found.cost
-                for time, price in node.expected()
-            )
-            for _, _, node in self.queue
+            time <= found.time and time * price <= found.cost
+            for _, _, batch in self.queue
+            for time, price in batch.expected()
         )
 
-    def _push(self, key: int, node: Batch | Branch) -> None:
-        heapq.heappush(self.queue, (key, next(self._number), node))
-
-    def _start(self, degree: Degree) -> None:
-        """Put a degree into the queue, whole or not at all."""
-        if how_many(degree) <= _LISTED:
-            entry = self._batch(degree, allocations(degree))
-            if entry is not None:
-                self._push(*entry)
-            return
-        branches = sorted(roots(degree, self.goal), key=lambda entry: entry[0])
-        for _, branch in branches[:_DIVES]:
-            self._dive(branch)
-        for branch_entry in branches:
-            self._push(*branch_entry)
-
-    def _dive(self, branch: Branch) -> None:
-        """A first plan: only the best few partial allocations are followed."""
-        while not branch.complete:
-            self.check()
-            counts, _ = children(branch, self.goal)
-            branch = Branch(branch.degree, branch.stages, counts[:_DIVE_ROWS])
-        entry = self._batch(branch.degree, branch.counts)
+    def _push(self, entry: tuple[int, Batch] | None) -> None:
         if entry is not None:
-            self._place_within(entry[1].pick(slice(_FIRST)), _BEAM)
-
-    def _open(self, branch: Branch) -> list[tuple[int, Batch | Branch]]:
-        """Return what follows a branch."""
-        degree = branch.degree
-        counts, keys = children(branch, self.goal)
-        follow: list[tuple[int, Batch | Branch]] = []
-        for first, end in spans(len(counts), _SLICE):
-            child = Branch(degree, branch.stages, counts[first:end])
-            if not child.complete:
-                follow.append((int(keys[first]), child))
-            elif (entry := self._batch(degree, child.counts)) is not None:
-                follow.append(entry)
-        return follow
+            heapq.heappush(self.queue, (entry[0], next(self._number), entry[1]))
 
     def _batch(self, degree: Degree, counts: Ints) -> tuple[int, Batch] | None:
         """Allocations with their bounds, in order, those worth having."""
-        counts = degree.allowed(counts)
         time = least_times(degree, counts)
         price = degree.prices(counts)
         batch = Batch(degree, counts, time, price, degree.stretches(counts))
@@ -222,6 +177,17 @@ def iteration(degree: Degree, stages: Stages) -> int:
         exposed = max(exposed, int(degree.s[t]) * x - before)
         before += int(degree.b[t]) * x
     return sum(times) + (degree.micro_batches - 1) * max(times) + exposed
+
+
+def how_many(degree: Degree) -> int:
+    """Allocations of the degree, at most `NEVER`."""
+    ways = [1] + [0] * degree.stages
+    for quota in degree.quota.tolist():
+        ways = [
+            sum(ways[p - n] for n in range(min(quota, p) + 1))
+            for p in range(degree.stages + 1)
+        ]
+    return min(sum(ways) - 1, NEVER)
 
 
 def allocations(degree: Degree) -> Ints:

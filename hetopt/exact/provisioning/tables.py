@@ -29,7 +29,6 @@ from ...schema import exact
 from ...text.documents import Fields
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 NEVER = 2**61  # us; longer than any plan that is worth having
 # Above this many layers the synchronisation bound takes the simple form.
 _MANY_LAYERS = 256
@@ -76,8 +75,6 @@ class Degree:
     quota: Ints
     cap: Ints
     whole: Ints  # GPUs of an instance, rented together
-    not_machines: tuple[int, ...]  # numbers of instances that are not asked for
-    standing: int  # price of storage, micro-USD an hour
     unit: int  # parts of a us that expected times are counted in
     lost: tuple[int, ...]  # of these parts, what a machine of each type adds to each us
     choice: Fields  # what plans say of the variant
@@ -129,25 +126,16 @@ class Degree:
                 len(rows), stages + 1
             ),
             whole=_column(rows, 7),
-            not_machines=data.other_than_machines,
-            standing=data.storage_micro_usd_per_hour,
             unit=losses.unit,
             lost=tuple(losses.per_machine[row[1]] for row in rows),
             choice=data.choice,
         )
 
     def prices(self, counts: Ints) -> list[int]:
-        """micro-USD an hour of allocations, at least their `c` and `standing`."""
+        """micro-USD an hour of allocations, at least their `c`."""
         gpus = self.d * counts
         billed = gpus + -gpus % self.whole
-        return [int(p) + self.standing for p in billed @ (self.c // self.d)]
-
-    def allowed(self, counts: Ints) -> Ints:
-        """The allocations whose number of instances is asked for."""
-        if not self.not_machines:
-            return counts
-        machines = self._machines(counts).sum(axis=1)
-        return counts[~np.isin(machines, self.not_machines)]
+        return [int(p) for p in billed @ (self.c // self.d)]
 
     def _machines(self, counts: Ints) -> Ints:
         return -(-self.d * counts // self.whole[: counts.shape[1]])
@@ -160,14 +148,6 @@ class Degree:
             self.unit + sum(m * lost for m, lost in zip(row, self.lost, strict=True))
             for row in self._machines(counts).tolist()
         ]
-
-    def least_stretches(self, counts: Ints) -> Floats:
-        """Return the least stretches of partial allocations, not rounded down."""
-        stretch = np.full(len(counts), float(self.unit))
-        if any(self.lost):
-            for column, lost in zip(self._machines(counts).T, self.lost, strict=False):
-                stretch += column * float(lost)
-        return stretch
 
     @cached_property
     def betas(self) -> Ints:

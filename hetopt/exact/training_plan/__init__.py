@@ -2,10 +2,8 @@
 
 Up to 8 GPUs every plan is looked at, in effect (`enumeration`). Beyond that a
 local search improves the best planner's plan, and ever better iteration times are
-refuted: what no pipelines can reach together, no plan can (`pipelines`). Where whole
-pipelines are put together, by the GPUs that they use, they become plans (`packings`).
-What one pipeline of micro-batches of one sequence takes at the least, `one_pipeline`
-says.
+refuted: what no pipelines can reach together, no plan can (`pipelines`). What one
+pipeline of micro-batches of one sequence takes at the least, `one_pipeline` says.
 
 Where a plan chooses its settings (`workload.alternatives`), small clusters choose
 recomputation stage by stage and a stage of ZeRO for the plan, with proof; larger ones
@@ -22,7 +20,7 @@ from functools import partial
 from itertools import count
 from math import inf
 
-from ... import capability, registry
+from ... import registry
 from ...bounds import impossible
 from ...bounds.single_gpu import offer_single_gpus
 from ...bounds.training_plan import training_plan_bound
@@ -39,12 +37,10 @@ from ...search import choices, grid, racing, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
-from ...stages import StageTable
 from .. import enumeration, one_pipeline
-from ..pipelines.counts import Vectors
 from ..pipelines.schedule import Planners, Schedule, Shares
 from . import alone, fitting, holding
-from .refuting import Clock, Times, endless, tighten, tightening
+from .refuting import Clock, Tightening, Times, endless
 
 Certificate = BoxCertificate
 problem = "training_plan"
@@ -93,38 +89,20 @@ class _Task:
         until: float,
         *,
         seed: int | None = None,
-        most: int | None = None,
     ) -> bool:
-        """Improve a plan until an instant; whether the incumbent is better for it.
-
-        It looks at `most` candidates, or at as many as one search may.
-        """
+        """Improve a plan until an instant; whether the incumbent is better for it."""
         run, sizes = self.run, self.schedule.searching
         if start is None or run.closed():
             return False
         run.check()
         before = run.objective
-        most = most or (sizes.limited_candidates if self.limited else sizes.candidates)
+        most = sizes.limited_candidates if self.limited else sizes.candidates
         seed = run.limits.seed if seed is None else seed
         better = improve(self.instance, start, deadline=until, rounds=most, seed=seed)
         if better is not start:
             run.offer(better)
         run.check()
         return run.objective != before
-
-    def offer(self, plan: TrainingPlan) -> int:
-        """Offer a plan, and return its time in us, whether or not it is the best.
-
-        The best is improved for a moment. `PlanRejected` where it breaks rules.
-        """
-        run, before = self.run, self.run.objective
-        run.offer(plan)
-        if run.objective != before:
-            moment = monotonic() + self.schedule.searching.moment_s
-            self.search(plan, min(self.deadline(1.0), moment))
-        judged = run.judge.evaluate(run.data, plan)
-        assert judged.objective is not None  # an offer is refused where it is
-        return int(judged.objective)
 
 
 def solve(
@@ -282,7 +260,7 @@ def _large(task: _Task) -> None:
         return
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
-    few, unlike, alone_us = _few(task), lines_up(instance), 0
+    unlike, alone_us = lines_up(instance), 0
     # What follows keeps to the usual settings, or to those of the plan it starts from.
     if run.plan is None and settings.has_choices(instance):
         _choose(task, shares.choices)
@@ -293,20 +271,17 @@ def _large(task: _Task) -> None:
         _line_up(task)
     _visit_sites(task)
     if not begun:
-        _start(task, shares.few_planners if few else shares.planners)
+        _start(task, shares.planners)
     if run.plan is None and _fit(task):
         return
     if not unlike:
         alone_us = _lay_one(task)
-        if not few:
-            _line_up(task)
+        _line_up(task)
     first, seeds = run.plan, count(run.limits.seed)
-    # What came before may have taken the time of some; and packings are plans, too.
+    # What came before may have taken the time of some.
     ends = [task.deadline(x) for x in shares.searches]
-    ends = [end for end in ends if end > monotonic()]
-    most = task.schedule.searching.candidates if few else None
-    for end in ends[:1] if few else ends:
-        if not task.search(run.plan, end, seed=next(seeds), most=most):
+    for end in (end for end in ends if end > monotonic()):
+        if not task.search(run.plan, end, seed=next(seeds)):
             break
     while True:
         if run.plan is None or task.deadline(shares.bound) > monotonic():
@@ -467,15 +442,6 @@ def _line_up(task: _Task) -> None:
     run.check()
 
 
-def _few(task: _Task) -> bool:
-    """Tell whether whole pipelines can be counted, whose packings are plans."""
-    if settings.has_choices(task.instance):
-        return False
-    if not capability.carries("proof pipelines", task.instance):
-        return False
-    return Vectors(StageTable(task.instance), task.schedule).are_few
-
-
 def _choose(task: _Task, share: float) -> None:
     """Settings that the plan may choose, until a share of the time is over."""
     end, seed = task.deadline(share), task.run.limits.seed
@@ -516,17 +482,14 @@ def _refute(task: _Task, share: float, alone_us: int = 0) -> None:
         return
     clock = task.clock(share) if task.limited else endless(run.check)
     with suppress(OutOfTime):  # what was refuted in time is known
-        found = tightening(
-            *(instance, Times(lowest, highest, alone_us), clock),
-            schedule=task.schedule,
-            offer=task.offer,
-        )
-        if found is None:
+        times = Times(lowest, highest, alone_us)
+        found = Tightening(instance, times, clock, task.schedule)
+        if found.ended:
             return
         several = len(settings.split_variants(instance)) > 1
         rather_small = enumeration.is_rather_small(instance) and not several
         if rather_small and not _alike(instance):
-            tighten(run, found, clock, task.shares.first_prices)
+            found.tighten(run, task.shares.first_prices)
             _list(task)
         if not run.closed():
-            tighten(run, found, clock)
+            found.tighten(run)

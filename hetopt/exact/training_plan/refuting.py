@@ -5,7 +5,7 @@ it was at, and which of them are settled are kept. A goal that takes long is pos
 one that can be refuted is often done in seconds, and one that cannot never is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from math import inf
@@ -15,19 +15,15 @@ from ... import capability
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...errors import OutOfTime
-from ...plans import TrainingPlan
 from ...problems import Objective
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
-from ..enumeration.boxes import BoxEnumeration, is_enumerated
 from ..pipelines.bound import PipelineBound, Refutation
 from ..pipelines.schedule import Goals, Schedule
-from .packings import Packings
 
 _PRICED = "linear-programming bound"
-_LISTED = "linear-programming bound, enumeration where it leaves a gap"
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
 
 
@@ -102,13 +98,14 @@ class Clock:
         """How long a share of the whole is."""
         return share * self._whole
 
-    def after(self, share: float) -> float:
-        """When a share of the whole is over from now on, or the whole."""
-        return min(self._last, self._now() + self.span(share))
-
-    def end_at(self, instant: float) -> None:
-        """End the part then, or with the whole."""
-        self._end = min(self._last, instant)
+    @contextmanager
+    def ending(self, share: float) -> Iterator[None]:
+        """End a part when a share of the whole is over, or with the whole."""
+        self._end = min(self._last, self._now() + self.span(share))
+        try:
+            yield
+        finally:
+            self._end = self._last
 
 
 def endless(check: Callable[[], None]) -> Clock:
@@ -126,36 +123,43 @@ def endless(check: Callable[[], None]) -> Clock:
     return Clock(inf, look, lambda: looks, _LOOKS)
 
 
-#: Certificates of each choice of settings, or None.
-_Records = list[Any]
-
-
 class Tightening:
     """Refutes ever better times by prices, under every choice of settings."""
 
     def __init__(
         self,
-        bounds: Sequence[PipelineBound],
+        instance: Instance,
         times: Times,
         clock: Clock,
-        *,
-        few: bool = False,
-        certified: Sequence[int],
-        listing: BoxEnumeration | None = None,
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
     ) -> None:
-        """Begin with these times; `few` GPUs let goals be far apart.
-
-        Boxes that are closed by a `listing` have no plan better than those that it
-        found. `certified` are the numbers of the bounds whose certificates are of the
-        choices of settings, one for each; none where some choice has none.
-        """
-        self._listing, self._few, self._schedule = listing, few, schedule
-        self._certified = certified
-        self._bounds, self._clock = bounds, clock
-        self._lowest = times.lowest_us
+        """Begin with these times; nothing is refuted where prices do not carry this."""
+        self._schedule, self._clock, self._lowest = schedule, clock, times.lowest_us
+        #: Whether nothing is left to do.
+        self.ended = not capability.carries("proof pipelines", instance)
+        several = len(settings.split_variants(instance)) > 1
+        lightest = () if self.ended else settings.lightest(instance)
+        self._bounds = list[PipelineBound]()
+        place = dict[int, int]()  # of the bound, by number of a variant
+        for number in sorted({*lightest}):
+            variant = settings.variants(instance)[number]
+            if several and training_plan_bound(variant).value >= times.highest_us:
+                continue  # no plan of this way to divide is better
+            place[number] = len(self._bounds)
+            self._bounds.append(
+                PipelineBound(
+                    *(variant, times.highest_us, times.lowest_us, clock.check),
+                    schedule=schedule,
+                    alone_us=times.alone_us,
+                    whole=True,
+                )
+            )
+        #: Bounds whose certificates are of the choices; none where one has none.
+        self._certified = list[int]()
+        if {*lightest} <= {*place}:
+            self._certified = [place[x] for x in lightest]
+        self._few = all(bound.few for bound in self._bounds)
         self._begin(times.highest_us)
-        self.ended = False  # with all goals
         self._at = -inf  # the time that is being refuted, under these choices
         self._begun: dict[int, Refutation] = {}
         self._spent = 0.0  # on goals that were reached
@@ -168,31 +172,18 @@ class Tightening:
         is_far = highest_us > (1 + plan.goals.first) * self._lowest
         self._goals = _Progress(plan.few_goals if self._few or is_far else plan.goals)
 
-    def dive(self, run: Known) -> None:
-        """Look for better plans among packings, while that brings any, for a while."""
-        span = self._clock.span(self._schedule.shares.dives)
-        with suppress(_Postponed), self._clock.allowing(span):
-            self._dive(run)
+    def tighten(self, run: Known, share: float = inf) -> None:
+        """Tighten the bound of a run for a share of the time, from where it was."""
+        with suppress(OutOfTime), self._clock.ending(share):
+            self._tighten(run)
 
-    def _dive(self, run: Known) -> None:
-        for bound in self._bounds if self._few else ():
-            for box in bound.dives():
-                before = None
-                while run.objective != before and run.objective is not None:
-                    before = run.objective
-                    self._clock.check()
-                    bound.dive(box, int(before * self._schedule.searching.dive))
-
-    def tighten(self, run: Known) -> None:
-        """Tighten the bound of a run, from where it was last time.
-
-        Raises what the clock does.
-        """
-        while True:
+    def _tighten(self, run: Known) -> None:
+        while self._bounds:
             if run.objective is not None and run.objective < self._highest:
                 self._begin(int(run.objective))
             goal = self._goals.next()
             if goal is None:
+                self.ended = True
                 break
             # Nothing below the goal: at 0, nothing better than the incumbent.
             ratio = 1 + Fraction(goal)  # floats would round times of 17 digits up
@@ -201,20 +192,13 @@ class Tightening:
             if target <= run.bound.value:
                 self._goals.tell(refuted=True)
             elif (record := self._tried(target)) is not None:
-                least, certificate = target + 1, None
+                run.tighten(target + 1, _PRICED)
+                run.certificate = None
                 if self._certified:
-                    certificate = joined([record[i] for i in self._certified])
-                source = _PRICED
-                if self._listing is not None:
-                    least = min(least, self._listing.value)
-                    if self._listing.closed and certificate is None:
-                        source = _LISTED
-                run.tighten(least, source)
-                run.certificate = certificate
+                    run.certificate = joined([record[i] for i in self._certified])
                 run.check()
-        self.ended = True
 
-    def _tried(self, target: int) -> _Records | None:
+    def _tried(self, target: int) -> list[Any] | None:
         """Return what refutes a time; None where it cannot be, or is postponed."""
         span = max(self._clock.span(self._goals.patience), self._spent)
         try:
@@ -230,8 +214,8 @@ class Tightening:
         self._goals.tell(refuted=records is not None)
         return records
 
-    def _records(self, target: int) -> _Records | None:
-        """Return what refutes a time under each choice; None where one may not.
+    def _records(self, target: int) -> list[Any] | None:
+        """Return certificates of a time under each choice; None where one may not.
 
         The last to stand is asked first next time.
         """
@@ -247,67 +231,6 @@ class Tightening:
             if not self._begun[i].proved:
                 return None
         return [self._begun[i].certificate() for i in order]
-
-
-def tightening(
-    instance: Instance,
-    times: Times,
-    clock: Clock,
-    *,
-    schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
-    offer: Callable[[TrainingPlan], int] | None = None,
-) -> Tightening | None:
-    """Return a refuter of the times; None where prices do not carry the instance.
-
-    Where plans may be offered (`offer` returns their time), packings of boxes that
-    stand are, and boxes are closed by enumeration.
-    """
-    if not capability.carries("proof pipelines", instance):
-        return None
-    listing: BoxEnumeration | None = None
-    refuters, few = list[PipelineBound](), True
-    variants, lightest = settings.variants(instance), settings.lightest(instance)
-    several = len(settings.split_variants(instance)) > 1
-    place = dict[int, int]()  # of the refuter, by number of a variant
-    for number in sorted({*lightest}):
-        variant = variants[number]
-        if several and training_plan_bound(variant).value >= times.highest_us:
-            continue  # no plan of this way to divide is better
-        place[number] = len(refuters)
-        bound = PipelineBound(
-            *(variant, times.highest_us, times.lowest_us, clock.check),
-            schedule=schedule,
-            alone_us=times.alone_us,
-            whole=True,
-        )
-        if offer and is_enumerated(instance):
-            listing = BoxEnumeration(
-                *(variant, times.highest_us, offer, clock.check),
-                levelled=bound.is_levelled,
-            )
-            bound.listed = listing.closes
-        if offer and not settings.has_choices(instance):
-            bound.packed = Packings(instance, offer).offer
-        few &= bound.few
-        refuters.append(bound)
-    return Tightening(
-        *(refuters, times, clock),
-        few=few,
-        certified=[place[x] for x in lightest] if {*lightest} <= {*place} else [],
-        listing=listing,
-        schedule=schedule,
-    )
-
-
-def tighten(
-    run: Known, tightening: Tightening, clock: Clock, share: float = inf
-) -> None:
-    """Tighten the bound of a run for a share of the time; it can go on afterwards."""
-    clock.end_at(clock.after(share))
-    with suppress(OutOfTime):
-        tightening.dive(run)
-        tightening.tighten(run)
-    clock.end_at(inf)
 
 
 class _Progress:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from ... import files, formats
 from ...errors import InstanceError, UnknownName, Unsupported, escaped
-from ...plans import TrainingPlan
 from ...schema import Cluster, Instance, ModelSpec, group_fields
 from ...text import options, writing
 from ...text.complaints import validated
@@ -21,7 +20,6 @@ from ...text.parsing import yaml_text
 from ..contract import Importer, PlanReader
 from ..documents import Document, Options
 from .assumptions import Assumption
-from .placing import Claim
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _TRUTH = {"true", "yes", "false", "no"}
@@ -187,22 +185,22 @@ def write(out: Path, content: Document) -> None:
 # --- plans -----------------------------------------------------------------------
 
 
-def running(
-    format: str, path: Path, instance: str | None
-) -> tuple[Instance, TrainingPlan, tuple[str, ...]]:
-    """The instance and the plan of a run that goes on, and notes of how it was read.
-
-    The instance has the settings of the run. Raises as `imported` does.
-    """
-    data, (claim,), _ = _claims_of(format, [path], [], instance)
-    assert claim.plan is not None  # such readers refuse what they cannot put in a plan
-    return claim.data or data, claim.plan, claim.notes
-
-
 def _plan_file(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> Document:
-    data, claims, rank = _claims_of(format, paths, options, instance)
+    importer = formats.importer(format)
+    assert isinstance(importer, PlanReader)
+    if instance is None:
+        raise InstanceError(
+            f"import {format}: a plan is read against an instance; give --instance"
+        )
+    if len(paths) != 1:
+        raise InstanceError(f"found {len(paths)} files, expected one of plans; name it")
+    data = files.load_instance(instance)
+    given = typed(_options(importer), options)
+    rank = given.pop("rank", 1)
+    _ = data.planned_cluster
+    claims = list(importer.claims(paths[0], data, **given))
     found = next((claim for claim in claims if claim.rank == rank), None)
     if found is None:
         ranks = [claim.rank for claim in claims]
@@ -217,25 +215,6 @@ def _plan_file(
     if judged_on != data or instance not in files.instance_names():
         own = judged_on.model_dump(mode="json", exclude_unset=True)
     return {"instance": own, "plan": found.plan.model_dump(mode="json")}
-
-
-def _claims_of(
-    format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
-) -> tuple[Instance, list[Claim], int]:
-    importer = formats.importer(format)
-    if not isinstance(importer, PlanReader):
-        raise Unsupported(f"{format} reads no plans; name another format")
-    if instance is None:
-        raise InstanceError(
-            f"import {format}: a plan is read against an instance; give --instance"
-        )
-    if len(paths) != 1:
-        raise InstanceError(f"found {len(paths)} files, expected one of plans; name it")
-    data = files.load_instance(instance)
-    given = typed(_options(importer), options)
-    rank = given.pop("rank", 1)
-    _ = data.planned_cluster
-    return data, list(importer.claims(paths[0], data, **given)), rank
 
 
 # --- options ---------------------------------------------------------------------

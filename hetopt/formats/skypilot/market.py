@@ -15,7 +15,6 @@ from math import ceil
 from ...errors import InstanceError
 from ...schema import CostSettings, ungroup_fields
 from ...schema.splits import FIELDS
-from ...text import units
 from ..documents import Document, Values
 from ..importing.assumptions import Assumption
 
@@ -109,7 +108,7 @@ def assumed(made: Document, options: Values) -> Iterator[Assumption]:
     What was asked for is no assumption; `options` are those that were given.
     """
     offers, told = made["offers"], set(options)
-    rate = units.text_of(offers[0]["gbytes_per_s"], units.GBYTES_PER_S)
+    rate = f"{offers[0]['gbytes_per_s']:g}GB/s"
     shares = [offer["efficiency"] for offer in offers]
     peak = " to ".join(dict.fromkeys(f"{x:.0%}" for x in (min(shares), max(shares))))
     published = "published runs on the cards or their like"
@@ -134,9 +133,7 @@ def assumed(made: Document, options: Values) -> Iterator[Assumption]:
     yield Assumption("data-parallel degrees", degrees, "the batch", change)
     yield Assumption("stages at most", str(search["max_stages"]), "the layers", change)
     yield from _choices(workload, search)
-    if "storage" not in made:
-        change = "storage of the instance"
-        yield Assumption("storage and egress", "free", UNTOLD, change)
+    yield Assumption("storage and egress", "free", UNTOLD, "")
     yield Assumption("not priced", NOT_PRICED, UNTOLD, "")
 
 

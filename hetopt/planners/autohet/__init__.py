@@ -42,8 +42,13 @@ from ...result import Result, Stop
 from ...schema import Instance
 from ...search.balancing import Balancer, Chain
 from ...search.fast_cost import FastCost, Pipe, Slot
-from ...search.shortage import worst_shortage
-from ...search.symmetric import common_degrees, equal_cuts, measured, on_groups
+from ...search.symmetric import (
+    common_degrees,
+    equal_cuts,
+    measured,
+    on_groups,
+    worst_shortage,
+)
 from ...solving import statements
 from .mapping import Group, in_order, map_stages
 

@@ -15,7 +15,6 @@ from itertools import accumulate
 from math import floor, isinf
 from typing import NamedTuple
 
-from ...errors import NoPlan
 from ...plans import Provisioning, RentedStage
 from ...problems.provisioning import MICRO, Data
 from ...schema import exact
@@ -59,22 +58,12 @@ class Stock:
     micro_batches: int
     max_stages: int
     kinds: tuple[Kind, ...]
-    standing: int  # price of storage, micro-USD an hour
     lost: tuple[Fraction, ...]  # by kind: what a machine's losses add to each us
     choice: Fields = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, data: Data, d: int) -> "Stock":
-        """Return the offers of `data` at degree `d`, in the order of the data.
-
-        `NoPlan` where only some numbers of machines are asked for: no rule of these
-        planners counts them.
-        """
-        if data.other_than_machines:
-            raise NoPlan(
-                "the planner does not choose how many machines there are: use the "
-                "exact method, or leave out other_than_machines"
-            )
+        """Return the offers of `data` at degree `d`, in the order of the data."""
         kinds = []
         told = all(offer.peak_gflops for offer in data.offers)
         for offer in data.offers:
@@ -104,7 +93,6 @@ class Stock:
             micro_batches=data.micro_batches,
             max_stages=most,
             kinds=tuple(kinds),
-            standing=data.storage_micro_usd_per_hour,
             lost=tuple(_loss(data, kind.gpu) for kind in kinds),
             choice=data.choice,
         )
@@ -127,7 +115,7 @@ class Stock:
 
     def price(self, counts: Sequence[int]) -> int:
         """micro-USD an hour of an allocation; instances are rented whole."""
-        return self.standing + sum(
+        return sum(
             -(-n * self.d // kind.whole) * kind.whole * kind.gpu_price
             for n, kind in zip(counts, self.kinds, strict=True)
         )
@@ -198,8 +186,7 @@ class Wish:
         if data.deadline_s is not None:
             longest = int(exact(data.deadline_s) * MICRO / data.iterations)
         if data.budget_usd is not None:
-            left = exact(data.budget_usd) - exact(data.egress_usd)
-            most = floor(left * _PER_USD / data.iterations)
+            most = floor(exact(data.budget_usd) * _PER_USD / data.iterations)
         return cls(longest, most, data.minimises_time)
 
     def grants(self, time: Number, price: float) -> bool:

@@ -24,8 +24,7 @@ allocation, boundary pruning the only one that is fast enough.
 Where the paper is silent: under a budget the least time is sought, and cost and time
 change places; the capacity that the model needs is its layers with one micro-batch in
 flight each; equal priorities are taken last pushed first, which dives; kinds are
-ordered as offered. Losses, which it does not know, lengthen the time of what is placed;
-storage is a part of its price.
+ordered as offered. Losses, which it does not know, lengthen the time of what is placed.
 
 Source: Espresso, section III-B, Algorithm 1, Eq. 4 to 7.
 """

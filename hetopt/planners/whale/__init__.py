@@ -35,8 +35,14 @@ from ...plans import TrainingPlan
 from ...problems import training_plan
 from ...schema import Instance
 from ...search.fast_cost import FastCost, Pipe, Slot
-from ...search.shortage import Shortage, worst_shortage
-from ...search.symmetric import equal_cuts, least_useful, measured, on_groups
+from ...search.symmetric import (
+    Shortage,
+    equal_cuts,
+    least_useful,
+    measured,
+    on_groups,
+    worst_shortage,
+)
 from ..metis.costs import Laid, Row, Share, one_pipeline
 from .shares import Fits, cuts, proportional
 from .structure import Structure, power_of, structures, work_before

@@ -18,9 +18,8 @@ from ...costs.parameters import trained
 from ...plans import TrainingPlan
 from ...schema import LONGEST_NAME, Cluster, Instance, exact
 from ..training_plan.shapes import split_of
+from . import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Storage, Unit
 from .changes import Change
-from .records import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Unit
-from .storage import Storage
 
 
 def pose(
@@ -47,7 +46,7 @@ def pose(
             Pair(
                 first=pair.first,
                 second=pair.second,
-                bytes_per_s=_rate(pair.slower_gbytes_per_s),
+                bytes_per_s=_rate(pair.gbytes_per_s),
             )
             for pair in cluster.inter.pairs
         ),
@@ -115,11 +114,7 @@ def _shards(change: Change, plan: TrainingPlan, storage: Storage) -> Iterator[Sa
 def _machine(cluster: Cluster, name: str, storage: Storage) -> Machine:
     """Return a node; its network is as fast as the fastest of its links."""
     inter = cluster.inter
-    speeds = [
-        max(p.gbytes_per_s, p.back_gbytes_per_s or 0)
-        for p in inter.pairs
-        if name in (p.first, p.second)
-    ]
+    speeds = [p.gbytes_per_s for p in inter.pairs if name in (p.first, p.second)]
     if inter.gbytes_per_s is not None:
         speeds.append(inter.gbytes_per_s)
     return Machine(

@@ -23,10 +23,9 @@ measured, the slowest GPU's optimiser ends the iteration; before it tied embeddi
 summed over each pipeline's first and last stage (`tied_sync`), and
 `iteration_overhead_us` is added once.
 
-A hop goes one way and comes back over links whose directions may differ; what of a
-link between nodes it reaches depends on the adapters at both ends (`adapters`). A node
-with adapters has their rate once for all its stages: neither the pipelines nor the
-synchronisation are done before its port is (`ports`).
+What of a link between nodes a hop reaches depends on the adapters at both ends
+(`adapters`). A node with adapters has their rate once for all its stages: neither the
+pipelines nor the synchronisation are done before its port is (`ports`).
 """
 
 from collections import Counter
@@ -48,7 +47,6 @@ from ...text.documents import Document
 from ...text.numbers import memory as size
 from .. import Evaluation, Violation
 from . import divided, hosts, ports, shapes, targets
-from . import links as plan_links
 
 sense: Literal["minimise"] = "minimise"
 _LATEST: dict[tuple[str, TrainingPlan], Evaluation] = {}  # the oldest first
@@ -136,7 +134,6 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         **_fit(data, memory, costs.updates.zero),
         "stages": timed,
         "divided": _degrees(table),
-        "links": plan_links.link_use(plan),
     }
     return Evaluation(iteration_us, tuple(broken), parts)
 
@@ -379,12 +376,12 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
             # Of a context-parallel group each part hands on its own tokens.
             together = t // table.split.context
             copies = together if workload.costs.links.hop_parts == "whole" else 1
-            latency, there, back = table.cluster.ways(x, node)
+            latency, rate = table.link(x, node)
             slow = Fraction(1)
             if x != node:
                 ends = (x, sending), (node, t)
                 slow = max(_slow(table, *end, copies) for end in ends)
-            way = 2 * latency + slow * size * (1 / there + 1 / back)
+            way = 2 * latency + 2 * slow * size / rate
             if together > 1 and copies == 1:
                 latency, bandwidth = table.link(node, node)
                 way += 2 * (together - 1) * (latency + size / (t * bandwidth))

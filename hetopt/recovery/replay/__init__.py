@@ -36,10 +36,9 @@ from ...errors import InstanceError, NoPlan, PlanRejected
 from ...modelling import Limits
 from ...plans import Recovery, TrainingPlan
 from ...problems import training_plan
-from ...problems.recovery import Data, changes
+from ...problems.recovery import Data, Storage, changes
 from ...problems.recovery.changes import Change
 from ...problems.recovery.posing import pose
-from ...problems.recovery.storage import Storage
 from ...result import Status, Stop
 from ...schema import Instance
 from ...search.attempts import Attempt, alone

@@ -13,19 +13,10 @@ from ... import entries
 from ...modelling import Limits
 from ...plans import Round
 from ...problems.job_round import Data as RoundData
-from ...problems.job_round.offers import PARTS, UNSERVED, ClassKey, Key, Offers
+from ...problems.job_round.offers import PARTS, ClassKey, Key, Offers
 from ...problems.job_scheduling import Data, micro
 from ...result import uninterrupted
 from ..simulator import State, Task
-
-__all__ = [
-    "UNSERVED",
-    "Offers",
-    "Posed",
-    "RoundPolicy",
-    "exact_rounds",
-    "kinds",
-]
 
 
 def kinds(data: Data) -> Callable[[str], int]:
@@ -47,10 +38,9 @@ def pose(
     state: State,
     free: Mapping[str, int],
     *,
-    running: bool,
     as_asked: bool = False,
 ) -> Posed:
-    """The round's problem of the waiting jobs, and of the running ones if asked for.
+    """Return the round's problem of the waiting jobs and of the running ones.
 
     `as_asked`: only configurations of as many GPUs as the users ask for.
     """
@@ -62,11 +52,10 @@ def pose(
     groups: dict[ClassKey, list[Task]] = {}
     for key, members in sorted(waiting.items(), key=_first):
         groups[key] = sorted(members, key=_number)
-    if running:
-        for number in sorted(state.running):
-            task = state.running[number]
-            key = _key(offers.data, state, task, as_asked=as_asked)
-            groups.setdefault(key, []).append(task)
+    for number in sorted(state.running):
+        task = state.running[number]
+        key = _key(offers.data, state, task, as_asked=as_asked)
+        groups.setdefault(key, []).append(task)
     classes, by_name, holds = [], {}, {}
     for number, (key, members) in enumerate(groups.items()):
         name = f"{key[0]}/{key[1]}#{number}"
@@ -118,9 +107,7 @@ class RoundPolicy:
         """Assign GPUs anew; a job that keeps its configuration keeps its GPUs."""
         if not state.waiting and not state.running:
             return
-        round_ = pose(
-            self.offers, state, self._size, running=True, as_asked=self.as_asked
-        )
+        round_ = pose(self.offers, state, self._size, as_asked=self.as_asked)
         chosen = self.solve(round_.data)
         if chosen is None:
             return

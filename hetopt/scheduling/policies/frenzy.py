@@ -13,8 +13,7 @@ Where the paper is silent: efficiency is samples per second of a GPU of the plan
 in order of submission, and one that cannot be served does not hold up those after it;
 a running job is left alone; of nodes with as many idle GPUs, one of the smallest
 sufficient memory is taken. GPUs of several types may serve one job, as Algorithm 1
-allows: it then runs at the pace of the slowest. `frenzy_by_memory` uses up one size of
-memory before it takes of the next.
+allows: it then runs at the pace of the slowest.
 
 Source: Frenzy, section IV, algorithm 1, with >= for its >.
 """
@@ -66,16 +65,13 @@ def rank(data: Data, trained: Trained, efficiency: str | None = None) -> list[Op
     return sorted(data.rates.options(trained), key=key)
 
 
-Fit = Callable[[Idle, list[int], int], dict[str, int] | None]
-
-
 class Frenzy:
     """MARP once a class of jobs, HAS at every decision."""
 
     rounds = False
 
-    def __init__(self, data: Data, fit: Fit = Idle.best_fit) -> None:
-        self.data, self._fit = data, fit
+    def __init__(self, data: Data) -> None:
+        self.data = data
         self._plans: dict[Trained, list[Wanted]] = {}
 
     def plans(self, trained: Trained) -> list[Wanted]:
@@ -103,7 +99,7 @@ class Frenzy:
         """HAS: the first plan that idle GPUs can serve, and where; None without."""
         for wanted in self.plans(trained):
             gpus = wanted.data_parallel * wanted.tensor_parallel
-            if (held := self._fit(idle, list(wanted.kinds), gpus)) is not None:
+            if (held := idle.best_fit(list(wanted.kinds), gpus)) is not None:
                 return wanted, held
         return None
 

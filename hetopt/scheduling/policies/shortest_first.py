@@ -10,7 +10,6 @@ is optimal (Schrage 1968).
 """
 
 from collections.abc import Iterator, Mapping
-from copy import copy
 from typing import NamedTuple
 
 from ...costs.job_rates import Option, Trained
@@ -39,16 +38,12 @@ class _Place(NamedTuple):
 
 
 class ShortestFirst:
-    """Knows of each class of jobs what it can run on.
-
-    `weights` of tasks, by number, multiply their remaining work; 1 for the others.
-    """
+    """Knows of each class of jobs what it can run on."""
 
     rounds = False
 
     def __init__(self, data: Data) -> None:
         self.data = data
-        self.weights: Mapping[int, float] = {}
         given = data.assumptions
         self._starting_us = micro(given.launch_s), micro(given.restart_s)
         self._nodes = {
@@ -57,12 +52,6 @@ class ShortestFirst:
         }
         self._options: dict[Trained, list[Option]] = {}  # the fastest first
         self._steps: dict[object, int] = {}
-
-    def weighted(self, weights: Mapping[int, float]) -> "ShortestFirst":
-        """Return the policy with other weights; both share what they know of jobs."""
-        other = copy(self)
-        other.weights = weights
-        return other
 
     def decide(self, state: State) -> None:
         """Place all jobs anew, the shortest first; who stays keeps its lease."""
@@ -85,9 +74,9 @@ class ShortestFirst:
             state.start(task, place.nodes, option.data_parallel, option.tensor_parallel)
 
     def _in_order(self, state: State) -> list[Task]:
-        def key(task: Task) -> tuple[float, int]:
+        def key(task: Task) -> tuple[int, int]:
             work = _steps_left(task, state.now_us) * self._of(task.trained)[0].step_us
-            return work * self.weights.get(task.number, 1), task.number
+            return work, task.number
 
         return sorted([*state.in_order(), *state.running.values()], key=key)
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from heapq import heapify, heappop, heapreplace, nsmallest
 from math import inf
-from random import Random
 from typing import NamedTuple
 
 from ...bounds.single_gpu import single_gpu_plans
@@ -33,15 +32,11 @@ from ..fast_cost import FastCost, Pipe
 from . import sharing
 from .filling import Filling
 from .least import Least
-from .polishing import Polishing
 from .shapes import Shape, shapes
 
 Report = Callable[[int], None]
 RULES: tuple[Recompute, ...] = ("none", "selective", "full")  # the fastest first
-_POLISHED = 10  # shapes
 _FIRST = 8  # shapes of a setting, filled before others are listed
-_NEAR = 1.5  # of the best plan
-_PATIENCE = 500  # changes without a better plan
 
 
 class Found(NamedTuple):
@@ -83,21 +78,18 @@ def search(
     report: Report | None = None,
     most: int | None = None,
     below: float = inf,
-    seed: int = 0,
 ) -> Found:
     """The best grid on the instance's target, and what no grid beats.
 
     `deadline` is a `clock.monotonic()` instant; `most` bounds the shapes that are
     filled. Shapes that take no less than `below` us need not be looked at. `report`
-    hears the objective of every better plan. `seed` orders the moves of the local
-    search that follows.
+    hears the objective of every better plan.
     """
     look = _Search(instance, deadline, report, below)
     with suppress(OutOfTime), keeping(lambda: look.plan):
         look.list_single_gpus()
         look.share()
         look.run(most)
-        look.polish(Random(seed))
     return Found(look.plan, look.objective, look.bound_us())
 
 
@@ -115,7 +107,6 @@ class _Search:
         self.objective: int | None = None
         self._shapes: list[tuple[_Setting, Shape]] = []
         self._waiting: list[tuple[float, int, int]] = []  # bound, refined, number
-        self._good: list[tuple[int, int, tuple[Pipe, ...]]] = []  # by shape, the best
         self._seen: set[int] = set()  # shapes that were filled
         self._filled = inf  # the least bound of the shapes that were filled
         self._listed = False
@@ -180,20 +171,6 @@ class _Search:
                     self._offer(setting, shape, value, pipes)
         self._shares_us = min(bounds, default=inf)
 
-    def polish(self, random: Random) -> None:
-        """Local search from the best grids of the best shapes, which are near."""
-        for value, number, pipes in sorted(self._good)[:_POLISHED]:
-            if self.objective is None or value > _NEAR * self.objective:
-                break
-            setting, shape = self._shapes[number]
-            walk = Polishing(setting.cost, shape, pipes, random)
-            idle = 0
-            while idle < _PATIENCE and not self._closed(self.bound_us()):
-                setting.cost.check()
-                idle = 0 if walk.step() else idle + 1
-                if walk.value < self.objective:
-                    self._offer(setting, shape, walk.value, walk.pipes())
-
     def _closed(self, bound: float) -> bool:
         best = inf if self.objective is None else self.objective
         return bound >= min(best, self._below)
@@ -225,23 +202,19 @@ class _Search:
         for number in sorted(near, key=by_least.__getitem__):
             if self._closed(by_least[number]):
                 return
-            self._fill(*self._shapes[number], number)
-            if self._good and self._good[-1][1] == number:
+            if self._fill(*self._shapes[number], number):
                 return
 
-    def _fill(self, setting: _Setting, shape: Shape, number: int) -> None:
-        if number in self._seen:
-            return
-        self._seen.add(number)
-        best: tuple[int, int, tuple[Pipe, ...]] | None = None
-        for pipes in map(setting.cost.ordered, setting.filling.plans(shape)):
-            value = setting.cost.iteration_us(pipes)
-            if best is None or value < best[0]:
-                best = value, number, pipes
-            if self.objective is None or value < self.objective:
-                self._offer(setting, shape, value, pipes)
-        if best is not None:
-            self._good.append(best)
+    def _fill(self, setting: _Setting, shape: Shape, number: int) -> bool:
+        """Offer the plans of a shape; whether there is any."""
+        fits = False
+        if number not in self._seen:
+            self._seen.add(number)
+            for pipes in map(setting.cost.ordered, setting.filling.plans(shape)):
+                fits, value = True, setting.cost.iteration_us(pipes)
+                if self.objective is None or value < self.objective:
+                    self._offer(setting, shape, value, pipes)
+        return fits
 
     def _offer(
         self, setting: _Setting, shape: Shape, value: int, pipes: tuple[Pipe, ...]

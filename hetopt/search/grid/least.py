@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from ...caching import cached_method
 from ...costs.communication import rounds
-from ...schema.rates import slower
 from ..fast_cost import FastCost, Slot
 from .shapes import Shape, groups_of, nodes_by_kind
 
@@ -252,10 +251,7 @@ class Least:
         groups = groups_of(cost, t, size)
         rates = [cost.table.node_class[name].intra for name in cost.names]
         within = max((float(link[1]) for link in rates if link), default=inf)
-        across = [slower(rate) for rate in cluster.inter.pairs.rates]
-        if cluster.inter.gbytes_per_s is not None:
-            across.append(cluster.inter.gbytes_per_s)
-        between = max(across, default=0.0) * 1e9
+        between = max((rate for rate, _ in cluster.links.rates), default=0.0) * 1e9
         # A stage's replicas are near each other where that is the faster way.
         return (max(within, between), between), max(groups)
 

@@ -22,17 +22,14 @@ from ...clock import monotonic
 from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...problems.training_plan import support
-from ...schema import Instance, Inter
-from ...schema.rates import slower
+from ...schema import Instance
 from ..balancing import Balancer, with_batch
 from ..fast_cost import FastCost, Pipe
 from ..layouts import Layouts
 from .options import Nodes, Option, Options
 
-_MANY_NODES = 128
 _MOST_CHANGED = 512  # nodes; of more, changes of sets are too many to look at
 _LAYOUTS_PART = 0.6  # of the time, or of the plans, to look for layouts at the most
-_FIRST_PLANS = 100  # looked at on links that are taken as alike
 
 
 def plan(
@@ -60,7 +57,7 @@ def search(
     `limit` bounds the number of plans looked at. Of a `known` plan the sets of nodes
     that its pipelines share are where the search begins.
     """
-    best = _as_if_links_were_alike(cost, random, deadline, limit)
+    best: tuple[int, tuple[Pipe, ...]] | None = None
     reason = (
         "no set of whole nodes holds the model and its activations and shares the "
         "global batch"
@@ -68,7 +65,6 @@ def search(
     with keeping(lambda: None if best is None else cost.plan(best[1])):
         try:
             islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
-            islands.best = best
             try:
                 islands.descend(_sets_of(known))
                 islands.lay_out()
@@ -82,35 +78,6 @@ def search(
         proved = support.reason(cost.instance) or impossible.reason(cost.instance)
         raise NoPlan(proved or f"instance {cost.instance.name!r}: {reason}")
     return best[1]
-
-
-def _as_if_links_were_alike(
-    cost: FastCost, random: Random, deadline: float | None, limit: int | None
-) -> tuple[int, tuple[Pipe, ...]] | None:
-    """A first plan where many nodes have links by pair, on one link for all of them.
-
-    It is one of the real cluster too: memory does not depend on links. Every node is a
-    kind of its own there, and the sets of a thousand kinds take minutes to look at.
-    """
-    cluster = cost.instance.planned_cluster
-    if not cluster.inter.pairs or len(cluster.nodes) <= _MANY_NODES:
-        return None
-    slowest = min(cluster.links.present, key=cluster.links.bytes_per_s.__getitem__)
-    rate = cluster.links.rates[slowest]
-    inter = Inter(gbytes_per_s=slower(rate), latency_us=rate[1])
-    alike = cost.instance.model_copy(
-        update={"cluster": cluster.model_copy(update={"inter": inter})}
-    )
-    simple = FastCost(alike, deadline)
-    few = _FIRST_PLANS if limit is None else min(_FIRST_PLANS, limit)
-    try:
-        pipes = search(simple, Balancer(simple), random, deadline, few)
-    except NoPlan:
-        return None
-    cost.deadline, kept = None, cost.deadline  # its time is asked for, however late
-    value = cost.iteration_us(pipes)
-    cost.deadline = kept
-    return value, pipes
 
 
 def _sets_of(pipes: Sequence[Pipe]) -> list[Nodes]:

@@ -1,9 +1,8 @@
-// What is asked of the server; what is wrong comes back as an error with its parts.
+// What is asked of the server; what is wrong comes back as an error.
 
 export class Refused extends Error {
   constructor(error) {
     super(error.message);
-    this.parts = error;
   }
 }
 
@@ -49,17 +48,8 @@ export async function keep(path, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** What to say of an error; lines of a message stay lines. */
-function words(error) {
-  if (!(error instanceof Refused)) return `A bug of this page: ${error.message}`;
-  const { field, found, expected, remedy, message } = error.parts;
-  if (!found || !expected || message.includes("\n")) return message;
-  const place = field ? `${field}: ` : "";
-  return `${place}found ${found}, expected ${expected}${remedy ? `; ${remedy}` : ""}.`;
-}
-
 /** Say or unsay what is wrong in an element. */
 export function complain(where, error) {
   where.hidden = !error;
-  where.textContent = error ? words(error) : "";
+  where.textContent = !error ? "" : error instanceof Refused ? error.message : `A bug of this page: ${error.message}`;
 }

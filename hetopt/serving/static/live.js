@@ -1,11 +1,11 @@
 // A plan in the making: incumbent and bound close in.
 
 import { $, share, svg, time } from "./tools.js";
-import { complain, post, Refused } from "./asking.js";
+import { complain, get, post, Refused } from "./asking.js";
 
-let stream = null, job = null, points = [], limit = 20, clock = null, began = 0;
+let job = null, planning = false, points = [], limit = 20, began = 0;
 
-export const running = () => stream !== null;
+export const running = () => planning;
 
 /** Ask for a plan, and watch it; `done` gets the last event. */
 export async function plan(instance, seconds, done) {
@@ -15,43 +15,39 @@ export async function plan(instance, seconds, done) {
 }
 
 /** Follow a job from its first event on. */
-export function watch(name, done) {
-  job = name;
-  points = [];
+export async function watch(name, done) {
+  [job, points, planning] = [name, [], true];
   began = performance.now();
   $("live").hidden = false;
   figures(null, null, null);
-  stream = new EventSource(`api/jobs/${name}/events`);
-  const on = (kind, act) => stream.addEventListener(kind, (event) => {
-    if (!event.data) return;
-    const told = JSON.parse(event.data);
-    began = performance.now() - 1000 * told.seconds; // the worker's clock
-    act(told);
-  });
-  on("began", () => { $("status").textContent = "Planning …"; });
-  on("state", (event) => { points.push(event); figures(event.incumbent, event.bound, event.gap); draw(); });
-  on("done", (event) => {
-    close();
-    points.push({ seconds: event.seconds, incumbent: event.objective ?? null, bound: event.bound ?? null });
-    if (event.objective !== undefined) figures(event.objective, event.bound, event.gap);
-    draw();
-    done(event);
-  });
-  stream.addEventListener("error", (event) => {
-    if (!event.data && stream?.readyState !== EventSource.CLOSED) return; // it tries again
-    close();
-    const error = event.data ? JSON.parse(event.data).error : { message: "The plan was lost: the server does not answer." };
+  let last = null;
+  try {
+    for (let seen = 0, told = {}; !told.ended; seen += told.events.length) {
+      await new Promise((after) => setTimeout(after, 200));
+      told = await get(`api/jobs/${name}?after=${seen}`);
+      for (const event of told.events) last = heard(event);
+      draw();
+    }
+    if (last.kind !== "done") throw new Refused(last.error);
+  } catch (error) {
     $("status").textContent = "";
-    complain($("plan-error"), new Refused(error));
-    done(null);
-  });
-  clock = setInterval(draw, 250);
+    complain($("plan-error"), error);
+    last = null;
+  }
+  planning = false;
+  draw();
+  done(last);
 }
 
-function close() {
-  stream?.close();
-  stream = null;
-  clearInterval(clock);
+function heard(event) {
+  if (event.kind === "began") $("status").textContent = "Planning …";
+  if (event.kind === "error") return event;
+  began = performance.now() - 1000 * event.seconds; // the worker's clock
+  const incumbent = event.incumbent ?? event.objective ?? null, bound = event.bound ?? null;
+  if (event.kind === "began" || (incumbent === null && bound === null)) return event;
+  points.push({ seconds: event.seconds, incumbent, bound });
+  figures(incumbent, bound, event.gap ?? null);
+  return event;
 }
 
 export const stop = () => post(`api/jobs/${job}/stop`);
@@ -91,7 +87,7 @@ export function draw() {
   const box = $("chart");
   const width = Math.max(260, box.clientWidth);
   const last = points.at(-1)?.seconds ?? 0;
-  const now = stream === null ? last : Math.max(last, (performance.now() - began) / 1000);
+  const now = !planning ? last : Math.max(last, (performance.now() - began) / 1000);
   const plans = steps("incumbent", now), bounds = steps("bound", now);
   const values = [...plans, ...bounds].map(([, , us]) => us);
   if (!values.length) { box.replaceChildren(); return; }
@@ -99,7 +95,7 @@ export function draw() {
   // What lies far above is cut off: the two that close in are what one looks at.
   const top = Math.min(Math.max(...values), Math.max(best * 1.12, best + (best - bottom) * 2.5));
   const room = Math.max((top - bottom) * 0.12, top * 0.01);
-  const low = Math.max(0, bottom - room), high = top + room, end = Math.max(stream === null ? last : limit, now, 0.1);
+  const low = Math.max(0, bottom - room), high = top + room, end = Math.max(!planning ? last : limit, now, 0.1);
   const x = (seconds) => LEFT + (seconds / end) * (width - LEFT - RIGHT);
   const y = (us) => TOP + (1 - (Math.min(us, high) - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const drawing = svg("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img" });

@@ -5,8 +5,8 @@ import pytest
 from random_graphs import potentials, random_graph
 
 from hetopt import _kernels
-from hetopt.exact.pipelines import count_kernels, kernels
-from hetopt.exact.pipelines.count_kernels import States
+from hetopt.exact.pipelines import kernels
+from hetopt.exact.pipelines.kernels import States
 
 
 def _asked():
@@ -67,12 +67,12 @@ def test_entries_outside_of_tables_are_refused(name, value):
 def test_states_that_are_no_mixtures_of_gpus_are_refused():
     states = States.of((2, 1))
     one = np.zeros(len(states.use), np.int64)
-    count_kernels.most_taken(one, states, 1, 2)
+    kernels.most_taken(one, states, 1, 2)
     wrong = states.use[::-1].copy(), states.use + 1, np.zeros_like(states.use)
     for use in wrong:
         with pytest.raises(ValueError, match="outside"):
-            count_kernels.most_taken(one, states._replace(use=use), 1, 2)
+            kernels.most_taken(one, states._replace(use=use), 1, 2)
     with pytest.raises(ValueError, match="outside"):
-        count_kernels.most_taken(
+        kernels.most_taken(
             one, states._replace(strides=states.strides[::-1].copy()), 1, 2
         )

@@ -7,7 +7,7 @@ from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.capability import MOST_TABLED, carries
 from hetopt.errors import Unsupported
 from hetopt.exact.pipelines.bound import PipelineBound
-from hetopt.exact.training_plan.refuting import Clock, Times, tightening
+from hetopt.exact.training_plan.refuting import Clock, Tightening, Times
 from hetopt.schema import Instance
 from hetopt.stages import StageTable
 
@@ -29,7 +29,7 @@ def test_tables_of_stages_carry_as_many_layers_as_they_say() -> None:
 
 def test_nothing_is_refuted_of_models_with_more_layers() -> None:
     instance = deep(MOST_TABLED + 1)
-    assert not tightening(instance, Times(10**8, 10**9), Clock(0.0))
+    assert Tightening(instance, Times(10**8, 10**9), Clock(0.0)).ended
 
 
 def test_arcs_that_take_too_much_memory_refute_nothing(

@@ -114,7 +114,7 @@ def _possible(pricing, stages, high):
             sides = (side[stage.arc] for side in (each.inner, each.outer))
             assert us in {int(us[stage.first, stage.last]) for us in sides}
             continue
-        assert sum(s for _, _, s in stage.replicas) == each.size
+        assert each.shared[[*stage.items], 2].sum() == each.size
         for item in stage.items:
             assert each.shared_us[run, item] <= us
             assert size <= pricing.coupling.shared_light[item]

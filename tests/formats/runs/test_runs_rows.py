@@ -12,10 +12,7 @@ from rows_by_hand import as_csv, rows
 
 from hetopt.costs.runs.rows import Run
 from hetopt.errors import InstanceError
-from hetopt.formats import importers
 from hetopt.formats.runs import read
-
-ROW = {"model": "Llama-3-8B", "layers": 32, "hidden": 4096, "gpus": 8, "tp": 2}
 
 
 def put(folder: Path, name: str, text: str) -> Path:
@@ -33,27 +30,6 @@ def test_rows_are_the_same_runs_as_csv_and_as_json(made: list[dict[str, Any]]) -
         wanted = [Run.model_validate(row) for row in made]
         assert read(csv_file) == wanted
         assert read(json_file) == wanted
-
-
-def test_a_list_and_an_object_with_runs_are_the_same_rows(tmp_path: Path) -> None:
-    listed = put(tmp_path, "list.json", json.dumps([ROW]))
-    held = put(tmp_path, "object.json", json.dumps({"runs": [ROW], "unit": "s"}))
-    yaml = put(tmp_path, "runs.yaml", "- {layers: 32, hidden: 4096, gpus: 8, tp: 2}\n")
-    assert read(held) == read(listed)
-    assert read(yaml)[0].model_copy(update={"model": "Llama-3-8B"}) == read(listed)[0]
-
-
-def test_rows_without_a_telling_suffix_are_known_by_how_they_begin(
-    tmp_path: Path,
-) -> None:
-    tree = put(tmp_path, "runs", json.dumps([ROW]))
-    table = put(tmp_path, "runs.txt", as_csv([ROW]))
-    assert read(tree) == read(table)
-
-
-def test_columns_may_have_blanks_and_whole_numbers_a_point(tmp_path: Path) -> None:
-    path = put(tmp_path, "r.csv", 'layers , gpus,stage_layers\n32.0, 8 ,"[12, 20]"\n')
-    assert read(path) == [Run(layers=32, gpus=8, stage_layers=(12, 20))]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +63,3 @@ def test_a_fault_is_named_by_its_place(
     with pytest.raises(InstanceError, match=place) as caught:
         read(path)
     assert caught.value.file == str(path)
-
-
-def test_reading_runs_is_no_importer() -> None:
-    assert "runs" not in importers()

@@ -1,0 +1,264 @@
+"""What `hetopt list` shows: on a terminal, and as pages of the documentation."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from rich.console import RenderableType
+
+from ..capability.settings import SETTINGS
+from ..schema.targets import Feature
+from ..text import markdown
+from ..text.documents import Document, Fields
+from . import words, writers
+from .sheet import Table
+
+Row = Document
+
+#: A row's columns by kind; those of numbers are to the right.
+_COLUMNS: dict[str, Callable[[Row], Row]] = {
+    "gpus": lambda row: {
+        "card": row["name"],
+        "GiB": row["memory_gib"],
+        "GB/s": row["memory_gbytes_per_s"],
+        "TFLOP/s": row["tflops"].get("fp16", row["tflops"].get("bf16")),
+        "fp8": row["tflops"].get("fp8"),
+        "fp4": row["tflops"].get("fp4"),
+        "W": row["watts"],
+        "link GB/s": row["link_gbytes_per_s"],
+        "machine": row["machine"],
+    },
+    "machines": lambda row: {
+        "machine": row["name"],
+        "GPUs": row["gpus"],
+        "joined": row["domain"],
+        "adapters": row["adapters"],
+        "GB/s each": row["adapter_gbytes_per_s"],
+        "cards": ", ".join(row["cards"]),
+        "source": row["description"],
+    },
+    "fields": lambda row: {
+        "field": row["name"],
+        "unit": row["unit"] or "",
+        "expects": row["expects"],
+        "default": _field_default(row),
+        "what it says": row["description"],
+    },
+    "capabilities": lambda row: {
+        "kind": row["kind"],
+        "name": row["name"],
+        "refuses": ", ".join(_carried(row, "not")),
+        "carries in part": ", ".join(_carried(row, "in part")),
+    },
+    "formats": lambda row: {
+        "name": row["name"],
+        "direction": row["direction"],
+        "what it is": row["description"],
+    },
+}
+
+
+def terminal(kind: str, rows: Iterable[Row]) -> RenderableType:
+    """Return a table with a line for each entry; dashes where nothing is known."""
+    shown = [_COLUMNS.get(kind, _named)(row) for row in rows]
+    headings = tuple(shown[0]) if shown else ()
+    texts = [x for x in headings if any(isinstance(row[x], str) for row in shown)]
+    cells = (map(_text, row.values()) for row in shown)
+    return writers.grid(Table.of(headings, cells, texts=texts))
+
+
+def _named(row: Row) -> Row:
+    """A name, what it stands for, and the options of a planner or a method."""
+    own, told = row.get("options"), row["description"]
+    if own and isinstance(own, str):
+        told += f" ({own})"
+    return {"name": row["name"], "what it is": told}
+
+
+def _text(value: str | float | None) -> str:
+    if isinstance(value, str):
+        return value
+    return words.NONE if value is None else f"{value:.6g}"
+
+
+def page(kind: str, rows: Iterable[Row]) -> str:
+    """Return the page REFERENCE.md of fields, commands or capabilities."""
+    pages = {"fields": _fields, "commands": _commands, "capabilities": _capabilities}
+    return "\n".join(pages[kind](list(rows))).rstrip("\n") + "\n"
+
+
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    heads = tuple(headings)
+    yield from map(markdown.line, (heads, ["---"] * len(heads), *rows))
+    yield ""
+
+
+# --- fields ----------------------------------------------------------------------
+
+_FIELDS = """# The fields of an instance
+
+Every field of an instance file (YAML or JSON), as `hetopt list fields` shows them. The
+page is made from the records that check a file; this writes it again:
+
+    hetopt list fields --markdown > instances/REFERENCE.md
+
+`[]` is each object of a list, `NAME` a name of your own: `cluster.nodes[].count` is the
+field `count` of each object of the list `nodes` within `cluster`. A field without a
+default has to be there; `null` is absent. [tiny/two-nodes.yaml](tiny/two-nodes.yaml) is
+a whole short one.
+"""
+_HEADINGS = ("field", "unit", "expects", "default", "what it says", "found where")
+
+
+def _fields(rows: list[Row]) -> Iterator[str]:
+    """Yield a table for each object of the file."""
+    yield _FIELDS
+    places: dict[str, list[Row]] = {}
+    for row in rows:
+        places.setdefault(str(row["name"]).rpartition(".")[0], []).append(row)
+    for place, fields in places.items():
+        yield f"## {f'`{place}`' if place else 'The file'}\n"
+        yield from _table(_HEADINGS, map(_field_cells, fields))
+
+
+def _field_cells(row: Row) -> list[str]:
+    texts = [row["unit"], row["expects"], _field_default(row), row["description"]]
+    name = str(row["name"]).rpartition(".")[2]
+    rest = [markdown.cell(str(text or "")) for text in (*texts, row["source"])]
+    return [f"`{name}`", *rest]
+
+
+def _field_default(row: Row) -> str:
+    if row["required"]:
+        return "required"
+    return "" if row["default"] is None else json.dumps(row["default"])
+
+
+# --- commands --------------------------------------------------------------------
+
+_COMMANDS = """# The commands
+
+Every command with its options, as `hetopt COMMAND --help` shows them. The page is made
+from the command line itself; this writes it again:
+
+    hetopt list commands --markdown > hetopt/cli/REFERENCE.md
+
+INSTANCE is a path, or a name of `hetopt list instances`. Exit codes: 0 a plan, 2 bad
+input or an output that cannot be written, 3 proved that there is no plan, 4 none found
+in time, 1 a bug of ours. [README.md](README.md) has the commands in the order in which
+they are needed.
+"""
+
+
+def _commands(rows: list[Row]) -> Iterator[str]:
+    """Yield a section for each command."""
+    yield _COMMANDS
+    for row in rows:
+        yield f"## hetopt {row['name']}\n"
+        yield f"{_plain(row['description'])}\n"
+        arguments = [word for one in row["arguments"] for word in one["words"]]
+        usage = " ".join(["hetopt", row["name"], *arguments, "[OPTIONS]"])
+        yield f"`{usage}`\n"
+        if row["details"]:
+            yield f"{_plain(row['details'])}\n"
+        params = (*row["arguments"], *row["options"])
+        yield from _table(("", "what it says", "default"), map(_param_cells, params))
+
+
+def _param_cells(one: Row) -> tuple[str, str, str]:
+    is_option = one["words"][0].startswith("-")
+    value = one["value"] if is_option else None
+    written = " ".join(filter(None, (", ".join(one["words"]), value)))
+    default = "" if one["default"] is None else f"`{one['default']}`"
+    return (
+        f"`{markdown.cell(written)}`",
+        markdown.cell(_plain(one["description"])),
+        "required" if one["required"] else default,
+    )
+
+
+def _plain(text: str) -> str:
+    """Text in which what is no code reads the same: no name in angle brackets."""
+    return re.sub(r"<(?=\w)", "&lt;", text)
+
+
+# --- capabilities ----------------------------------------------------------------
+
+_METHODS = """# Which method carries which setting
+
+An instance asks for settings, and not every method carries each of them. This page is
+generated from the matrix that the methods consult, by
+
+    hetopt list capabilities --markdown > hetopt/capability/REFERENCE.md
+
+- An empty cell: the method carries the setting exactly.
+- *part*: the method takes the setting and its answer is valid, but its bound is weaker,
+  it considers fewer plans, or its picture leaves something out.
+- **no**: the method refuses the setting by name, and says which methods carry it.
+
+Every method carries the settings that have no row: they are part of the costs that all
+methods read. A choice is a setting of `workload.alternatives`. `hetopt plan` asks
+planners and the exact method `training_plan`, so it refuses none of the settings; the
+proofs are parts of that method, and where one does not carry a setting, others do. In
+Python `hetopt.capabilities("my-cluster.yaml")` has the rows for what it asks.
+"""
+_PROGRAMS = """## Programs
+
+A plan may be limited to what one program runs (`workload.runs_on`, `--for`). An empty
+cell: the program, or our export to it, has the feature. `any` has no limits.
+"""
+_PARTS = {
+    "The exact methods, and their proofs": ("exact method", "proof"),
+    "Statements, problems, commands": ("statement", "problem", "command"),
+    "Planners, and simulated schedules": ("planner", "schedule"),
+}
+_MARKS = {"exactly": "", "in part": "*part*", "not": "**no**"}
+
+
+def _capabilities(rows: list[Row]) -> Iterator[str]:
+    """Yield methods, then why each carries a setting in part or not; programs."""
+    methods = [row for row in rows if row["kind"] != "program"]
+    programs = [row for row in rows if row["kind"] == "program"]
+    settings = {
+        name: f"{one.words}<br>`{one.field.rpartition('.')[2]}`"
+        for name, one in SETTINGS.items()
+    }
+    features = {one.name.lower(): str(one.value) for one in Feature}
+    yield _METHODS
+    for heading, kinds in _PARTS.items():
+        yield f"## {heading}\n"
+        some = [row for row in methods if row["kind"] in kinds]
+        yield from _matrix("setting", settings, some)
+    yield "## Why\n"
+    for row in methods:
+        yield f"**{row['name']}** ({row['description']})\n"
+        yield from _reasons(row)
+        yield ""
+    yield _PROGRAMS
+    yield from _matrix("feature", features, programs)
+    yield from (f"- **{row['name']}**: {row['description']}." for row in programs)
+
+
+def _matrix(what: str, names: Mapping[str, str], rows: list[Row]) -> Iterator[str]:
+    """A table with a column a row, but for settings that all carry."""
+    lines = [
+        [text, *(_MARKS[row["carries"][name]["carried"]] for row in rows)]
+        for name, text in names.items()
+    ]
+    heads = (what, *(row["name"] for row in rows))
+    return _table(heads, (line for line in lines if any(line[1:])))
+
+
+def _reasons(row: Row) -> Iterator[str]:
+    """Yield a line for each reason, with all settings that have it."""
+    for carried, mark in _MARKS.items():
+        found: dict[str, list[str]] = {}
+        for name in _carried(row, carried):
+            if reason := row["carries"][name]["reason"]:
+                found.setdefault(reason, []).append(SETTINGS[name].words)
+        for reason, names in found.items():
+            yield f"- {mark} {', '.join(names)}: {reason}."
+
+
+def _carried(row: Fields, carried: str) -> list[str]:
+    return [name for name, x in row["carries"].items() if x["carried"] == carried]
