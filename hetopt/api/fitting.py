@@ -227,9 +227,8 @@ class Training(NamedTuple):
         if (lora := costs.updates.lora) is not None and "finetune" not in names:
             way = "lora" if lora.weight_bits is None else "qlora"
             own |= {"finetune": way, "rank": lora.rank, "beside": lora.beside}
-        if (offload := costs.memory.offload) is not None:
-            parts = {"optimiser": offload.optimiser, "activations": offload.activations}
-            own["offload"] = ",".join(part for part, share in parts.items() if share)
+        if costs.memory.hosts_update:
+            own["offload"] = "optimiser"
         program = costs.compute.calibration
         # Another kind of training, or target, has a program of its own.
         if program is not None and not names & {"framework", "finetune", "runs_on"}:

@@ -77,7 +77,7 @@ def _stage_us(table: CostTable, node: str, t: int, b: int) -> int:
     rows = table.workload.costs.compute.profile
     mine = (row for row in rows if (row.gpu, row.tensor_parallel) == (gpu, t))
     layers = sum(sum(row.layer_us) for row in mine)
-    return head + layers + table.most_waited_us(node, t, b)
+    return head + layers
 
 
 def _sync_us(table: CostTable) -> int:

@@ -86,7 +86,7 @@ class Ports:
         if len(cluster.nodes) < 2 or any(n.adapters is None for n in cluster.nodes):
             return None
         rates = [_rates(table, number) for number in range(len(cluster.nodes))]
-        activation = table.hop_bytes(1, 1) * 10**6
+        activation = table.hop_bytes(1) * 10**6
         sent, per_parameter = table.exchanged, Fraction(0)
         if costs.updates.sync_overlap == "none":
             each_pass = (

@@ -291,14 +291,13 @@ def _calibrated(table: CostTable, node: str, layer: int) -> _Rows:
     """One sample takes the least time; the largest size the least of each sample.
 
     That holds for exact times. Rounded up, any other size takes less than 1 us less
-    than it would in proportion, and where links to hosts are waited for less than 4.
+    than it would in proportion.
     """
     largest = max(table.workload.micro_batch_sizes)
-    less = 1 if table.workload.costs.memory.offload is None else 4
     for t in range(1, table.cluster.node[node].count + 1):
         yield t, 1, table.layer_us(node, t, 1)[layer]
         if largest > 1:
-            yield t, largest, max(0, table.layer_us(node, t, largest)[layer] - less)
+            yield t, largest, max(0, table.layer_us(node, t, largest)[layer] - 1)
 
 
 def _degrees(table: CostTable, node: str, layer: int, *, fits: bool) -> Container[int]:

@@ -71,10 +71,8 @@ _APART: Reasons = MappingProxyType(
         "zero": "a replica's share of the states depends on other pipelines",
         "zero_groups": "groups of replicas span pipelines",
         "gathers": "how often weights are gathered depends on the whole plan",
-        "flat_gradients": "a stage's copies depend on other pipelines",
         "interleave": "it plans one virtual stage per GPU",
         "hops": "it charges a transfer to the stage that sends",
-        "hop_parts": "it assumes that each GPU of a group sends an equal part",
         "adapters": "stages share the ports of a node, and it times them one by one",
         "tied_sync": "it leaves out traffic between the first and the last stage",
         "profiled_update": "it does not read measured updates",
@@ -99,7 +97,7 @@ _PASSES: Reasons = MappingProxyType(
 _NOT_LISTED: Reasons = MappingProxyType(
     {
         **_only(_APART, *_SPLITS, "context_parallel", "expert_parallel", "zero_groups"),
-        **_only(_APART, "gathers", "flat_gradients", "interleave", "hops", "hop_parts"),
+        **_only(_APART, "gathers", "interleave", "hops"),
         **_only(_APART, "tied_sync", "profiled_update"),
         "zero_and_samples": "the states that replicas of a stage share depend "
         "on all of these replicas",
@@ -127,12 +125,10 @@ _NOT_COUNTED: Reasons = MappingProxyType(
         "zero_and_samples": _LEAST_STATES,
         "zero_groups": _FREE_GROUPS,
         "gathers": "weights are gathered once per iteration",
-        "flat_gradients": "copies of gradients are as small as they can be",
         "interleave": _LEAST_FLIGHT,
         "lockstep": "the critical path is counted, which is at most as long",
         "tied_sync": "traffic between the first and the last stage is left out",
         "hops": "a transfer is charged to the stage that sends",
-        "hop_parts": "transfers are counted at their cheapest, to one GPU",
         "adapters": "every transfer and every ring has the whole link",
         "pairs": "it uses the fastest link of a node",
         "offload": _LEAST_UPDATE,
@@ -215,9 +211,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "proof memory": _method(
             "of training_plan: no pipeline fits into memory",
-            in_part=_only(
-                _NOT_COUNTED, "zero", "choice_of_zero", "flat_gradients", "host_memory"
-            ),
+            in_part=_only(_NOT_COUNTED, "zero", "choice_of_zero", "host_memory"),
             refused={
                 **dict.fromkeys(_SPLITS, _BY_COSTS),
                 "interleave": _ONE_RUN,
@@ -280,7 +274,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "calibrated_memory": _BY_FORMULA,
                 **dict.fromkeys(
                     (
-                        *("iteration_overhead", "tied_sync", "flat_gradients"),
+                        *("iteration_overhead", "tied_sync"),
                         *("gathers", "interleave", "lockstep", "zero_groups"),
                         *("pipeline_factor", "sync_factor", "offload"),
                     ),

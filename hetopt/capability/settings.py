@@ -79,10 +79,7 @@ def _sizes(instance: Instance) -> object:
 
 
 def _offload(instance: Instance) -> object:
-    offload = instance.workload.costs.memory.offload
-    if offload is None:
-        return None
-    return "optimiser" if offload.optimiser else f"activations {offload.activations}"
+    return "optimiser" if instance.workload.costs.memory.hosts_update else None
 
 
 def _profiled(words: str, field: str) -> Setting:
@@ -182,7 +179,6 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 and _first(node.host_gib for node in _nodes(x))
             ),
         ),
-        "flat_gradients": _cost("flat copies of gradients", "flat_gradients", False),
         "recompute": _cost("recomputation other than full", "recompute", "full"),
         "activations": _cost(
             "activations besides checkpoints", "activations", "checkpoint"
@@ -198,9 +194,6 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         ),
         "tied_sync": _cost("timed all-reduce of tied embeddings", "tied_sync", False),
         "hops": _cost("transfers that occupy the receiver, too", "hops", "sender"),
-        "hop_parts": _cost(
-            "transfers of whole activations by every GPU", "hop_parts", "shared"
-        ),
         "adapters": Setting(
             "network ports of nodes",
             "cluster.nodes.adapters",

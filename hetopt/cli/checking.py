@@ -9,7 +9,7 @@ import typer
 from ..errors import Unsupported
 from ..text.documents import Document
 from . import output, runs
-from .current import CurrentRun
+from .current import NEXT, CurrentRun
 from .options import AsJson, Memory, RunsOn, TimeLimit, arg, flag, limit_mib, opt
 from .quantities import duration
 
@@ -234,8 +234,6 @@ class _Judged:
             told = changes.measurement(measured, self.found)
         facts += [*results.totals(self.found.parts), *lengths.facts(self.beside.run)]
         facts += [] if measured is None else changes.rates(measured)
-        if self.reached is not None and self.found.objective is not None:
-            points.append(_distance(of.data, self.found, self.reached, length))
         if (proof := self.proof) is not None and not proof.missing:
             points.append(f"the bound is verified: {proof.by} ({proof.proof})")
         sections += [Section(points=tuple(points))] if points else []
@@ -325,39 +323,9 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
     from ..report import writers
 
     output.show([writers.facts(run.read)])
-    run.tell_next()
+    output.tell(NEXT)
     for note in run.asked.notes:
         output.tell(f"{run.asked.place}: {note}")
-
-
-def _distance(
-    data: Any, found: "Evaluation", bound: "Bound", full_length: int | None
-) -> str:
-    """Return how far a run is at most from the best one, if it breaks no rule."""
-    from ..api.measured import least_of
-    from ..report import words
-
-    least = (
-        f"no plan takes less than {words.amount(bound.value, 'us')} ({bound.source})"
-    )
-    if (low_s := least_of(data, float(bound.value) / 1e6)) is not None:
-        least += f", {words.duration(low_s)} at the fast end of the 80% interval"
-    if not found.valid:
-        memory = any(broken.rule == "memory" for broken in found.violations)
-        what = "does not fit" if memory else "breaks rules"
-        if full_length is not None:
-            what += f" with sequences of {full_length:,} tokens each"
-        return (
-            f"{least}: this holds for plans that fit, and the run {what} according to "
-            f"the model, so its distance from the best plan is unknown; `hetopt plan` "
-            f"looks for that plan"
-        )
-    assert found.objective is not None
-    share = float(found.objective / bound.value - 1) if bound.value else 0.0
-    return (
-        f"{least}: the run is at most {share:.1%} slower than the best plan; `hetopt "
-        f"plan` looks for that plan"
-    )
 
 
 def _origin_text(origin: "Origin") -> str:

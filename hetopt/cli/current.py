@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..text.documents import Document
-from . import output
 from .options import limit_s
 
 if TYPE_CHECKING:
@@ -17,13 +16,7 @@ if TYPE_CHECKING:
     from ..result import Bound
     from ..schema import Instance
 
-_NEXT = (
-    "give --instance to have it judged; hetopt assemble config.json HOSTS "
-    "--global-batch {} --sequence-length {} --out instance.yaml makes one"
-)
-#: What trainers call the sequences of a step, and the tokens of a sequence.
-_BATCH = ("global-batch-size", "training.global_batch_size", "batch")
-_LENGTH = ("seq-length", "training.seq_len", "training.max_context_length", "length")
+NEXT = "give --instance to have it judged; `hetopt assemble` makes one of a model"
 
 
 class CurrentRun:
@@ -117,15 +110,6 @@ class CurrentRun:
 
         told = self.claim.settings if self.claim is not None else None
         return changes.read(self.asked, told)
-
-    def tell_next(self) -> None:
-        """Say what is needed for the run to be judged."""
-        values = self.asked.values
-        batch, length = (
-            next((str(values[name]) for name in names if name in values), unknown)
-            for names, unknown in ((_BATCH, "B"), (_LENGTH, "S"))
-        )
-        output.tell(_NEXT.format(batch, length))
 
     def to_json(self) -> Document:
         """Return what was read, and what to change."""

@@ -4,22 +4,15 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from .. import api, registry
-from .._kernels import core
+from .. import registry
 from ..errors import BackendMissing, HetoptError
-from ..problems.layer_partition import Data
-from ..result import Status, Stop
 from ..text.documents import Document
 from . import output
 from .options import AsJson
-
-if TYPE_CHECKING:
-    pass
-
 
 # Three layers of 3, 1, 2 us on two equal stages: the best bottleneck is 3 us.
 _TRIAL: dict[str, object] = {
@@ -58,6 +51,10 @@ def findings() -> list[Finding]:
 
 
 def _try(name: str) -> Finding:
+    from .. import api
+    from ..problems.layer_partition import Data
+    from ..result import Status, Stop
+
     trial = Data.model_validate(_TRIAL, strict=False)
     try:
         result = api.solve(trial, backend=name, limits=_LIMIT_S)
@@ -86,6 +83,8 @@ def _try(name: str) -> Finding:
 
 def report(findings: list[Finding]) -> Document:
     """The machine, the back ends and what proofs run by as a document."""
+    from .._kernels import core
+
     affinity = getattr(os, "sched_getaffinity", None)
     threads = len(affinity(0)) if affinity else os.cpu_count()
     return {

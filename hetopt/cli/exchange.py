@@ -91,7 +91,7 @@ OPTION = Annotated[
         "flash, sequence_parallel, recompute (as full,none), zero (as 1,0), "
         "zero_groups, context_parallel, expert_parallel, interleave; runs_on; finetune "
         "(full, lora or qlora), rank, beside; optimiser (adamw, sgd, adafactor, muon, "
-        "adamw_8bit), offload (optimiser,activations), host_gbytes_per_s; framework, "
+        "adamw_8bit), offload (optimiser), host_gbytes_per_s; framework, "
         "style, kernel, products of calibrated times; mtp, parameters of the model."
     ),
 ]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import capability, registry
+from .. import registry
 from ..errors import Unsupported
 from ..text.documents import Document
 from . import output
@@ -87,6 +87,8 @@ def entries(kind: str, problem: str | None = None) -> list[Document]:
     if kind == "machines":
         return _machines()
     if kind == "capabilities":
+        from .. import capability
+
         return capability.rows()
     folder = _FOLDER[kind]
     entries: list[Document] = _folder(folder)

@@ -208,11 +208,9 @@ def logs(
 
 
 def _table(entries: "list[Entry]") -> object:
-    from ..queueing.scheduler import outlook
-
     rows = []
     for entry in entries:
-        found, attempt = outlook(entry), entry.live
+        attempt = entry.live
         held = attempt or (entry.attempts[-1] if entry.attempts else None)
         rows.append(
             (
@@ -222,8 +220,8 @@ def _table(entries: "list[Entry]") -> object:
                 str(max(entry.done_steps, 0)),
                 str(entry.job.total_steps),
                 "" if held is None else _gpus(held.nodes),
-                _clock(found.start_s) if attempt is None else _clock(attempt.started),
-                _clock(found.end_s),
+                _clock(held.started if held else None),
+                _clock(entry.ended),
             )
         )
     return output.table(_COLUMNS, rows, _TEXTS)
@@ -261,20 +259,14 @@ def _attempts(entry: "Entry") -> object:
 
 
 def _placement_row(one: "Placement") -> dict[str, object]:
-    forecast = one.forecast
     return {
         "name": one.entry.job.name,
         "nodes": dict(one.planned.nodes) if one.planned else None,
         "plan": one.planned.plan.model_dump(mode="json") if one.planned else None,
         "why": one.why,
         "refused": one.refused,
-        "start_s": forecast.start_s if forecast else None,
-        "end_s": forecast.end_s if forecast else None,
     }
 
 
 def _words_of(one: "Placement") -> str:
-    text = f"{one.entry.job.name}: {one.why}"
-    if one.forecast:
-        text += f"; ends {_clock(one.forecast.end_s)}"
-    return text
+    return f"{one.entry.job.name}: {one.why}"

@@ -78,7 +78,6 @@ def schedule(
         if given:
             raise Unsupported(f"{', '.join(given)}: expected with --trace only")
         data = scheduling.load_queue(instance)
-    _announce(data)
     if policy is None and trace is not None:
         policy = scheduling.OWN_POLICY
     outcomes = scheduling.schedule(
@@ -88,14 +87,6 @@ def schedule(
         progress=Listener(started=output.tell),
     )
     _deliver(data, outcomes, out, as_json=as_json)
-
-
-def _announce(data: "Data") -> None:
-    """Say on stderr what the queue's maker filled in."""
-    from ..report import schedule as report
-
-    if data.assumed:
-        output.show(report.assumed(data), stderr=True)
 
 
 def _deliver(

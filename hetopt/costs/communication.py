@@ -23,8 +23,7 @@ weights are gathered for the forward pass and for the backward pass, once an ite
 
 Where a node has a adapters, beta between nodes is what all of them carry together:
 
-hop    t GPUs reach min(t, a) / a of it. Under `hop_parts: whole` each of the t GPUs of
-       the receiver is sent all activations, t times as much in all, and none gathers.
+hop    t GPUs reach min(t, a) / a of it.
 sync   the t_min rings of a layer run at once, d members of each on the node: a ring
        reaches min(a, t_min d) / (a t_min) of it.
 
@@ -34,7 +33,7 @@ and each ring has all of beta: adapters only ever make what crosses nodes slower
 What several stages of a node send at once shares its adapters, too. A node sends
 
 passes  e b S H for each micro-batch of each of its stages, forward to the next stage
-        and backward to the one before, where that lies on another node (each copy);
+        and backward to the one before, where that lies on another node;
 sync    (n - d) / n g p in each pass over each layer of which d of n replicas lie on it,
 
 and no phase is shorter than these bytes take at beta: pipelines last as long as the
@@ -89,15 +88,11 @@ def rounds(costs: CostSettings, pipelines: Iterable[tuple[int, int]]) -> int:
     return max(n for n, _ in found)
 
 
-def hop_slowdown(adapters: int | None, t: int, copies: int) -> Fraction:
-    """How many times as long `t` GPUs need as all adapters of their node for a hop.
-
-    `copies` is how often they send or are sent the activations: once in all, or once
-    for each GPU of the receiver.
-    """
+def hop_slowdown(adapters: int | None, t: int) -> Fraction:
+    """How many times as long `t` GPUs need as all adapters of their node for a hop."""
     if adapters is None:
         return Fraction(1)
-    return copies * Fraction(adapters, min(t, adapters))
+    return Fraction(adapters, min(t, adapters))
 
 
 def ring_slowdown(adapters: int | None, t: int, members: int) -> Fraction:

@@ -23,9 +23,6 @@
                   with ZeRO's gathered weights; needs calibrated times
     head        = states of V H / t and logits (e + 4) b S V / t        (last stage)
     embedding   = states of V H / t                                     (first stage)
-    flat        = g sum p_l / t over layers of several replicas         flat_gradients
-                  what their gradients are copied to and reduced in, with those of
-                  embedding and head; not with ZeRO 2 and 3, which go by buckets
 
 With tied embeddings a stage that is first and last holds V H once. Logits count in
 their own precision and, for the loss, in single precision: two live copies; once with
@@ -38,7 +35,7 @@ from itertools import accumulate
 from math import lcm
 from typing import NamedTuple
 
-from ..schema import CostSettings, ModelSpec, StateBytes, Workload, exact
+from ..schema import CostSettings, ModelSpec, StateBytes, Workload
 from ..schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, Parts
 from .compute import Share
 from .formulas import shared
@@ -204,8 +201,8 @@ class RunActivations:
         of = {kind: layer_bytes(model, workload, kind, t, b) for kind in kinds}
         parts = [part for each in of.values() for part in each]
         self._unit = unit = lcm(*(part.denominator for part in parts))
-        self._each = [int(of[kind].each * unit) for kind in model.kinds]
-        self._sums = [*accumulate(self._each, initial=0)]
+        each = (int(of[kind].each * unit) for kind in model.kinds)
+        self._sums = [*accumulate(each, initial=0)]
         self._peaks: list[tuple[int, list[int]]] = []
         peaks = [int(x.once * unit) for x in of.values()]
         peak_of = dict(zip(of, peaks, strict=True))
@@ -239,18 +236,9 @@ class RunActivations:
         kept, once = self._of(layers, in_flight)
         return Fraction(kept) / self._unit, Fraction(once) / self._unit
 
-    def sent(self, layers: range, in_flight: int | Fraction) -> Fraction:
-        """Return the bytes of a run of layers that are in the host's memory."""
-        kept, _ = self._of(layers, in_flight)
-        largest = max(self._each[layers.start : layers.stop], default=0)
-        return sent(self._costs, kept, largest) / self._unit
-
     def mib(self, layers: range, in_flight: int | Fraction) -> int:
         """Return the activations of a run of layers in MiB, each part rounded up."""
         kept, once = self._of(layers, in_flight)
-        if self._costs.memory.offload is not None and len(layers):
-            largest = max(self._each[layers.start : layers.stop])
-            kept = hosted(self._costs, kept, largest)
         size = self._unit * MIB
         return -int(-kept // size) - int(-once // size)
 
@@ -265,23 +253,6 @@ def activations_mib(
 ) -> int:
     """Return activations of a run of layers for `in_flight` micro-batches of `b`."""
     return RunActivations(model, workload, t, b).mib(layers, in_flight)
-
-
-def sent(
-    costs: CostSettings, kept: int | Fraction, largest: int | Fraction
-) -> Fraction:
-    """Return what of `kept` bytes is in the host's memory."""
-    return kept - hosted(costs, kept, largest)
-
-
-def hosted(
-    costs: CostSettings, kept: int | Fraction, largest: int | Fraction
-) -> Fraction:
-    """Return what stays of `kept` bytes; `largest` are of a layer and a micro-batch."""
-    if costs.memory.offload is None:
-        return Fraction(kept)
-    share = exact(costs.memory.offload.activations)
-    return kept - share * max(0, kept - 2 * largest)
 
 
 def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:
@@ -302,17 +273,6 @@ def end_copies(model: ModelSpec, workload: Workload, ends: int) -> int:
     if workload.costs.compute.head == "omit":
         return 0
     return min(ends, 1) if model.tied_embeddings else ends
-
-
-def flat_mib(costs: CostSettings, parameters: int, t: int) -> int:
-    """The flat copy of the gradients of what several replicas hold."""
-    if not costs.memory.flat_gradients or costs.updates.zero >= 2:
-        return 0
-    return mib(
-        Fraction(
-            costs.memory.gradient_bytes * parameters * costs.compute.context_parallel, t
-        )
-    )
 
 
 def ends_mib(

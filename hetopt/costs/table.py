@@ -51,6 +51,8 @@ class CostTable:
         ):
             self.weighing = Weighing(self.calibrated)
         # lru_cache on bound methods of this object only: it dies with the object.
+        #: Time of each layer, both passes, on so many GPUs of a node, and of the
+        #: backward pass alone.
         self.layer_us = self._by_class(self._layer_us)
         self.backward_us = self._by_class(self._backward_us)
         self.link = lru_cache(None)(self.cluster.link)
@@ -125,72 +127,6 @@ class CostTable:
         return int(exact(self.gpu(node).memory_gib) * 1024)
 
     def _layer_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
-        """Time of each layer, forward and backward, on `t` GPUs of `node`."""
-        plain = self._computed_us(node, t, b)
-        return tuple(map(sum, zip(plain, *self.waits_us(node, t, b), strict=True)))
-
-    def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
-        """The backward part of `layer_us`."""
-        plain = self._computed_backward_us(node, t, b)
-        return tuple(map(sum, zip(plain, self.waits_us(node, t, b)[1], strict=True)))
-
-    @cached_method
-    def waits_us(self, node: str, t: int, b: int) -> tuple[tuple[int, ...], ...]:
-        """Return how long both passes wait for links to the host, by layer."""
-        sent = self._sent_us(node, t, b)
-        if sent is None:
-            return ((0,) * self.layers,) * 2
-        back = self._computed_backward_us(node, t, b)
-        both = self._computed_us(node, t, b)
-        return (
-            tuple(
-                max(0, sent[x] - (whole - behind))
-                for x, whole, behind in zip(self._place, both, back, strict=True)
-            ),
-            tuple(
-                max(0, sent[x] - behind)
-                for x, behind in zip(self._place, back, strict=True)
-            ),
-        )
-
-    def most_waited_us(self, node: str, t: int, b: int) -> int:
-        """No passes through all layers wait longer, however short they are."""
-        sent = self._sent_us(node, t, b)
-        return 0 if sent is None else 2 * sum(sent[x] for x in self._place)
-
-    def _sent_us(self, node: str, t: int, b: int) -> list[int] | None:
-        """How long links to the host have what each sort of layers sends, if any is."""
-        offload = self.workload.costs.memory.offload
-        if offload is None or not offload.activations:
-            return None
-        per_byte = 10**6 / updates.host_bytes_per_s(self.gpu(node))
-        share = exact(offload.activations) * per_byte
-        return [ceil(share * self._kept_bytes(node, x, t, b)) for x in self._alike]
-
-    @cached_property
-    def _alike(self) -> list[int]:
-        """A layer of each sort: those of one keep as much."""
-        return [self._sorts.index(sort) for sort in dict.fromkeys(self._sorts)]
-
-    @cached_property
-    def _place(self) -> list[int]:
-        """Return the place of every layer's sort among `_alike`."""
-        number = {sort: i for i, sort in enumerate(dict.fromkeys(self._sorts))}
-        return [number[sort] for sort in self._sorts]
-
-    @cached_property
-    def _sorts(self) -> list[object]:
-        of = self.weighing.sorts if self.weighing else self.model.kinds
-        return list(of)
-
-    def _kept_bytes(self, node: str, layer: int, t: int, b: int) -> Fraction | int:
-        """Return what a layer keeps of a micro-batch, on each of `t` GPUs."""
-        one = range(layer, layer + 1)
-        if self.weighing is not None:
-            return self.weighing.largest(self.cluster.node[node].gpu, one, t, b)
-        return self.activations(t, b).bytes(one, 1)[0]
-
-    def _computed_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         if self.calibrated:
             return self.calibrated.times_us(self.node_class[node], t, b)[0]
         if self.profile:
@@ -206,7 +142,7 @@ class CostTable:
                 seconds[sort] = ceil(exactly * 10**6)
         return tuple(seconds[sort] for sort in sorts)
 
-    def _computed_backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
+    def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         if self.calibrated:
             return self.calibrated.times_us(self.node_class[node], t, b)[1]
         if self.profile:
@@ -214,7 +150,7 @@ class CostTable:
             if backward is not None:
                 return backward
         share = compute.backward_share(self.workload.costs)
-        return tuple(ceil(us * share) for us in self._computed_us(node, t, b))
+        return tuple(ceil(us * share) for us in self.layer_us(node, t, b))
 
     def usable(self, node: str, t: int, b: int) -> bool:
         """Tell whether `t` GPUs of a node may be a group: target, known times."""
@@ -238,32 +174,20 @@ class CostTable:
 
         `by` GPUs send; None leaves adapters out, for who does not state them.
         """
-        whole = self.workload.costs.links.hop_parts == "whole"
         latency, rate = self.link(sender, receiver)
-        copies = self._copies(t)
         if by is not None and sender != receiver:
             ends = (sender, by), (receiver, t)
             rate /= max(
-                communication.hop_slowdown(self.adapters[x], n, copies) for x, n in ends
+                communication.hop_slowdown(self.adapters[x], n) for x, n in ends
             )
         # Each context-parallel part hands on its own share of the sequence.
         parts = max(1, t // self.split.context)
-        gathers = parts > 1 and not whole
-        within = self.link(receiver, receiver) if gathers else None
-        size = self._activation(b)
+        within = self.link(receiver, receiver) if parts > 1 else None
+        size = self.hop_bytes(b)
         seconds = communication.hop_s(size, (latency, rate), within, t, parts)
         return self._exposed_us(seconds)
 
-    def _copies(self, t: int) -> int:
-        """How often a stage sends its activations to `t` GPUs."""
-        whole = self.workload.costs.links.hop_parts == "whole"
-        return max(1, t // self.split.context) if whole else 1
-
-    def hop_bytes(self, t: int, b: int) -> int:
-        """Bytes that a hop to `t` GPUs takes over the link, in each direction."""
-        return self._copies(t) * self._activation(b)
-
-    def _activation(self, b: int) -> int:
+    def hop_bytes(self, b: int) -> int:
         """Bytes of what `b` sequences hand on to the next stage."""
         each = self.workload.costs.memory.element_bytes
         return each * b * self.workload.sequence_length * self.model.hidden
@@ -275,9 +199,7 @@ class CostTable:
     def hop_over_us(self, link: int, b: int) -> int:
         """Return the time of a hop over a link of a class of `cluster.links`."""
         across = self.cluster.links.exactly(link)
-        return self._exposed_us(
-            communication.hop_s(self._activation(b), across, None, 1)
-        )
+        return self._exposed_us(communication.hop_s(self.hop_bytes(b), across, None, 1))
 
     def _exposed_us(self, seconds: Fraction) -> int:
         """Return what of a hop nothing hides."""
@@ -423,7 +345,6 @@ class CostTable:
         return {
             **held,
             "ends": self._ends_mib(t, b, replicas, first=first, last=last),
-            **self._flat(layers, t, holders, first + last),
             "reserve": costs.memory.reserve_mib,
         }
 
@@ -446,20 +367,18 @@ class CostTable:
         gpu = self.cluster.node[node].gpu
         if self.even:
             layers = range(len(layers))  # as heavy as any others
-            held, largest, once = self._weighed(gpu, layers, t, b, ends)
+            held, once = self._weighed(gpu, layers, t, b, ends)
         else:
-            held, largest, once = self._weigh(gpu, layers, t, b, ends)
-        kept = memory.hosted(self.workload.costs, flight * held, largest)
-        return memory.mib(kept) + memory.mib(once)
+            held, once = self._weigh(gpu, layers, t, b, ends)
+        return memory.mib(flight * held) + memory.mib(once)
 
     def _weigh(
         self, gpu: str, layers: range, t: int, b: int, ends: tuple[bool, bool]
-    ) -> tuple[int, int, int]:
-        """Return what a stage keeps of a micro-batch, its largest layer, the rest."""
+    ) -> tuple[int, int]:
+        """Return what a stage keeps of a micro-batch, and the rest."""
         assert self.weighing is not None
         return (
             self.weighing.held(gpu, layers, t, b, alone=all(ends)),
-            self.weighing.largest(gpu, layers, t, b),
             self.weighing.once(gpu, layers, t, b, first=ends[0], last=ends[1]),
         )
 
@@ -467,37 +386,24 @@ class CostTable:
 
     def pinned_bytes(
         self,
-        node: str,
         layers: range,
-        group: tuple[int, int],
-        flight: int | Fraction,
+        t: int,
         ends: tuple[bool, bool],
         holders: Sequence[int],
     ) -> Fraction:
         """Return what a GPU of a stage has in its host's memory, at the least.
 
-        Arguments are those of `activations_mib`, and the replicas of every layer. Of
-        states there are the optimiser's and the gradient that it reads, which ZeRO
-        divides; buffers of copies come on top.
+        `holders` are the replicas of every layer. There are the optimiser's states and
+        the gradient that it reads, which ZeRO divides; buffers of copies come on top.
         """
-        costs, (t, b) = self.workload.costs, group
-        if costs.memory.offload is None:
-            return Fraction(0)
-        if self.weighing is None:
-            found = self.activations(t, b).sent(layers, flight)
-        else:
-            gpu = self.cluster.node[node].gpu
-            held = flight * self.weighing.held(gpu, layers, t, b, alone=all(ends))
-            largest = self.weighing.largest(gpu, layers, t, b)
-            found = memory.sent(costs, held, largest)
-        if not costs.memory.hosts_update:
-            return found
+        costs = self.workload.costs
         held_by = [*self.shares(layers, t, holders, self.trained)]
         at = layers.start if ends[0] else layers.stop - 1
         copies = memory.end_copies(self.model, self.workload, sum(ends))
         tables = copies * (self.trained.end or 0)
         held_by += memory.shares(costs, tables, 0, t, holders[at])
         states = StateBytes(0, 0, memory.pinned_each(costs))
+        found = Fraction(0)
         for parameters_held, replicas in held_by:
             found += memory.bytes_each(costs, replicas, states) * parameters_held
         return found
@@ -508,23 +414,6 @@ class CostTable:
         if not self.model.even or self.profile.weighs:
             return False
         return self.weighing is None or len(set(self.weighing.sorts)) == 1
-
-    def _flat(
-        self, layers: range, t: int, holders: Sequence[int] | int, ends: int
-    ) -> dict[str, int]:
-        """The flat copy of a run's gradients, where the costs have it weighed."""
-        costs, model = self.workload.costs, self.model
-        if not costs.memory.flat_gradients:
-            return {}
-        copied = 0
-        if not isinstance(holders, int):
-            own = self.trained
-            copied = sum(own.layers[x] for x in layers if holders[x] > 1)
-            # Embedding and head lie beside the first and the last layer.
-            beside = memory.end_copies(model, self.workload, ends)
-            at = layers.start if layers.start == 0 else layers.stop - 1
-            copied += beside * (own.end or 0) * (holders[at] > 1)
-        return {"flat_gradients": memory.flat_mib(costs, copied, t)}
 
     @cached_method
     def _least_mib(self, layers: range, t: int, replicas: int) -> int:

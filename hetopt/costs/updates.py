@@ -36,7 +36,7 @@ def each_s(
     formula. 0 where nothing tells the rate.
     """
     moved = update_bytes(costs.memory.updated)
-    if costs.memory.offload is not None and costs.memory.hosts_update:
+    if costs.memory.offload is not None:
         sent = (
             costs.memory.updated.gradient + costs.memory.updated.weight
         ) / host_bytes_per_s(gpu)

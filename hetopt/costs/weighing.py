@@ -41,11 +41,6 @@ class Weighing:
         sorts = self.sorts[layers.start : layers.stop]
         return sum(self._pass(gpu, t, b, x)[0] for x in sorts) + math.ceil(handed_on)
 
-    def largest(self, gpu: str, layers: range, t: int, b: int) -> int:
-        """Return the most that a layer holds of a micro-batch in flight."""
-        sorts = set(self.sorts[layers.start : layers.stop])
-        return max((self._pass(gpu, t, b, x)[0] for x in sorts), default=0)
-
     def once(
         self, gpu: str, layers: range, t: int, b: int, *, first: bool, last: bool
     ) -> int:

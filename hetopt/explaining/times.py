@@ -177,9 +177,8 @@ def _alone_us(table: CostTable, key: tuple[str, int, int], layer: int) -> int:
     node, t, b = key
     if table.profile or t == 1:
         return table.layer_us(*key)[layer]
-    waits = sum(each[layer] for each in table.waits_us(*key))
     if calibrated := table.calibrated:
-        return waits + calibrated.alone_us(table.node_class[node], t, b, layer)
+        return calibrated.alone_us(table.node_class[node], t, b, layer)
     link = table.node_class[node].intra
     # `costs` gives it: more than one GPU needs a link.
     latency, bandwidth = link if link is not None else (Fraction(0), Fraction(1))
@@ -188,7 +187,7 @@ def _alone_us(table: CostTable, key: tuple[str, int, int], layer: int) -> int:
         for way in ((latency, bandwidth), (2 * latency, bandwidth / 2))
     )
     # All-reduces take time in proportion to latency and 1 / bandwidth.
-    return waits + compute.ceil((2 * once - twice) * 10**6)
+    return compute.ceil((2 * once - twice) * 10**6)
 
 
 def _syncs(table: CostTable, plan: TrainingPlan, judged: Document) -> list[list[int]]:

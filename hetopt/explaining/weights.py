@@ -22,7 +22,6 @@ PARTS = {
     "embedding_and_head": "states of the embedding and of the head",
     "activations": "activations kept for micro-batches in flight",
     "logits": "logits of the last stage",
-    "flat_gradients": "flat buffer in which replicas reduce gradients",
     "reserve": "kept free by `reserve_mib`",
 }
 
@@ -92,7 +91,6 @@ def _parts(
         **layers,
         "embedding_and_head": whole["ends"] - logits,
         "logits": logits,
-        **{part: whole[part] for part in ("flat_gradients",) if part in whole},
         "reserve": whole["reserve"],
     }
     return {part: found[part] for part in PARTS if part in found}

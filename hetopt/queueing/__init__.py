@@ -9,7 +9,7 @@ waits, and ends.
     store       the file beside the engine, and the lock of who places
     engines     one module an engine
     machines    what there is and what of it is idle, as an instance of each job
-    deciding    a policy on the live state, and what it foresees
+    deciding    a policy on the live state
     launching   a plan on the GPUs that were chosen, exported and submitted
     following   what became of it
     scheduler   one pass over all of these, and the door for commands and programs

@@ -1,8 +1,7 @@
-"""A policy of `scheduling` on the live state of a queue, and what it foresees.
+"""A policy of `scheduling` on the live state of a queue.
 
 The simulator's own state is filled with what runs and what waits, the policy decides on
-it once, and what it started and stopped there is what the queue does. The simulation
-then goes on to the end of all jobs: so each start and end is foreseen.
+it once, and what it started and stopped there is what the queue does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import registry
-from ..errors import NoPlan
 from ..problems.job_scheduling import Data, micro
 from ..scheduling.idle import Idle
 from ..scheduling.simulator import Held, Policy, Simulation, Task
@@ -30,20 +28,12 @@ class Start(NamedTuple):
     step_s: float
 
 
-class Forecast(NamedTuple):
-    """A forecast says when a job next starts and ends, in seconds since 1970."""
-
-    start_s: float
-    end_s: float
-
-
 @dataclass(frozen=True)
 class Decision:
-    """A decision lists starts and stops of now, and forecasts by job number."""
+    """A decision lists starts and stops of now."""
 
     starts: tuple[Start, ...]
     stops: tuple[Entry, ...]
-    forecasts: Mapping[int, Forecast]
 
 
 def decide(
@@ -82,9 +72,7 @@ def decide(
             nodes = {n.name: held.nodes[n.name] for n in data.cluster.nodes
                      if n.name in held.nodes}  # fmt: skip
             starts.append(Start(of_task[task.number], nodes, held.degrees, step_s))
-    rounds = micro(data.assumptions.round_s) if made.rounds else None
-    forecasts = _foreseen(simulation, rounds, of_task, since)
-    return Decision(tuple(starts), tuple(stops), forecasts)
+    return Decision(tuple(starts), tuple(stops))
 
 
 def _us(time_s: float, since: float) -> int:
@@ -123,27 +111,3 @@ def _lease(data: Data, task: Task, attempt: Attempt, now_us: int, since: float) 
         degrees=(d, t),
         trial=False,
     )
-
-
-def _foreseen(
-    simulation: Simulation,
-    round_us: int | None,
-    of_task: Mapping[int, Entry],
-    since: float,
-) -> dict[int, Forecast]:
-    """Return forecasts of all jobs that the policy serves one day."""
-    now_us = simulation.state.now_us
-    try:
-        if simulation.state.running:
-            simulation.run(round_us)
-    except NoPlan:  # some are never served; the others have their times
-        pass
-    found = {}
-    for task in simulation.tasks:
-        if task.leases and not task.steps_left:
-            starts = [lease.start_us for lease in task.leases if lease.end_us > now_us]
-            start = min(starts, default=task.leases[-1].start_us)
-            end = task.leases[-1].end_us
-            times = start / 10**6 + since, end / 10**6 + since
-            found[of_task[task.number].number] = Forecast(*times)
-    return found

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from .scheduler import Queue, outlook
+from .scheduler import Queue
 from .store import Entry
 
 
 def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, object]:
-    """Return jobs of a queue, with their states, plans, reasons and forecasts."""
+    """Return jobs of a queue, with their states, plans and reasons."""
     rows = [
         {
             "id": entry.number,
@@ -19,7 +19,7 @@ def document(queue: Queue, entries: Sequence[Entry]) -> dict[str, object]:
             "steps": entry.job.total_steps,
             "saved_step": entry.done_steps,
             "submitted_s": entry.submitted,
-            "outlook": outlook(entry)._asdict(),
+            "ended_s": entry.ended,
             "attempts": [asdict(one) for one in entry.attempts],
         }
         for entry in entries

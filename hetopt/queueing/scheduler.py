@@ -45,15 +45,7 @@ class Placement(NamedTuple):
     entry: Entry
     planned: Planned | None
     why: str
-    forecast: deciding.Forecast | None = None
     refused: bool = False
-
-
-class Outlook(NamedTuple):
-    """An outlook has a start and an end, in seconds since 1970."""
-
-    start_s: float | None
-    end_s: float | None
 
 
 class Queue:
@@ -192,7 +184,7 @@ class Queue:
 
     def _decide(self, found: "_Sorted | None", now: float) -> Decision:
         if found is None or found.data is None:
-            return Decision((), (), {})
+            return Decision((), ())
         policy = self.settings.policy
         return deciding.decide(found.data, found.known, policy, now, found.since)
 
@@ -232,7 +224,6 @@ class Queue:
             for entry in found.wide:
                 if entry.live is None and not stopped:
                     self._start_wide(site, entry, found, idle, tell)
-            self._foresee(decision)
             return
 
     def _start(self, site: Site, start: Start, tell: Tell) -> Mapping[str, int] | None:
@@ -348,25 +339,18 @@ class Queue:
     ) -> Placement:
         if found is None:
             return Placement(entry, None, "waits: all GPUs are others'")
-        forecast = decision.forecasts.get(entry.number)
         if entry in found.wide:
             idle = _idle(found.cluster, found.known)
             return self._place_wide(site, entry, found.cluster, idle)
         start = next((s for s in decision.starts if s.entry is entry), None)
         data, seconds = site.instance(entry.job), self.settings.planning_s
         if start is None:
-            return Placement(entry, None, "waits: its GPUs are not idle", forecast)
+            return Placement(entry, None, "waits: its GPUs are not idle")
         made = launching.plan_job(data, start.nodes, seconds)
         if isinstance(made, Result):
-            return Placement(entry, None, f"waits: {_reasons(made)}", forecast)
+            return Placement(entry, None, f"waits: {_reasons(made)}")
         why = self._why(made, start.degrees)
-        return Placement(entry, made, why, forecast)
-
-    def _foresee(self, decision: Decision) -> None:
-        for entry in self._live(self.store.entries()):
-            forecast = decision.forecasts.get(entry.number)
-            start, end = forecast if forecast else (None, None)
-            self.store.update(entry, start_s=start, end_s=end)
+        return Placement(entry, made, why)
 
 
 class _Sorted(NamedTuple):
@@ -378,13 +362,6 @@ class _Sorted(NamedTuple):
     cluster: Cluster
     data: Data | None
     since: float
-
-
-def outlook(entry: Entry) -> Outlook:
-    """Return when a job is foreseen to start and end, or when it ended."""
-    if entry.state not in LIVE or entry.end_s is None:
-        return Outlook(None, entry.ended)
-    return Outlook(entry.start_s, entry.end_s)
 
 
 def _is_on(entry: Entry, nodes: Mapping[str, Node]) -> bool:

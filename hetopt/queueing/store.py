@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)
 CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL,
     submitted REAL NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL,
-    failures INTEGER NOT NULL, ended REAL, start_s REAL, end_s REAL);
+    failures INTEGER NOT NULL, ended REAL);
 CREATE TABLE IF NOT EXISTS attempts (
     job INTEGER NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL,
     PRIMARY KEY (job, number));
@@ -87,7 +87,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Entry:
-    """A job of the queue; `start_s` and `end_s` are the last forecast, since 1970."""
+    """A job of the queue; times are in seconds since 1970."""
 
     number: int
     job: TrainingJob
@@ -96,8 +96,6 @@ class Entry:
     why: str
     failures: int = 0
     ended: float | None = None
-    start_s: float | None = None
-    end_s: float | None = None
     attempts: tuple[Attempt, ...] = field(default=(), repr=False)
 
     @property
@@ -216,12 +214,9 @@ class Store:
         made = replace(entry, **changes)
         with self._connection() as base:
             base.execute(
-                "UPDATE jobs SET state = ?, why = ?, failures = ?, ended = ?, "
-                "start_s = ?, end_s = ? WHERE number = ?",
-                (
-                    *(made.state, made.why, made.failures, made.ended),
-                    *(made.start_s, made.end_s, made.number),
-                ),
+                "UPDATE jobs SET state = ?, why = ?, failures = ?, ended = ? "
+                "WHERE number = ?",
+                (made.state, made.why, made.failures, made.ended, made.number),
             )
         return made
 

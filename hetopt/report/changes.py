@@ -65,14 +65,18 @@ def _verdict(
 ) -> str:
     """Return what a run takes and how far it is from the best, or what is wrong."""
     each = f" with sequences of {full_length:,} tokens each" if full_length else ""
+    least = ""
+    if bound is not None and bound.value:
+        least = f"less than {words.amount(bound.value, 'us')} ({bound.source})"
     if not found.valid:
         what = "does not fit" if _lacks_memory(found) else "breaks rules"
-        return f"The run {what}{each}, according to the model."
+        told = f"The run {what}{each}, according to the model"
+        return f"{told}; no plan that fits takes {least}." if least else f"{told}."
     assert found.objective is not None
     told = f"The run takes {words.amount(found.objective, 'us')} per iteration{each}"
-    if bound is not None and bound.value:
+    if bound is not None and least:
         more = words.share(float(found.objective / bound.value - 1))
-        told += f", at most {more} more than the best plan"
+        told += f", at most {more} more than the best plan: no plan takes {least}"
     return told + "."
 
 

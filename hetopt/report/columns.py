@@ -22,10 +22,9 @@ _MOST_WORDS = 32  # longer words are broken
 
 @dataclass(frozen=True)
 class Columns:
-    """A table for a terminal; `narrow` folds its headings, so that many fit."""
+    """A table for a terminal, whose headings are folded, so that many fit."""
 
     table: Table
-    narrow: bool = True
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -43,11 +42,11 @@ class Columns:
         names = sorted({0, next(full, 0)})
         parts: list[list[int]] = [names]
         for column in range(len(every)):
-            wider = [*parts[-1], column]
             if column in names:
                 continue
-            if parts[-1] != names and _width(wider, least) > width:
-                parts.append(names)
+            if _width([*parts[-1], column], least) > width:
+                fits = _width([*names, column], least) <= width
+                parts.append(names if fits else names[:1])
             parts[-1] = sorted({*parts[-1], column})
         for number, part in enumerate(parts):
             if number:
@@ -59,10 +58,8 @@ class Columns:
             yield self._grid(widths)
 
     def _heading(self, column: int) -> str:
-        heading = self.table.headings[column]
-        if not self.narrow:
-            return heading
-        return "\n".join(wrap(heading, _HEADING, break_long_words=False))
+        lines = wrap(self.table.headings[column], _HEADING, break_long_words=False)
+        return "\n".join(lines)
 
     def _texts(self, column: int) -> list[str]:
         """Return the lines of a column, its heading's first."""

@@ -40,17 +40,9 @@ def sheet(found: "Recovered") -> Sheet:
             found.result.data, found.result.plan, _parts_of(found.result)
         )
         sections.append(Section("What is moved", (note,), table=moved))
-    sections.append(
-        Section("Recovery", points=tuple(f"{a}: {b}" for a, b in _known(found.result)))
-    )
     title = f"{found.change.new.name}: recovery"
     facts = (*_changes(found), *_facts(found))
     return Sheet(title, tuple(sections), "recovery", facts)
-
-
-def _known(result: Result) -> Iterator[tuple[str, str]]:
-    yield from results.known(result)
-    yield from results.totals(_parts_of(result))
 
 
 def _changes(found: "Recovered") -> list[tuple[str, str]]:
@@ -84,6 +76,7 @@ def _candidates(found: "Recovered") -> Table:
 def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
     if found.chosen is None:
         yield "new plan", f"none: {found.result.status.value}"
+        yield from (("reason", why) for why in found.result.reasons)
         return
     proved = found.result.stop is Stop.PROVED and found.result.status is Status.OPTIMAL
     moved = words.amount(found.result.objective, "us")
@@ -91,6 +84,8 @@ def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
     yield "time per iteration afterwards", words.amount(found.chosen.iteration_us, "us")
     if busiest := _parts_of(found.result).get("busiest"):
         yield "busiest link", str(busiest)
+    totals = results.totals(_parts_of(found.result))
+    yield from (pair for pair in totals if pair[0] == "bytes")
 
 
 def _parts_of(result: Result) -> Document:

@@ -136,7 +136,7 @@ def known(result: Result) -> Iterator[tuple[str, str]]:
     if result.seconds:
         yield "planning", words.duration(sum(result.seconds.values()))
     for reason in result.reasons:
-        yield "reason", words.with_long_times(reason)
+        yield "reason", reason
     for failure in result.failed:
         if failure not in result.reasons:
             yield "failed", failure

@@ -1,19 +1,15 @@
-"""Schedules: metrics, times of every job, who held which GPU when."""
+"""Schedules: metrics, and who held which GPU when."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import RenderableType
-
 from .. import registry
 from ..api.scheduling import Outcome
-from ..plans import Schedule, ScheduledJob
-from ..problems.job_scheduling import MICRO, Data, Job
-from ..scheduling.metrics import times
+from ..plans import Schedule
+from ..problems.job_scheduling import Data
 from ..scheduling.traces import offered_load
 from ..text.documents import Document
-from . import words, writers
+from . import words
 from .gantt import gantt
 from .sheet import Cell, Figure, Section, Sheet, Table
 
@@ -25,7 +21,6 @@ USE = (
     *("policy", "makespan", "GPU time in use", "samples/s", "trials", "restarts"),
     *("median decision", "p99 decision"),
 )
-MOST_JOBS = 2000
 ASSUMED = ("assumed", "what", "jobs", "changed by")
 
 
@@ -61,16 +56,14 @@ def document(queue: Queue) -> Document:
 
 def times_of(queue: Queue) -> Table:
     """Completion and queueing of all jobs, a row a policy."""
+    names = (
+        *("average_completion_s", "p50_completion_s", "p90_completion_s"),
+        *("p99_completion_s", "average_queueing_s", "p50_queueing_s"),
+        *("p90_queueing_s", "p99_queueing_s"),
+    )
     rows: list[list[Cell | str]] = []
     for outcome in queue.outcomes:
-        m = outcome.metrics
-        seconds: tuple[float | None, ...] = (None,) * 8
-        if m is not None:
-            seconds = (
-                *(m.average_completion_s, m.p50_completion_s, m.p90_completion_s),
-                *(m.p99_completion_s, m.average_queueing_s, m.p50_queueing_s),
-                *(m.p90_queueing_s, m.p99_queueing_s),
-            )
+        seconds = [getattr(outcome.metrics, name, None) for name in names]
         gap = outcome.result.gap
         cells = [Cell.of(value, words.duration(value)) for value in seconds]
         rows.append([outcome.policy, *cells, Cell.of(gap, words.share(gap))])
@@ -107,51 +100,7 @@ def assumed_of(data: Data) -> Table:
     return Table.of(ASSUMED, rows, texts=("assumed", "what", "changed by"))
 
 
-def jobs_of(queue: Queue) -> Table:
-    """Every job: what it trains, and its times and GPUs under each policy."""
-    headings = ["job", "model", "batch", "GPUs asked", "submitted"]
-    by_policy = []
-    for policy, plan in queue.plans:
-        headings += [f"{policy}: queueing", "completion", "last on"]
-        entries = {entry.job: entry for entry in plan.jobs}
-        by_policy.append((entries, times(queue.data, plan)))
-    rows = []
-    for job in queue.data.jobs[:MOST_JOBS]:
-        row = _asked(job)
-        for entries, found in by_policy:
-            at = found.get(job.name)
-            spent = (at.queueing_us, at.completion_us) if at else (None, None)
-            for us in spent:
-                seconds = None if us is None else us / MICRO
-                row.append(Cell.of(seconds, words.duration(seconds)))
-            row.append(Cell.of(_last_on(queue.data, entries[job.name])))
-        rows.append(row)
-    return Table.of(headings, rows, texts=("job", "model", "last on"))
-
-
-def _asked(job: Job) -> list[Cell]:
-    return [
-        *(Cell.of(job.name), Cell.of(job.model), Cell.of(job.batch)),
-        Cell(str(job.gpus), job.asked),
-        Cell.of(job.submit_s, words.duration(job.submit_s)),
-    ]
-
-
-def _last_on(data: Data, entry: ScheduledJob) -> str:
-    """The GPUs on which a job ends."""
-    if not entry.leases:
-        return "refused"
-    nodes = (gpu.rpartition(":")[0] for gpu in entry.leases[-1].gpus)
-    kinds = Counter(data.cluster.node[node].gpu for node in nodes)
-    return " + ".join(f"{count} × {gpu}" for gpu, count in kinds.items())
-
-
 # --- terminal and page -----------------------------------------------------------
-
-
-def assumed(data: Data) -> Iterator[RenderableType]:
-    """Yield what the maker of the queue filled in, for a terminal."""
-    yield writers.grid(assumed_of(data), narrow=False)
 
 
 def choosers(queue: Queue) -> str:
@@ -172,34 +121,23 @@ def choosers(queue: Queue) -> str:
 
 
 def sheet(queue: Queue) -> Sheet:
-    """Return metrics of all policies, who held which GPU when, and every job."""
+    """Return metrics of all policies, and who held which GPU when."""
     data = queue.data
-    listed = _JOBS
-    if len(data.jobs) > MOST_JOBS:
-        listed += f" Shown: {MOST_JOBS} of {len(data.jobs)}."
     reasons = (why for one in queue.outcomes for why in one.result.reasons)
     refused = tuple(f"refused {why}" for why in dict.fromkeys(reasons))
     notes = tuple(filter(None, (choosers(queue),)))
-    waiting = "Completion and queueing times"
     assumed = assumed_of(data) if data.assumed else None
+    source = (f"Source: {data.source}.",) if data.source else ()
+    drawn = Figure("Who held which GPU", "", lambda: gantt(data, queue.plans))
     sections = (
-        Section(notes=(_introduction(data), *_source(data)), in_files_only=True),
-        Section("What was assumed" * bool(assumed), table=assumed, in_files_only=True),
-        Section(waiting, table=times_of(queue)),
+        Section(notes=(_NOTE, *source), in_files_only=True),
+        Section("What was assumed" * bool(assumed), table=assumed),
+        Section("Completion and queueing times", table=times_of(queue)),
         Section("Use of the cluster", notes, refused, use_of(queue)),
-        Section(
-            "Who held which GPU", (_GANTT,), figures=(_gantt(queue),), on_page_only=True
-        ),
-        Section("Jobs", (listed,), table=jobs_of(queue), in_files_only=True),
+        Section("Who held which GPU", (_GANTT,), figures=(drawn,), on_page_only=True),
     )
-    name = f"Schedules of {data.name}"
-    facts = tuple(_facts(queue))
-    draw = _gantt(queue).draw
-    return Sheet(name, sections, "a queue of jobs", facts, picture=draw)
-
-
-def _gantt(queue: Queue) -> Figure:
-    return Figure("Who held which GPU", "", lambda: gantt(queue.data, queue.plans))
+    name, facts = f"Schedules of {data.name}", tuple(_facts(queue))
+    return Sheet(name, sections, "a queue of jobs", facts, picture=drawn.draw)
 
 
 def _facts(queue: Queue) -> Iterator[tuple[str, str]]:
@@ -216,20 +154,9 @@ def _facts(queue: Queue) -> Iterator[tuple[str, str]]:
 
 _GANTT = (
     "One line per GPU, with the same time axis in every panel; colours are models. "
-    "Black: an attempt that ran out of "
-    "memory."
+    "Black: an attempt that ran out of memory."
 )
-_JOBS = "Times from submission; the GPUs are those on which a job ends."
-
-
-def _source(data: Data) -> Iterator[str]:
-    if data.source:
-        yield f"Source: {data.source}."
-
-
-def _introduction(data: Data) -> str:
-    return (
-        f"{words.counted(len(data.jobs), 'job')} on {data.cluster.gpu_count} GPUs. "
-        "Every schedule was checked. The gap says how much shorter the average "
-        "completion could be at most, and is proved."
-    )
+_NOTE = (
+    "Every schedule was checked. The gap says how much shorter the average completion "
+    "could be at most, and is proved."
+)

@@ -29,7 +29,13 @@ _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe"}
 
 
 def picture(found: Simulation) -> "Drawing":
-    """Return all pipelines, equal ones once, with a row for each stage."""
+    """Return all pipelines, equal ones once, with a row of passes for each stage.
+
+    The axis ends where the last pass ends.
+    """
+    from matplotlib.patches import Patch
+
+    simulated, judged = amount(found.iteration_us), amount(found.judged_iteration_us)
     rows = []
     for line, numbers in _alike(found):
         for j in range(len(line.times)):
@@ -40,19 +46,6 @@ def picture(found: Simulation) -> "Drawing":
                 for one in mine
             ]
             rows.append((name, passes))
-    told = words.amount(found.judged_iteration_us, "us")
-    title = f"{_schedule(found)}: {amount(found.iteration_us)} simulated, {told} judged"
-    return drawing(rows, "pipeline.stage", title)
-
-
-#: The passes of a row: kind, micro-batch, start and end in microseconds.
-Passes = list[tuple[str, int, float, float]]
-
-
-def drawing(rows: list[tuple[str, Passes]], label: str, title: str) -> "Drawing":
-    """Return named rows of passes above an axis that ends where the last one ends."""
-    from matplotlib.patches import Patch
-
     figure = figures.canvas(12, 1.3 + 0.35 * len(rows))
     axes = figure.subplots()
     for place, (_, passes) in enumerate(rows):
@@ -69,8 +62,8 @@ def drawing(rows: list[tuple[str, Passes]], label: str, title: str) -> "Drawing"
         xlim=(0, max(end for *_, end in every) / 1e6),
         ylim=(len(rows) - 0.5, -0.5),
         xlabel="time, s",
-        ylabel=label,
-        title=title,
+        ylabel="pipeline.stage",
+        title=f"{_schedule(found)}: {simulated} simulated, {judged} judged",
     )
     axes.set_yticks(range(len(rows)), [words.plain(name) for name, _ in rows])
     kinds = {kind for kind, *_ in every}

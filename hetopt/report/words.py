@@ -1,6 +1,5 @@
 """Numbers and names as people read them."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -117,17 +116,6 @@ def _digits(value: float) -> str:
     """Return three digits of a value, or four of one from 100 on."""
     decimals = 1 if value >= 10 else 2 if value >= 1 else 3
     return f"{value:.{decimals}f}"
-
-
-def with_long_times(text: str) -> str:
-    """The text with `(9.72 days)` behind seconds that are long: both are of use."""
-
-    def told(found: re.Match[str]) -> str:
-        seconds = float(found[1])
-        long = seconds >= min(least * size for _, size, least in _LONG)
-        return f"{found[0]} ({duration(seconds)})" if long else found[0]
-
-    return re.sub(r"\b([0-9]+(?:\.[0-9]+)?) s\b", told, text)
 
 
 def tokens(count: int) -> str:

@@ -78,9 +78,9 @@ def terminal(sheet: Sheet) -> Iterator[RenderableType]:
             yield grid(section.table)
 
 
-def grid(table: Table, *, narrow: bool = True) -> Columns:
-    """Return the table for a terminal; `narrow` folds headings, so that many fit."""
-    return Columns(table, narrow)
+def grid(table: Table) -> Columns:
+    """Return the table for a terminal."""
+    return Columns(table)
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> rich_tables.Table:

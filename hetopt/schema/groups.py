@@ -86,10 +86,9 @@ class Memory(Record):
     `precision` in place of `bytes_per_parameter` says what these bytes are, and how
     wide activations and gradients are on links; without it they are 16-bit.
     `optimiser` in place of AdamW keeps other states, which needs a `precision`;
-    `offload` has them, or activations, in the host's memory. `fused_loss` keeps one
+    `offload` has them in the host's memory. `fused_loss` keeps one
     copy of the logits, in their own precision; `logit_gradients` counts those of the
-    loss beside them. `flat_gradients` weighs the flat copy from which the gradients of
-    layers with several replicas are reduced.
+    loss beside them.
     """
 
     bytes_per_parameter: Annotated[int, Field(ge=1, le=64)] = 16
@@ -99,12 +98,11 @@ class Memory(Record):
     activations: Literal["standard", "checkpoint", "calibrated"] = "standard"
     fused_loss: bool = False
     logit_gradients: bool = False
-    flat_gradients: bool = False
     reserve_mib: ReserveMib = 0
 
     _later = frozenset(
         {
-            *("precision", "fused_loss", "logit_gradients", "flat_gradients"),
+            *("precision", "fused_loss", "logit_gradients"),
             *("optimiser", "offload"),
         }
     )
@@ -158,7 +156,7 @@ class Memory(Record):
     @property
     def hosts_update(self) -> bool:
         """Return whether optimiser states are in the memory of hosts."""
-        return self.offload is not None and self.offload.optimiser
+        return self.offload is not None
 
     @cached_property
     def states(self) -> StateBytes:
@@ -179,18 +177,16 @@ class Memory(Record):
 class Links(Record):
     """These settings say how activations pass from stage to stage.
 
-    `hops: both` lets a transfer occupy the receiving stage too. `hop_parts: whole` has
-    each GPU of a group send all activations to its partner, in place of a part that
-    the receivers gather. `hop_factor` is the share of a hop that nothing hides,
-    `interleaved_hop_factor` that of interleaved pipelines where it is another.
+    `hops: both` lets a transfer occupy the receiving stage too. `hop_factor` is the
+    share of a hop that nothing hides, `interleaved_hop_factor` that of interleaved
+    pipelines where it is another.
     """
 
     hops: Literal["sender", "both"] = "sender"
-    hop_parts: Literal["shared", "whole"] = "shared"
     hop_factor: NotNegative = 1
     interleaved_hop_factor: NotNegative | None = None
 
-    _later = frozenset({"hops", "hop_parts", "hop_factor", "interleaved_hop_factor"})
+    _later = frozenset({"hops", "hop_factor", "interleaved_hop_factor"})
 
 
 class Schedule(Record):

@@ -1,9 +1,9 @@
 """Training needs so many bytes of each parameter, by optimiser and precision."""
 
 from fractions import Fraction
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from .layers import EXPERTS, MIXERS
 from .model import ModelSpec
@@ -57,28 +57,14 @@ def states_of(precision: str | None, optimiser: str) -> StateBytes | None:
 
 
 class Offload(Record):
-    """A host's memory may hold states and activations, at its link's rate.
+    """A host's memory may hold the optimiser's states, at its link's rate.
 
-    With `optimiser` its states are there, and the host's processors do the update:
-    gradients go to the host and weights come back, once an iteration; the GPUs of a
-    node share the rate of its memory. Source: ZeRO-Offload, arXiv 2101.06840, section
-    3. Of what passes keep for their backward passes, the share `activations` travels
-    behind the pass through each layer and comes back behind the backward pass; what
-    the link needs longer is waited for. Two layers' worth stays on the GPU.
+    The host's processors do the update: gradients go to the host and weights come
+    back, once an iteration; the GPUs of a node share the rate of its memory. Source:
+    ZeRO-Offload, arXiv 2101.06840, section 3.
     """
 
-    optimiser: bool = True
-    activations: Annotated[float, Field(ge=0, le=1)] = 0
     memory_gbytes_per_s: GbytesPerS = 100
-
-    @model_validator(mode="after")
-    def _something_is_there(self) -> Self:
-        if not (self.optimiser or self.activations):
-            raise ValueError(
-                "found optimiser false and activations 0, so nothing is offloaded: "
-                "remove offload, or set one of them"
-            )
-        return self
 
 
 #: Bytes of a quantised weight. Of four bits, blocks of 64 share a scale of eight, and

@@ -103,7 +103,6 @@ class Feature(StrEnum):
     DIVIDED_OTHERS = "states of optimisers other than AdamW divided among replicas"
     HOSTED_STATES = "optimiser states in host memory"
     HOSTED_UNDIVIDED = "optimiser states in host memory without ZeRO"
-    HOSTED_ACTIVATIONS = "activations in host memory"
     LORA = "adapters on frozen weights (LoRA)"
     QUANTISED = "frozen weights of four or eight bits"
     DIVIDED_BYTES = "frozen weights of eight bits divided among replicas (ZeRO 3)"
@@ -210,7 +209,6 @@ _NOT_EXECUTED = frozenset(
         Feature.DIVIDED_OTHERS,
         Feature.HOSTED_STATES,
         Feature.HOSTED_UNDIVIDED,
-        Feature.HOSTED_ACTIVATIONS,
         Feature.LORA,
         Feature.QUANTISED,
         Feature.DIVIDED_BYTES,

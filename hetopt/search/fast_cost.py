@@ -238,7 +238,7 @@ class FastCost:
             crossings = runs if j < final else runs - 1
             if not crossings or receiver.node == slot.node:
                 continue
-            size = crossings * self.table.hop_bytes(receiver.t, b)
+            size = crossings * self.table.hop_bytes(b)
             for ends in ((slot.node, receiver.node), (receiver.node, slot.node)):
                 if (port := self.syncs.ports.toward(*ends)) is not None:
                     sent.append((port, size))
@@ -345,7 +345,7 @@ class FastCost:
         where they are not known yet, which asks for no less memory.
         """
         n, b, slots = pipe
-        if not (self.costs.updates.zero or self.costs.memory.flat_gradients):
+        if not self.costs.updates.zero:
             replicas = 1
         whole = self.costs.schedule.interleave == 1 or n % len(slots) == 0
         key = (self.in_flight(n, len(slots), 0), b, slots, replicas, whole)
@@ -384,8 +384,7 @@ class FastCost:
         if replicas is not None and not self.makes_groups(replicas):
             return _NEVER_MIB
         if self.table.profile.weighs:
-            copied = self.costs.memory.flat_gradients and replicas != 1
-            return self._measured_mib(b, n, stages, j, slot, copied=copied)
+            return self._measured_mib(b, n, stages, j, slot)
         behind = self._behind_parameters
         parameters = behind[slot.last] - behind[slot.first]
         flight = self.in_flight(n, stages, j)
@@ -414,7 +413,6 @@ class FastCost:
         model, work = self.table.model, self.table.under(slot.recompute).workload
         held = replicas or 1
         behind = self._behind_parameters
-        copied = self.costs.memory.flat_gradients and replicas != 1
         return (
             memory.states_mib(
                 self.costs,
@@ -425,7 +423,6 @@ class FastCost:
                 self._trained(slot) if self.table.beside else (0, 0),
             )
             + memory.ends_mib(model, work, slot.t, b, held, first=ends[0], last=ends[1])
-            + (self._flat_mib(slot, first=ends[0], last=ends[1]) if copied else 0)
             + self.costs.memory.reserve_mib
         )
 
@@ -444,27 +441,17 @@ class FastCost:
         whole = behind[slot.last] - behind[slot.first]
         return whole, sent[slot.last] - sent[slot.first]
 
-    def _flat_mib(self, slot: Slot, *, first: bool, last: bool) -> int:
-        """The flat copy of the gradients of a stage that has replicas."""
-        table, (held, _) = self.table, self._trained(slot)
-        copies = memory.end_copies(table.model, table.workload, first + last)
-        held += copies * (table.trained.end or 0)
-        return memory.flat_mib(self.costs, held, slot.t)
-
-    def _measured_mib(
-        self, b: int, n: int, stages: int, j: int, slot: Slot, *, copied: bool
-    ) -> int:
+    def _measured_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
         """`need_mib` by a profile that weighs layers; its rows tell them apart."""
         name, t, first, last = self.names[slot.node], slot.t, slot.first, slot.last
         flight = self.in_flight(n, stages, j)
         ends = (j == 0, j == stages - 1)
-        key = (self.kind[slot.node], t, b, flight, first, last, *ends, copied)
+        key = (self.kind[slot.node], t, b, flight, first, last, *ends)
         if key not in self._weighed:
             model, workload = self.table.model, self.table.workload
             self._weighed[key] = (
                 self.table.measured_mib(name, range(first, last), t, b, flight)
                 + memory.ends_mib(model, workload, t, b, first=ends[0], last=ends[1])
-                + (self._flat_mib(slot, first=ends[0], last=ends[1]) if copied else 0)
                 + self.costs.memory.reserve_mib
             )
         return self._weighed[key]

@@ -108,10 +108,8 @@ class State:
             settled = i < len(before) and (
                 flight == "one" or (flight == "1f1b" and before[i] >= len(line.slots))
             )
-            divided = (
-                costs.updates.zero or costs.memory.flat_gradients
-            )  # by how many pipelines
-            settled &= not (divided or costs.schedule.interleave > 1)
+            # ZeRO divides by how many pipelines there are.
+            settled &= not (costs.updates.zero or costs.schedule.interleave > 1)
             if not settled and not fits(Pipe(n, line.size, line.slots), len(lines)):
                 return False
         return True

@@ -168,7 +168,7 @@ def test_a_model_on_named_gpus_is_trained_as_its_instance_says() -> None:
     [
         ["framework=torch", "style=compiled"],
         ["optimiser=adamw_8bit", "framework=trainer"],
-        ["offload=optimiser,activations"],
+        ["offload=optimiser"],
         ["finetune=lora", "rank=4", "beside=attention", "optimiser=sgd"],
     ],
     ids=" ".join,

@@ -93,7 +93,7 @@ def inside(*keys: str, **values: Any) -> Callable[[Tree], None]:
 
 
 def hosted(tree: Tree) -> None:
-    costs(offload={"activations": 0.5, "optimiser": False})(tree)
+    costs(offload={})(tree)
     tree["cluster"]["gpus"]["A"]["host_gbytes_per_s"] = 20
 
 
@@ -123,7 +123,6 @@ EXAMPLES: dict[str, Callable[[Tree], None]] = {
     "lora": costs(lora={"rank": 4}),
     "offload": hosted,
     "host_memory": on_small_hosts,
-    "flat_gradients": costs(flat_gradients=True),
     "recompute": costs(recompute="none"),
     "activations": costs(activations="standard"),
     "in_flight": costs(in_flight="1f1b"),
@@ -135,7 +134,6 @@ EXAMPLES: dict[str, Callable[[Tree], None]] = {
     "sync_overlap": costs(sync_overlap="backward"),
     "tied_sync": costs(tied_sync=True),
     "hops": costs(hops="both"),
-    "hop_parts": costs(hop_parts="whole"),
     "adapters": inside("cluster", "nodes", "0", adapters=1),
     "pairs": inside("cluster", "inter", pairs=[["n0", "n1", 2]]),
     "profile": profile(),

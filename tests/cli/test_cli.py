@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from hetopt import api, cli, files, registry
 from hetopt.cli import listing, planning
-from hetopt.errors import BoundContradicted
 from hetopt.planners import megatron
 from hetopt.report import words as texts
 from hetopt.result import Method, Result, Status, Stop
@@ -236,78 +235,6 @@ def test_compare_exits_as_the_instances_best_answer(
     assert planning._exit_of_comparison(map(result_with, statuses)) == code
 
 
-def test_our_own_bug_exits_1_and_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def contradicted(*args: Any, **kwargs: Any) -> Any:
-        raise BoundContradicted("bound 3 contradicts the plan at 2")
-
-    monkeypatch.setattr(api, "plan", contradicted)
-    told = hetopt("plan", SMALL)
-    assert told.exit_code == 1
-    assert "a bug in hetopt, please report it: bound 3 contradicts" in told.stderr
-
-
-BAD_FILES: dict[str, str] = {
-    "not JSON": "{",
-    "not an object": "[1, 2]",
-    "an unknown problem": '{"problem": "knapsack"}',
-    "an unknown field": json.dumps({**GROUPING, "colour": "red"}),
-    "a missing field": json.dumps({**GROUPING, "gpus": None}),
-    "a negative count": json.dumps(
-        {**GROUPING, "gpus": [{**GROUPING["gpus"][0], "count": -1}]}  # type: ignore[index]
-    ),
-    "no number": json.dumps({**GROUPING, "minimum_memory_mib": "much"}),
-    "not a number": '{"problem": "device_grouping", "micro_batches": NaN}',
-    "neither problem nor model": "{}",
-}
-
-
-@pytest.mark.parametrize("what", BAD_FILES)
-def test_a_bad_file_exits_2_with_its_name_and_no_traceback(
-    what: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text(BAD_FILES[what], encoding="utf-8")
-    told = hetopt("solve", path, "--json")
-    assert told.exit_code == 2
-    assert json.loads(told.stdout)["error"]["file"] == str(path)
-    assert str(path) in told.stderr
-    assert isinstance(told.exception, SystemExit)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["plan", "tiny/two-nodez"], "tiny/two-nodes"),
-        (["plan", "nowhere.yaml"], "nowhere.yaml"),
-        (["plan", "tiny/offers"], "hetopt provision"),
-        (["plan", SMALL, "--planner", "megatrom"], "megatron"),
-        (["plan", SMALL, "--planner", "megatron", "--exact"], "choose one"),
-        (["plan", SMALL, "--time-limit", "-1"], "--time-limit"),
-        (["plan", SMALL, "--time-limit", "nan"], "--time-limit"),
-        (["plan", SMALL, "--threads", "0"], "--threads"),
-        (["plan", SMALL, "--out", "no/such/folder/plan.json"], "no/such/folder"),
-        (["plan"], "instance"),
-        (["plan", SMALL, "--colour"], "--colour"),
-        (["compare", SMALL, "--planners", "megatron,"], "commas"),
-        (["compare", SMALL, "--out", "report.doc"], ".html, .md, .csv, .json"),
-        (["solve", SMALL, "--backend", "gurobi"], "cpsat, pulp, scip"),
-        (["solve", SMALL, "--method", "provisioning"], "provisioning"),
-        (["provision", SMALL], "offers"),
-        (["provision", "tiny/offers", "--deadline", "1", "--budget", "1"], "give one"),
-        (["provision", "tiny/offers", "--frontier", "--budget", "1"], "no other"),
-        (["check", "nowhere.json"], "nowhere.json"),
-        (["list", "colours"], "instances"),
-        (["dance"], "dance"),
-    ],
-)
-def test_bad_words_exit_2_with_a_remedy(words: list[str], message: str) -> None:
-    told = hetopt(*words)
-    assert told.exit_code == 2
-    assert told.stdout == ""
-    assert message in told.stderr.replace("\n", " ")
-    assert isinstance(told.exception, SystemExit)
-
-
 def test_a_plan_that_breaks_rules_exits_2_and_names_each(
     written: Callable[[Any], Path],
 ) -> None:
@@ -370,19 +297,6 @@ def test_a_pipe_gets_the_answer_and_stderr_stays_silent() -> None:
     assert "iteration" in told.stdout
     assert "\x1b" not in told.stdout
     assert told.stderr == ""
-
-
-def test_ctrl_c_before_anything_is_found_exits_4(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def interrupted(*args: Any, **kwargs: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(api, "load", interrupted)
-    monkeypatch.setattr(api, "plan", interrupted)
-    told = hetopt("plan", SMALL)
-    assert told.exit_code == 4
-    assert "interrupted" in told.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -15,56 +15,74 @@ from hetopt.errors import BoundContradicted
 
 SMALL, OFFERS = "tiny/two-nodes", "tiny/offers"
 
-# Words that each command refuses, and the kind of error that this is.
-BAD: list[tuple[str, list[str]]] = [
-    ("instance_error", ["plan", "nowhere.yaml"]),
-    ("instance_error", ["plan", OFFERS]),
-    ("unknown_name", ["plan", "tiny/two-nodez"]),
-    ("unknown_name", ["plan", SMALL, "--planner", "megatrom"]),
-    ("unsupported", ["plan", SMALL, "--planner", "megatron", "--exact"]),
-    ("unsupported", ["plan", SMALL, "--option", "=1"]),
-    ("usage_error", ["plan"]),
-    ("usage_error", ["plan", SMALL, "--colour"]),
-    ("usage_error", ["plan", SMALL, "--time-limit", "soon"]),
-    ("usage_error", ["plan", SMALL, "--threads", "0"]),
-    ("cannot_write", ["plan", SMALL, "--out", "no/such/folder/plan.json"]),
-    ("instance_error", ["solve", "nowhere.json"]),
-    ("unknown_name", ["solve", SMALL, "--backend", "gurobi"]),
-    ("unsupported", ["compare", SMALL, "--planners", "megatron,"]),
-    ("usage_error", ["compare"]),
-    ("unsupported", ["provision", OFFERS, "--frontier", "--budget", "1"]),
-    ("instance_error", ["provision", SMALL]),
-    ("instance_error", ["check", "nowhere.json"]),
-    ("usage_error", ["list", "colours"]),
-    ("unsupported", ["list", "planners", "--markdown"]),
-    ("unknown_name", ["fit", "gpt-9", "--gpus", "A100-40G", "--batch", "2"]),
-    ("unsupported", ["fit", "gpt2", "--batch", "2"]),
-    ("unknown_name", ["rent", "gpt-9", "--tokens", "1B"]),
-    ("unknown_name", ["schedule", "frenzy/simulator-30", "--policy", "nobody"]),
-    ("instance_error", ["schedule", SMALL, "--trace", "nowhere.csv"]),
-    ("unknown_name", ["bench", "no-suite", "--out", "run"]),
-    ("unsupported", ["bench"]),
-    ("usage_error", ["assemble", "config.json"]),
-    ("instance_error", ["export", "nowhere.json", "--to", "megatron", "--out", "e"]),
-    ("instance_error", ["simulate", "nowhere.json"]),
-    ("usage_error", ["doctor", "--colour"]),
-    ("usage_error", ["profile", "gpt2"]),
-    ("unknown_name", ["import", "no-format", "x.csv"]),
-    ("instance_error", ["checkpoint", "nowhere"]),
-    ("instance_error", ["explain", "nowhere.json"]),
-    ("instance_error", ["run", "nowhere.json", "--steps", "1"]),
-    ("usage_error", ["run", "nowhere.json"]),
-    ("instance_error", ["serve", "nowhere.yaml"]),
-    ("instance_error", ["predict", "nowhere.json"]),
-    ("instance_error", ["calibrate", "nowhere.csv"]),
-    ("instance_error", ["recover", "nowhere.json", SMALL]),
-    ("usage_error", ["replay", "nowhere.json", SMALL, "--series", "a"]),
-    ("instance_error", ["submit", "nowhere.yaml", "--engine", "local"]),
-    ("instance_error", ["queue", "--queue", "nowhere"]),
-    ("instance_error", ["status", "--queue", "nowhere"]),
-    ("instance_error", ["cancel", "1", "--queue", "nowhere"]),
-    ("instance_error", ["logs", "1", "--queue", "nowhere"]),
-    ("usage_error", ["dance"]),
+# Words that each command refuses, the kind of error that this is, and its message.
+BOTH = ("--deadline", "1", "--budget", "1")
+BAD: list[tuple[str, list[str], str]] = [
+    ("instance_error", ["plan", "nowhere.yaml"], "nowhere.yaml"),
+    ("instance_error", ["plan", OFFERS], "hetopt provision"),
+    ("unknown_name", ["plan", "tiny/two-nodez"], "tiny/two-nodes"),
+    ("unknown_name", ["plan", SMALL, "--planner", "megatrom"], "megatron"),
+    ("unsupported", ["plan", SMALL, "--planner", "megatron", "--exact"], "choose one"),
+    ("unsupported", ["plan", SMALL, "--option", "=1"], ""),
+    ("usage_error", ["plan"], "instance"),
+    ("usage_error", ["plan", SMALL, "--colour"], "--colour"),
+    ("usage_error", ["plan", SMALL, "--time-limit", "soon"], ""),
+    ("usage_error", ["plan", SMALL, "--threads", "0"], "--threads"),
+    (
+        "cannot_write",
+        ["plan", SMALL, "--out", "no/such/folder/plan.json"],
+        "no/such/folder",
+    ),
+    ("instance_error", ["solve", "nowhere.json"], ""),
+    (
+        "unknown_name",
+        ["solve", SMALL, "--backend", "gurobi"],
+        "cpsat, pulp, scip",
+    ),
+    ("unsupported", ["compare", SMALL, "--planners", "megatron,"], "commas"),
+    ("usage_error", ["compare"], ""),
+    ("unsupported", ["provision", OFFERS, "--frontier", "--budget", "1"], "no other"),
+    ("instance_error", ["provision", SMALL], "offers"),
+    ("instance_error", ["check", "nowhere.json"], "nowhere.json"),
+    ("usage_error", ["list", "colours"], "instances"),
+    ("unsupported", ["list", "planners", "--markdown"], ""),
+    ("unknown_name", ["fit", "gpt-9", "--gpus", "A100-40G", "--batch", "2"], ""),
+    ("unsupported", ["fit", "gpt2", "--batch", "2"], ""),
+    ("unknown_name", ["rent", "gpt-9", "--tokens", "1B"], ""),
+    ("unknown_name", ["schedule", "frenzy/simulator-30", "--policy", "nobody"], ""),
+    ("instance_error", ["schedule", SMALL, "--trace", "nowhere.csv"], ""),
+    ("unknown_name", ["bench", "no-suite", "--out", "run"], ""),
+    ("unsupported", ["bench"], ""),
+    ("usage_error", ["assemble", "config.json"], ""),
+    (
+        "instance_error",
+        ["export", "nowhere.json", "--to", "megatron", "--out", "e"],
+        "",
+    ),
+    ("instance_error", ["simulate", "nowhere.json"], ""),
+    ("usage_error", ["doctor", "--colour"], ""),
+    ("usage_error", ["profile", "gpt2"], ""),
+    ("unknown_name", ["import", "no-format", "x.csv"], ""),
+    ("instance_error", ["checkpoint", "nowhere"], ""),
+    ("instance_error", ["explain", "nowhere.json"], ""),
+    ("instance_error", ["run", "nowhere.json", "--steps", "1"], ""),
+    ("usage_error", ["run", "nowhere.json"], ""),
+    ("instance_error", ["serve", "nowhere.yaml"], ""),
+    ("instance_error", ["predict", "nowhere.json"], ""),
+    ("instance_error", ["calibrate", "nowhere.csv"], ""),
+    ("instance_error", ["recover", "nowhere.json", SMALL], ""),
+    ("usage_error", ["replay", "nowhere.json", SMALL, "--series", "a"], ""),
+    ("instance_error", ["submit", "nowhere.yaml", "--engine", "local"], ""),
+    ("instance_error", ["queue", "--queue", "nowhere"], ""),
+    ("instance_error", ["status", "--queue", "nowhere"], ""),
+    ("instance_error", ["cancel", "1", "--queue", "nowhere"], ""),
+    ("instance_error", ["logs", "1", "--queue", "nowhere"], ""),
+    ("usage_error", ["dance"], "dance"),
+    ("usage_error", ["plan", SMALL, "--time-limit", "-1"], "--time-limit"),
+    ("usage_error", ["plan", SMALL, "--time-limit", "nan"], "--time-limit"),
+    ("unsupported", ["compare", SMALL, "--out", "report.doc"], ".html, .md, .csv"),
+    ("unknown_name", ["solve", SMALL, "--method", "provisioning"], "provisioning"),
+    ("instance_error", ["provision", OFFERS, *BOTH], "give one"),
 ]
 
 
@@ -84,19 +102,23 @@ def the_error(told: Any) -> dict[str, Any]:
 
 def test_every_command_has_a_case_of_bad_input() -> None:
     group: Any = typer.main.get_command(cli.app)
-    assert {words[0] for _, words in BAD} - {"dance"} == set(group.commands)
+    assert {words[0] for _, words, _ in BAD} - {"dance"} == set(group.commands)
 
 
-@pytest.mark.parametrize(("kind", "words"), BAD, ids=lambda part: " ".join(part))
+@pytest.mark.parametrize(("kind", "words", "said"), BAD, ids=lambda x: " ".join(x))
 def test_bad_input_is_one_document(
-    kind: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     told = hetopt(*words, "--json")
     found = the_error(told)
     assert (found["kind"], found["exit_code"]) == (kind, 2)
     assert found["message"]
-    assert told.stderr
+    assert said in told.stderr.replace("\n", " ")
     assert isinstance(told.exception, SystemExit)
     assert hetopt(*words).stdout == ""
 
@@ -117,8 +139,10 @@ def test_a_bug_of_ours_is_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
         raise BoundContradicted("bound 3 contradicts the plan at 2")
 
     monkeypatch.setattr(api, "plan", contradicted)
-    found = the_error(hetopt("plan", SMALL, "--json"))
+    told = hetopt("plan", SMALL, "--json")
+    found = the_error(told)
     assert (found["kind"], found["exit_code"]) == ("internal_error", 1)
+    assert "a bug in hetopt, please report it: bound 3 contradicts" in told.stderr
 
 
 def test_what_the_system_refuses_is_a_document(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,19 +99,6 @@ def test_a_hop_reaches_the_adapters_of_its_gpus(
     assert rows[0]["hop_us"] == pytest.approx(1e6 * (wire + gathered), abs=1)
 
 
-@pytest.mark.parametrize(("adapters", "copies"), [(None, 1), (1, 4), (2, 4), (4, 4)])
-def test_whole_activations_are_sent_to_each_gpu(
-    adapters: int | None, copies: int
-) -> None:
-    """Four copies over all adapters; without adapters each has all of the link."""
-    parts = parts_of(
-        two_nodes(adapters, {"hop_parts": "whole"}), plan_of(["a", "b"], t=4)
-    )
-    (rows,) = parts["stages"]
-    seconds = 2 * copies * _BYTES / 2e9
-    assert rows[0]["hop_us"] == pytest.approx(1e6 * seconds, abs=1)
-
-
 @pytest.mark.parametrize(
     ("adapters", "t", "rings"),
     [
@@ -183,27 +170,6 @@ def test_measured_updates_are_those_of_the_slowest_stage(
     assert parts_of(instance, plan)["update_us"] == (5 * 50 + 100) // divided
 
 
-@pytest.mark.parametrize("head", ["include", "omit"])
-def test_a_flat_copy_of_gradients_is_held_where_there_are_replicas(head: str) -> None:
-    def held(flat: bool, *rows: list[str], **more: Any) -> int:
-        costs = {"flat_gradients": flat, "head": head, **more}
-        return max(
-            parts_of(two_nodes(costs=costs), plan_of(*rows, t=2))[
-                "peak_memory_mib"
-            ].values()
-        )
-
-    alone, several = [["a"]], [["a"], ["b"]]
-    assert held(True, *alone) == held(False, *alone)
-    copied = 8 * _BYTES + (2 * _BYTES if head == "include" else 0)
-    more = held(True, *several) - held(False, *several)
-    assert more == -(-copied // 2 // 2**20)
-    assert held(True, *several, zero=2) == held(False, *several, zero=2)
-    wide = {"precision": "fp32"}
-    more = held(True, *several, **wide) - held(False, *several, **wide)
-    assert more == -(-2 * copied // 2 // 2**20)
-
-
 def test_gradients_of_logits_are_four_bytes_each() -> None:
     def peak(**costs: bool) -> int:
         instance = two_nodes(costs={"head": "include"} | costs)
@@ -225,9 +191,6 @@ def test_adapters_only_ever_make_a_plan_slower(seed: int) -> None:
     told = random_instance(rng, later=True)
     cluster = told.planned_cluster
     nodes = tuple(n.model_copy(update={"adapters": None}) for n in cluster.nodes)
-    costs = told.workload.costs.model_copy(update={"hop_parts": "shared"})
-    workload = told.workload.model_copy(update={"costs": costs})
-    told = told.model_copy(update={"workload": workload})
     plain = told.model_copy(
         update={"cluster": cluster.model_copy(update={"nodes": nodes})}
     )
@@ -243,8 +206,6 @@ def test_bounds_are_below_the_best_of_all_plans(seed: int) -> None:
     rng = Random(f"tiny {seed}")
     fixed = {
         "iteration_overhead_us": rng.choice([0, 900]),
-        "hop_parts": rng.choice(["shared", "whole"]),
-        "flat_gradients": rng.random() < 0.5,
         "tied_sync": rng.random() < 0.5,
     }
     counts = rng.choice([(2, 1), (2, 2), (1, 1, 1)])
@@ -262,7 +223,7 @@ def test_shares_of_adapters_are_those_of_the_definition() -> None:
         ring = min(adapters, t * d) / adapters / t
         assert float(ring_slowdown(adapters, t, d)) == pytest.approx(1 / ring)
         hop = min(t, adapters) / adapters
-        assert float(hop_slowdown(adapters, t, 1)) == pytest.approx(1 / hop)
+        assert float(hop_slowdown(adapters, t)) == pytest.approx(1 / hop)
 
 
 def test_closed_forms_refuse_what_they_do_not_price() -> None:

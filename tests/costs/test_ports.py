@@ -47,12 +47,6 @@ def test_one_pipeline_has_a_port_for_itself() -> None:
     assert without["iteration_us"] == parts["iteration_us"]
 
 
-def test_every_copy_goes_through_the_port() -> None:
-    plan = plan_of(["a", "b"], ["a", "b"], t=2)
-    parts = parts_of(two_nodes(1, {"hop_parts": "whole"}), plan)
-    assert parts["ports"]["pipelines"]["us"] == 1e6 * 2 * 8 * _BYTES / _RATE
-
-
 @pytest.mark.parametrize(("zero", "passes"), [(0, 2), (3, 3)])
 @pytest.mark.parametrize("sync", ["ring", "bottleneck"])
 def test_stages_of_a_node_share_its_port_for_gradients(

@@ -304,11 +304,6 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         set(),
     ),
     (
-        {"offload": {"optimiser": False, "activations": 1}},
-        "activations in host memory",
-        set(),
-    ),
-    (
         {"recompute": "none"},
         "layers that are not recomputed",
         {"megatron", "flagscale", "deepspeed", "torchtitan", *OF_WHOLE},

@@ -189,7 +189,7 @@ def _held(table: CostTable, chosen: tuple[Option, ...]) -> bool:
     costs, split = table.workload.costs, table.split
     several = split.experts > 1 or split.groups > 1
     limited = _has_host_limits(table.instance)
-    if not (costs.zero or costs.flat_gradients or several or limited):
+    if not (costs.zero or several or limited):
         return True  # every option fits by itself, and may stand beside others
     plan = _plan(chosen)
     everywhere = judge._holders(table.layers, plan)
@@ -257,7 +257,7 @@ def _options(
     alone = CostTable(instance, {table.cluster.nodes[0].name: 1})
     factor = exact(costs.pipeline_factor)
     over = judge._up(exact(costs.iteration_overhead_us))
-    told_apart = costs.sync_overlap != "none" or costs.zero or costs.flat_gradients
+    told_apart = costs.sync_overlap != "none" or costs.zero
     told_apart = told_apart or costs.expert_parallel > 1  # whose samples are alike
     # Which samples a node has tells what it sends.
     told_apart = told_apart or _has_ports(instance)

@@ -218,12 +218,6 @@ class FloatTimes:
         unlike = [pair for i, pair in enumerate(found) if pair not in found[:i]]
         return sum(n * k for n, k in unlike)
 
-    def keeps(self, layer: int, node: str, t: int, b: int) -> float:
-        """Bytes that a layer keeps of a micro-batch."""
-        shape = self.shape(layer)
-        run = replace(self.run(node, t, b, self.rule), pp=1)
-        return activations.of_stage(self.constant, shape, run, shape.layers[:1]).held
-
     def routed(self, layer: int) -> float:
         """Parameters of a layer's experts, but for shared ones."""
         m = self.model

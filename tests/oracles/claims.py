@@ -82,7 +82,7 @@ def _reason_holds(instance: Instance, reason: str) -> None:
             if row.get(field):
                 row[field] = row[field][:1]
         row["layer_mib"] = row["activation_mib"] = None
-    costs |= {"reserve_mib": 0, "zero": 0, "flat_gradients": False}
+    costs |= {"reserve_mib": 0, "zero": 0}
     tree["workload"]["alternatives"] = {}
     for gpu in tree["cluster"]["gpus"].values():
         gpu["memory_gib"] = MOST_GIB

@@ -398,7 +398,6 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "flash": lambda d: d.maybe(False, True),
         "interleave": lambda d: d.maybe(1, 1, 1, 1, 2, 3),
         "hops": lambda d: d.maybe("sender", "sender", "sender", "both"),
-        "hop_parts": lambda d: d.maybe(*["shared"] * 5, "whole"),
         "pipeline": lambda d: d.maybe("critical", "lockstep"),
         "pipeline_factor": lambda d: d.limit(d.maybe(1, 1.8, 0.5), 1e-9, 1e9),
         "sync": lambda d: d.maybe("ring", "bottleneck"),
@@ -406,7 +405,6 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "sync_factor": lambda d: d.limit(d.maybe(1, 0, 1.65), 0, 1e-9, 1e9),
         "tied_sync": lambda d: d.maybe(*[False] * 5, True),
         "iteration_overhead_us": lambda d: d.limit(d.maybe(0, 0, 17, 2500.5), 1e9),
-        "flat_gradients": lambda d: d.maybe(*[False] * 5, True),
         "hop_factor": lambda d: d.limit(d.maybe(1, 0, 0.4), 0, 1e-9, 1e9),
         "interleaved_hop_factor": lambda d: d.maybe(None, None, 0.3),
         "gathers": lambda d: d.maybe("iteration", "iteration", "micro_batch"),
@@ -428,8 +426,6 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
     },
     schema.Offload: {
-        "optimiser": lambda d: d.maybe(None, False),
-        "activations": lambda d: d.maybe(0, 0.5, 1),
         "memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5),
     },
     schema.Lora: {
@@ -592,8 +588,6 @@ def _mended(workload: Tree) -> Tree:
         costs.pop("optimiser", None)
     if any({"update_us", "layer_mib"} & {*row} for row in costs.get("profile") or ()):
         costs.pop("offload", None)
-    if costs.get("offload") and not costs["offload"]["activations"]:
-        costs["offload"].pop("optimiser", None)
     if workload["sequence_length"] % 4:
         costs["context_parallel"] = 1
         other.pop("context_parallel", None)

@@ -65,7 +65,7 @@ class FloatJudge:
             if self.costs.optimiser != "muon":
                 self.ends = self.states
         self.moved = self.states
-        if self.costs.offload and self.costs.offload.optimiser:
+        if self.costs.offload:
             self.states, self.ends = (*self.states[:2], 0), (*self.ends[:2], 0)
         # Of frozen layers, and of a frozen embedding or head.
         self.narrow, self.wide = self.states, self.ends
@@ -104,39 +104,7 @@ class FloatJudge:
         return gpu.peak_tflops * 1e12 * gpu.efficiency
 
     def layer(self, layer: int, node: str, t: int, b: int) -> float:
-        """Forward and backward of one layer, with what they wait for its host."""
-        return self.alone(layer, node, t, b) + sum(self.waits(layer, node, t, b))
-
-    def waits(self, layer: int, node: str, t: int, b: int) -> tuple[float, float]:
-        """Of the forward and the backward pass, for activations on their way."""
-        if not (self.costs.offload and self.costs.offload.activations):
-            return 0.0, 0.0
-        gpu = self.cluster.gpus[self.nodes[node].gpu]
-        sent = self.costs.offload.activations * self.keeps(layer, node, t, b)
-        sent /= 1e9 * gpu.host_gbytes_per_s
-        behind = self.behind(layer, node, t, b)
-        before = self.alone(layer, node, t, b) - behind
-        return max(0.0, sent - before), max(0.0, sent - behind)
-
-    def keeps(self, layer: int, node: str, t: int, b: int) -> float:
-        """Bytes that a layer keeps for its backward pass, of a micro-batch."""
-        if self.costs.activations == "calibrated":
-            return self.calibrated.keeps(layer, node, t, b)
-        border = self.e * b * self.S * self.H
-        if self.costs.activations == "checkpoint":
-            return border
-        whole, split, scores = self.saved(layer, t, b)
-        if self.costs.recompute == "full":
-            return border / (t if self.costs.sequence_parallel else 1)
-        return whole + split + (scores if self.costs.recompute == "none" else 0)
-
-    def stays(self, kept: float, largest: float) -> float:
-        """Bytes of what is kept that are on the GPU."""
-        away = self.costs.offload.activations if self.costs.offload else 0
-        return kept - away * max(0.0, kept - 2 * largest)
-
-    def alone(self, layer: int, node: str, t: int, b: int) -> float:
-        """The same without links to hosts: by formula, or as measured."""
+        """Forward and backward of one layer, by formula or as measured."""
         if self.costs.profile:
             return 1e-6 * sum(row.layer_us[layer] for row in self.rows(node, t, b))
         if self.costs.calibration:
@@ -284,7 +252,6 @@ class FloatJudge:
         # Parts of a group, each of which has its own tokens.
         parts = self.costs.context_parallel
         size, t = self.e * b * self.S * self.H, y[1] // parts
-        each = self.costs.hop_parts == "whole"
         total = 0.0
         for a, c in ((x, y), (y, x)):
             alpha, beta = self.link(a[0], c[0])
@@ -292,11 +259,10 @@ class FloatJudge:
                 reach = []
                 for node, gpus in (a, c):
                     n = self.nodes[node].adapters
-                    many = t if each else 1
-                    reach.append(min(gpus, n) / n / many if n else 1.0)
+                    reach.append(min(gpus, n) / n if n else 1.0)
                 beta *= min(reach)
             total += alpha + size / beta
-        if t > 1 and not each:
+        if t > 1:
             alpha, beta = self.link(y[0], y[0])
             total += 2 * (t - 1) * (alpha + size / (parts * t * beta))
         factor, other = self.costs.hop_factor, self.costs.interleaved_hop_factor
@@ -447,7 +413,7 @@ class FloatJudge:
         costs, s, h, e = self.costs, self.S, self.H, self.e
         border = e * b * s * h
         if costs.activations == "checkpoint":
-            return self.stays(len(layers) * border, border)
+            return len(layers) * border
         border /= t if costs.sequence_parallel else 1
         kept, once = 0.0, [0.0]
         for layer in layers:
@@ -459,8 +425,7 @@ class FloatJudge:
             else:
                 kept, again = kept + border, sum(parts)
             once.append(again)
-        largest = max((self.keeps(x, "", t, b) for x in layers), default=0.0)
-        return self.stays(held * kept, largest) + max(once)
+        return held * kept + max(once)
 
     def measured(self, layers: range, node: str, t: int, b: int, held: float) -> float:
         """Bytes of a run of layers, from a profile that weighs them."""
@@ -510,13 +475,9 @@ class FloatJudge:
                 assert node is not None
                 ends_ = [j == 0, j == stages - 1]
                 kept, once = self.calibrated.weight(layers, node, t, b, held, ends_)
-                largest = max(self.keeps(x, node, t, b) for x in layers)
-                total += self.stays(kept, largest) + once
+                total += kept + once
             else:
                 total += self.activations(layers, t, b, held)
-        if costs.flat_gradients and costs.zero < 2:
-            copied = [self.trained(x) for x in layers if many[x] > 1]
-            total += self.g * sum(copied) * costs.context_parallel / t
         if costs.head == "include":
             ends = (j == 0) + (j == stages - 1)
             if ends == 2 and self.model.tied_embeddings:
@@ -525,8 +486,6 @@ class FloatJudge:
             here = many[layers[0] if j == 0 else layers[-1]]
             c = costs.context_parallel
             total += ends * self.parameter(c * here, self.wide) * v * h * c / t
-            if costs.flat_gradients and costs.zero < 2 and here > 1:
-                total += self.g * ends * self.trained("head") * c / t
             if j == stages - 1 and costs.activations != "calibrated":
                 each = self.e + (0 if costs.fused_loss else 4)
                 each += 4 if costs.logit_gradients else 0
@@ -569,7 +528,6 @@ class FloatJudge:
         costs, layers = self.costs, len(self.model.parameters)
         waves = max(p.micro_batches + len(p.stages) for p in plan.pipelines)
         slots = waves * (layers + 2) * (1 + 2 * self.runs) + layers + 2
-        slots *= 4 if costs.offload and costs.offload.activations else 1
         often = max(p.micro_batches for p in plan.pipelines)  # sums of gradients
         syncs = (often if costs.gathers == "micro_batch" else 1) * (2 * layers + 4)
         return 6 + costs.pipeline_factor * slots + costs.sync_factor * syncs
@@ -620,7 +578,7 @@ class FloatJudge:
             return 5 * states[1] + 2 * (states[0] + states[2])
 
         moved, gpu = passed(self.moved), self.cluster.gpus[self.nodes[node].gpu]
-        if self.costs.offload and self.costs.offload.optimiser:
+        if self.costs.offload:
             over = (self.moved[0] + self.moved[1]) / (1e9 * gpu.host_gbytes_per_s)
             shared = 1e9 * self.costs.offload.memory_gbytes_per_s
             used = sum(len(r.gpus) for r in plan.replicas() if r.node == node)
@@ -745,7 +703,7 @@ class FloatJudge:
         """Backward passes of a replica's layers."""
         at = (replica.node, len(replica.gpus), replica.samples)
         span = range(*stage.layers)
-        return sum(self.behind(x, *at) + self.waits(x, *at)[1] for x in span)
+        return sum(self.behind(x, *at) for x in span)
 
     def behind(self, layer: int, node: str, t: int, b: int) -> float:
         """The backward pass of a layer: measured, or a share of both."""
@@ -758,4 +716,4 @@ class FloatJudge:
         share = 3 / 4 if self.full else 2 / 3
         if self.costs.lora:
             share = 2 / 3 if self.full else 1 / 2
-        return share * self.alone(layer, *at)
+        return share * self.layer(layer, *at)

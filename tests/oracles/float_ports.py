@@ -35,11 +35,7 @@ def passes(judge: Any, plan: TrainingPlan) -> float:
         if len(stages) > 1:
             borders += [(len(stages) - 1, 0)] * (judge.runs - 1)
         for i, j in borders:
-            copies = 1
-            if judge.costs.hop_parts == "whole":
-                least = min(len(replica.gpus) for replica in stages[j].replicas)
-                copies = least // judge.costs.context_parallel
-            size = judge.e * judge.S * judge.H * copies * pipeline.micro_batches
+            size = judge.e * judge.S * judge.H * pipeline.micro_batches
             for one, other in ((stages[i], stages[j]), (stages[j], stages[i])):
                 there = {replica.node for replica in other.replicas}
                 for node in {replica.node for replica in one.replicas}:

@@ -98,11 +98,9 @@ def later_costs(random: Random) -> dict[str, Any]:
         "fused_loss": random.random() < 0.5,
         "interleave": random.choice([1, 1, 2, 3]),
         "hops": random.choice(["sender", "both"]),
-        "hop_parts": random.choice(["shared", "whole"]),
         "logit_gradients": random.random() < 0.3,
         "tied_sync": random.random() < 0.5,
         "iteration_overhead_us": random.choice([0, 12.5, 4000]),
-        "flat_gradients": random.random() < 0.5,
         "gathers": random.choice(["iteration", "micro_batch"]),
     }
 

@@ -20,7 +20,7 @@ from hetopt.result import Status
 from hetopt.schema import Instance
 
 MIB = 2**20
-ON_HOSTS = {"optimiser": True}
+ON_HOSTS: dict[str, float] = {}
 
 
 def instance(host_gib: float | None = None, nodes: int = 2, **costs: Any) -> Instance:

@@ -23,9 +23,9 @@ def shown(renderable: object, width: int) -> list[str]:
     return screen.file.getvalue().split("\n")  # type: ignore[attr-defined]
 
 
-@given(data=data(), width=integers(40, 160), narrow=booleans())
+@given(data=data(), width=integers(40, 160))
 def test_every_number_is_whole_and_every_word_is_there(
-    data: object, width: int, narrow: bool
+    data: object, width: int
 ) -> None:
     draw = data.draw  # type: ignore[attr-defined]
     numeric = draw(lists(booleans(), min_size=1, max_size=14))
@@ -40,7 +40,7 @@ def test_every_number_is_whole_and_every_word_is_there(
     ]
     texts = [name for name, each in zip(headings, numeric, strict=True) if not each]
     table = Table.of(headings, rows, texts=texts)
-    lines = shown(writers.grid(table, narrow=narrow), width)
+    lines = shown(writers.grid(table), width)
     assert all(len(line) <= width for line in lines)
     for row in rows:
         for cell, each in zip(row, numeric, strict=True):

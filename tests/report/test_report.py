@@ -91,16 +91,6 @@ def html(report: GapReport) -> str:
     return writers.page(gaps.sheet(report))
 
 
-def test_the_page_needs_nothing_else(html: str) -> None:
-    # A picture may point into itself.
-    assert not re.search(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp", html)
-    fetching = {"src", "href", "srcset", "data", "action", "poster"}
-    for tag, attributes in Page(html).tags:
-        assert not fetching & set(attributes), tag
-        assert (attributes.get("xlink:href") or "#").startswith("#")
-        assert tag not in {"link", "iframe", "img", "object", "embed", "base"}
-
-
 def test_hostile_names_are_shown_and_not_run(html: str) -> None:
     assert len(Page(html).of("script")) == 1
     assert Page(html).of("b") == []
@@ -217,14 +207,3 @@ def test_amounts_read_as_people_say_them(
     value: float | None, unit: str, shown: str
 ) -> None:
     assert words.amount(value, unit) == shown
-
-
-def test_long_times_of_a_reason_are_told_in_hours_and_days() -> None:
-    told = words.with_long_times
-    assert told("no plan ends within 840172.2 s") == (
-        "no plan ends within 840172.2 s (9.72 days)"
-    )
-    assert told("at least 5400.000000 s, at most 60 s") == (
-        "at least 5400.000000 s (1.50 h), at most 60 s"
-    )
-    assert told("3600.5 seconds, 12 stages") == "3600.5 seconds, 12 stages"

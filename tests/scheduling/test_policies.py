@@ -401,15 +401,6 @@ def test_as_many_jobs_as_gpus_are_simulated_and_accepted(size: int) -> None:
     assert not job_scheduling.evaluate(data, run.schedule).violations
 
 
-def test_has_looks_at_as_many_buckets_whatever_the_number_of_nodes() -> None:
-    """Work is counted, not timed: nodes that best fit touches."""
-    for gpus in (80, 8000):
-        idle = Idle(big(gpus), lambda gpu: 1)
-        held = idle.best_fit([1], 20)
-        assert held is not None
-        assert sorted(held.values()) == [4, 8, 8]
-
-
 # --- the command and the page ----------------------------------------------------
 
 
@@ -437,7 +428,7 @@ def test_schedule_of_one_policy_is_a_result_that_check_accepts(tmp_path: Path) -
     assert json.loads(checked.stdout)["objective"] == document["objective"]
 
 
-def test_schedule_writes_a_page_with_all_policies_above_one_axis_and_every_job(
+def test_schedule_writes_a_page_with_all_policies_above_one_axis(
     tmp_path: Path,
 ) -> None:
     page = tmp_path / "queue.html"
@@ -448,8 +439,6 @@ def test_schedule_writes_a_page_with_all_policies_above_one_axis_and_every_job(
     assert text.count('<svg role="img"') == 1
     assert text.count("since the first submission") == 1
     assert 'aria-label="Who held which GPU"' in text
-    for job in load_problem(FEW)[1].jobs:
-        assert f">{job.name}</td>" in text
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<!--.*?-->', "", strip(text))
 
 

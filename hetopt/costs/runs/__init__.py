@@ -6,8 +6,7 @@ A run is a row of `rows`; `description` says what its words mean,
 """
 
 from ..constants import Constant, Table
-from .described import Described, NotModelled
-from .description import described
+from .description import Described, NotModelled, described
 from .fitting import Fitted, Observed, fit, predicted_s
 from .prediction import (
     Prediction,

@@ -5,9 +5,13 @@ Nothing is guessed in silence: what a run does not tell and cannot be derived ma
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Self
 
 from ...schema.layers import ATTENTION, DENSE, EXPERTS, MAMBA, LatentAttention
+from ..constants import Table
+from ..formulas import iteration, memory
 from ..formulas.architecture import Architecture, Layer, mamba_2
 from ..formulas.frameworks import (
     FRAMEWORKS,
@@ -19,8 +23,53 @@ from ..formulas.frameworks import (
 from ..formulas.layout import BESIDE_ALL, Layout
 from ..formulas.machine import Machine
 from . import machines
-from .described import Described, NotModelled, untold
 from .rows import Run
+
+
+class NotModelled(Exception):
+    """A run that the model cannot express; the text says why, and what would help."""
+
+
+def untold(fields: Sequence[str], what: str = "") -> NotModelled:
+    """Return the refusal of a run that leaves fields out; `what` says what to give."""
+    it = what or ("it" if len(fields) == 1 else "them")
+    return NotModelled(f"{', '.join(fields)} missing: give {it}")
+
+
+class Described(NamedTuple):
+    """A run in the model's terms."""
+
+    machine: Machine
+    architecture: Architecture
+    layout: Layout
+
+    def terms(self, c: Table) -> Mapping[str, float]:
+        """Return the seconds of an iteration by term."""
+        return iteration.terms(c, *self)
+
+    def peak(self, c: Table) -> memory.Terms:
+        """Return the bytes by term of the fullest GPU, as they show."""
+        return memory.peak(c, *self)
+
+    def died(self, c: Table) -> float:
+        """Return the chance that the run dies of memory."""
+        return memory.died(c, *self)
+
+    def systems(self, model: str | None) -> tuple[str, ...]:
+        """Return what one run tells of another: framework and card, and model."""
+        own = f"{self.layout.framework}/{self.machine.card}"
+        return own, f"{own}/{self.layout.precision}", f"{own}/{model}"
+
+    @property
+    def configuration(self) -> Hashable:
+        """Return what runs have in common that differ in batches alone."""
+        return replace(self.layout, micro_batch=1, micro_batches=1)
+
+    def recomputing(self) -> Self:
+        """Return the run if it recomputed everything."""
+        layout = replace(self.layout, recompute="full", recomputed=1.0)
+        return self._replace(layout=layout)
+
 
 #: Widths of the latent attention of DeepSeek-V3 (arXiv 2412.19437, section 4.2).
 _DEEPSEEK_V3 = LatentAttention(

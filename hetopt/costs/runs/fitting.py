@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..constants import Constant, Table
-from .described import Described
+from .description import Described
 
 Array = npt.NDArray[np.float64]
 _STEP = 1e-4  # of a logarithm, for derivatives

@@ -8,8 +8,7 @@ from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
 from ..formulas import memory
 from ..formulas.memory import TOO_MUCH
-from .described import Described, NotModelled
-from .description import described
+from .description import Described, NotModelled, described
 from .fitting import Observed, fit
 from .rows import Run
 

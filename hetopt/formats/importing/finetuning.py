@@ -11,8 +11,8 @@ from ..documents import Document, Options, Values
 from .assumptions import Assumption
 
 #: Options: `finetune=lora`, with `rank=16` and `beside=attention`; `optimiser=muon`;
-#: `offload=optimiser,activations`, or one of them, with the rate of each GPU's link to
-#: its host if it is not the bus's.
+#: `offload=optimiser`, with the rate of each GPU's link to its host if it is not the
+#: bus's.
 OPTIONS: Options = {
     **{"finetune": str, "rank": int, "beside": str},
     **{"optimiser": str, "offload": str, "host_gbytes_per_s": float},
@@ -22,10 +22,6 @@ _WAYS: dict[str, Document | None] = {
     "full": None,
     "lora": {},
     "qlora": {"weight_bits": 4},
-}
-_PARTS: dict[str, tuple[object, object]] = {
-    "optimiser": (False, True),
-    "activations": (0, 1),
 }
 _RANK = 16
 _BESIDE = list(get_args(Lora.model_fields["beside"].annotation))
@@ -47,13 +43,9 @@ def optimiser_fields(
                 "option host_gbytes_per_s needs offload: give both, or neither"
             )
         return made, ()
-    parts = options["offload"].split(",")
-    for part in parts:
-        if part not in _PARTS:
-            raise UnknownName("part to offload", part, [*_PARTS])
-    made["offload"] = {field: _PARTS[field][field in parts] for field in _PARTS}
-    if not made["offload"]["optimiser"]:
-        return made, ()
+    if options["offload"] != "optimiser":
+        raise UnknownName("part to offload", options["offload"], ["optimiser"])
+    made["offload"] = {}
     rate = Offload().memory_gbytes_per_s
     row = Assumption(
         "memory of hosts",

@@ -208,7 +208,7 @@ def _needs_of(
         parts = table.stage_mib(
             node, run, (t, samples), _place(line, layer), line.holders
         )
-        held = parts["states"] + parts["ends"] + parts.get("flat_gradients", 0)
+        held = parts["states"] + parts["ends"]
         kept = memory.mib(table.activations(t, samples).bytes(run, 1)[0])
         if (
             costs.memory.activations == "checkpoint"

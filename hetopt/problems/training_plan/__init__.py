@@ -375,14 +375,13 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
         for node, t in {(r.node, r.degree) for r in receiver.replicas}:
             # Of a context-parallel group each part hands on its own tokens.
             together = t // table.split.context
-            copies = together if workload.costs.links.hop_parts == "whole" else 1
             latency, rate = table.link(x, node)
             slow = Fraction(1)
             if x != node:
                 ends = (x, sending), (node, t)
-                slow = max(_slow(table, *end, copies) for end in ends)
+                slow = max(_slow(table, *end) for end in ends)
             way = 2 * latency + 2 * slow * size / rate
-            if together > 1 and copies == 1:
+            if together > 1:
                 latency, bandwidth = table.link(node, node)
                 way += 2 * (together - 1) * (latency + size / (t * bandwidth))
             ways.append(way)
@@ -393,13 +392,13 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
     return _up(exact(factor) * min(ways) * 10**6)
 
 
-def _slow(table: CostTable, node: str, gpus: int, copies: int) -> Fraction:
-    """Time of copies over the adapters that `gpus` reach, to one over all of them."""
+def _slow(table: CostTable, node: str, gpus: int) -> Fraction:
+    """Return time over the adapters that `gpus` reach, to that over all of them."""
     there_are = table.cluster.node[node].adapters
     if there_are is None:
         return Fraction(1)
     reached = gpus if gpus < there_are else there_are
-    return Fraction(copies * there_are, reached)
+    return Fraction(there_are, reached)
 
 
 def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int:

@@ -1,4 +1,4 @@
-"""The memory that a plan pins on hosts: offloaded states and activations.
+"""The memory that a plan pins on hosts: states of the optimiser.
 
 A node that tells `host_gib` holds no more. All GPUs of a node share it, whatever stages
 they are of, so that no stage alone is too large: methods look for plans without this
@@ -25,21 +25,15 @@ def pinned_mib(
 
     `holders` are the replicas of every layer.
     """
-    costs, found = table.workload.costs, dict[str, Fraction]()
-    if costs.memory.offload is None:
+    found = dict[str, Fraction]()
+    if table.workload.costs.memory.offload is None:
         return {}
     for pipeline in plan.pipelines:
-        stages = len(pipeline.stages)
+        last = len(pipeline.stages) - 1
         for j, stage in enumerate(pipeline.stages):
-            flight = memory.in_flight(costs, pipeline.micro_batches, stages, j)
             for replica in stage.replicas:
-                each = table.under(stage.recompute).pinned_bytes(
-                    replica.node,
-                    stage.span,
-                    (replica.degree, replica.samples),
-                    flight,
-                    (j == 0, j == stages - 1),
-                    holders,
+                each = table.pinned_bytes(
+                    stage.span, replica.degree, (j == 0, j == last), holders
                 )
                 before = found.get(replica.node, Fraction(0))
                 found[replica.node] = before + replica.degree * each

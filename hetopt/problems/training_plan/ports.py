@@ -93,11 +93,7 @@ def passes(table: CostTable, plan: TrainingPlan) -> Busy:
         for j, stage in enumerate(stages if last else ()):
             crossings = v if j < last else v - 1
             receiver = stages[(j + 1) % (last + 1)]
-            copies = 1
-            if table.workload.costs.links.hop_parts == "whole":
-                least = min(replica.degree for replica in receiver.replicas)
-                copies = least // table.split.context
-            moved = n * crossings * copies * size
+            moved = n * crossings * size
             for here, there in ((stage, receiver), (receiver, stage)):
                 for node, rate, samples in _departures(table, here, there):
                     ports.send(node, rate, moved * samples)

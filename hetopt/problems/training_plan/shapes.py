@@ -79,9 +79,6 @@ def of_instance(data: Instance) -> frozenset[Feature]:
         Feature.LORA: costs.updates.lora is not None,
         Feature.QUANTISED: bool(costs.updates.lora and costs.updates.lora.weight_bits),
         Feature.HOSTED_STATES: costs.memory.hosts_update,
-        Feature.HOSTED_ACTIVATIONS: bool(
-            costs.memory.offload and costs.memory.offload.activations
-        ),
     }
     found = {feature for feature, uses in asked.items() if uses}
     if costs.memory.optimiser in _OPTIMISERS:

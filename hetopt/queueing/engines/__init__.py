@@ -63,9 +63,11 @@ class Engine(Protocol):
 
     def options(self, nodes: Mapping[str, int]) -> list[str]:
         """Return options of the exporter, `name=value`, for GPUs of these nodes."""
+        return []
 
     def devices(self, nodes: Mapping[str, int], held: Sequence[int]) -> Sequence[int]:
         """Return the devices to use where the engine itself chooses none."""
+        return ()
 
     def find(self, launch: Launch) -> str | None:
         """Return what the engine calls an attempt; None where it never had it."""

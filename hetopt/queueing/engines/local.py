@@ -27,7 +27,7 @@ from ...formats import hostfile
 from ...text.documents import Fields
 from ...text.parsing import read_text
 from ...text.writing import write_text
-from . import Launch, Machines, Seen, output_of
+from . import Engine, Launch, Machines, Seen, output_of
 
 OPTIONS: dict[str, object] = {"hosts": str}
 #: Seconds that an attempt has to save its states before it is killed.
@@ -69,7 +69,7 @@ def engine(options: Fields, folder: Path) -> "Local":
     return Local(None if hosts is None else Path(hosts))
 
 
-class Local:
+class Local(Engine):
     """Processes of this machine."""
 
     target = "torchrun"
@@ -95,10 +95,6 @@ class Local:
         for node, gpus in ours.items():
             taken[node] = max(0, taken.get(node, 0) - gpus)
         return Machines("hostfile", text, taken)
-
-    def options(self, nodes: Mapping[str, int]) -> list[str]:
-        """Return none: the files are for any machine."""
-        return []
 
     def devices(self, nodes: Mapping[str, int], held: Sequence[int]) -> Sequence[int]:
         """Return as many free devices of each node, the lowest first."""

@@ -15,13 +15,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ...errors import EngineFailed
 from ...text.documents import Fields
-from . import Launch, Machines, Seen, State, output_of
+from . import Engine, Launch, Machines, Seen, State, output_of
 
 OPTIONS: dict[str, object] = {"address": str}
 LABEL = "gpu-type"
@@ -79,7 +79,7 @@ def engine(options: Fields, folder: Path) -> "Ray":
     return Ray(options.get("address") or os.environ.get("RAY_ADDRESS", "auto"))
 
 
-class Ray:
+class Ray(Engine):
     """A Ray cluster, by its own records of nodes and jobs."""
 
     target = "ray"
@@ -111,14 +111,6 @@ class Ray:
                 f"start nodes with ray start --labels={LABEL}=TYPE"
             )
         return Machines("hostfile", "".join(lines), _others(taken, ours))
-
-    def options(self, nodes: Mapping[str, int]) -> list[str]:
-        """Return none: bundles say all."""
-        return []
-
-    def devices(self, nodes: Mapping[str, int], held: Sequence[int]) -> Sequence[int]:
-        """Return none: Ray grants them."""
-        return ()
 
     def find(self, launch: Launch) -> str | None:
         """Return the attempt's key where Ray has a job of it."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ...errors import EngineFailed
 from ...formats import sinfo
-from . import Launch, Machines, Seen, State, output_of
+from . import Engine, Launch, Machines, Seen, State, output_of
 
 OPTIONS: dict[str, object] = {"partition": str, "account": str, "time": str}
 
@@ -62,7 +62,7 @@ def engine(options: Mapping[str, object], folder: Path) -> "Slurm":
     return Slurm(options)
 
 
-class Slurm:
+class Slurm(Engine):
     """A cluster's Slurm, by its own commands."""
 
     target = "slurm"
@@ -95,10 +95,6 @@ class Slurm:
         if memory > 1:
             share.append(f"mem_per_gpu={memory}M")
         return ["nodes=named", *share, *told]
-
-    def devices(self, nodes: Mapping[str, int], held: Sequence[int]) -> Sequence[int]:
-        """Return none: Slurm grants them."""
-        return ()
 
     def find(self, launch: Launch) -> str | None:
         """Return the number of the job with the attempt's key."""

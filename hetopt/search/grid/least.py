@@ -167,7 +167,7 @@ class Least:
         """The most layers that memory allows at each position."""
         t, replicas, stages, size, n = shape[:5]
         cost = self._cost
-        divided = cost.costs.updates.zero or cost.costs.memory.flat_gradients
+        divided = cost.costs.updates.zero
         return [
             self._most(node, t, size, n, stages, j, replicas if divided else 1)
             for j in range(stages)

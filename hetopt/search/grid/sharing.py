@@ -47,7 +47,7 @@ def least_us(cost: FastCost, least: Least, rules: Sequence[Recompute]) -> float:
     gpus = Counter[int]()
     for node in cost.timed_nodes:
         gpus[cost.kind[node]] += cost.nodes[node].count
-    divides = cost.costs.updates.zero or cost.costs.memory.flat_gradients
+    divides = cost.costs.updates.zero
     best: dict[tuple[int, int], float | None] = {}
     found = inf
     for replicas in range(1 + cost.table.is_paced, min(batch, gpus.total()) + 1):

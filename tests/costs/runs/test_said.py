@@ -1,14 +1,16 @@
-"""What a run is, is what its row says: programs and years, kernels, adapters, cards."""
+"""What a run is, is what its row says: programs, kernels, adapters, cards, memory."""
 
 import re
 from typing import Any
 
 import pytest
 
+from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs import NotModelled, described, predictions
 from hetopt.costs.runs.description import framework_of
 from hetopt.costs.runs.machines import card_of
+from hetopt.costs.runs.prediction import predicted_bytes, unsaid
 from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {
@@ -16,6 +18,7 @@ ROW: dict[str, Any] = {
     "vocabulary": 32000, "intermediate": 11008, "gated": True, "seq": 4096, "dp": 8,
     "tp": 1, "pp": 1, "mbs": 1, "gbs": 64, "precision": "bf16",
 }  # fmt: skip
+C = Table(plain(shipped.constants()))
 ADAPTERS: dict[str, Any] = {"task": "lora", "lora_rank": 16, "framework": "HF PEFT"}
 
 
@@ -69,28 +72,73 @@ def test_a_program_of_today_keeps_no_scores() -> None:
         assert seconds(**long, attention="unfused") > 2 * today
 
 
+EXPERTS = {"experts": 8, "experts_per_token": 2, "moe_intermediate": 4096}
+MIXED = {"precision": "bf16 mixed"}
+TRAINER = {"framework": "HF Trainer", **MIXED}
+LATENT = "MLA attention (q_lora 1536, kv_lora 512)"
+
+
 @pytest.mark.parametrize(
-    ("told", "kernel"),
+    ("field", "words", "value"),
     [
-        ("flash-attention 2", "flash2"),
-        ("flash3", "cudnn"),
-        ("cuDNN", "cudnn"),
-        ("unfused", None),
-        ("eager", None),
+        ("kernel", {"attention": "flash-attention 2"}, "flash2"),
+        ("kernel", {"attention": "flash3"}, "cudnn"),
+        ("kernel", {"attention": "cuDNN"}, "cudnn"),
+        ("kernel", {"attention": "unfused"}, None),
+        ("kernel", {"attention": "eager"}, None),
+        ("kernel", {"gpu": "v100_32gb", "framework": "Megatron-LM"}, None),
+        ("kernel", {"framework": "torch"}, "cudnn"),
+        ("kernel", {"framework": "torch", "attention": "flash2"}, "flash2"),
+        ("kernel", {"framework": "HF Trainer", "attention": "sdpa"}, "cudnn"),
+        ("kernel", {"framework": "HF Trainer", "gpu": "a100_80gb"}, "flash2"),
+        ("ep", {**EXPERTS, "ep": 4}, 4),
+        ("ep", {**EXPERTS, "gpus": 1, "dp": 1}, 1),
+        ("adapted", {}, ("attention", "mlp")),
+        ("adapted", {"lora_targets": "all-linear"}, ("attention", "mlp")),
+        ("adapted", {"lora_targets": "q_proj,v_proj"}, ("attention",)),
+        ("adapted", {"lora_targets": "attention"}, ("attention",)),
+        ("adapted", {"lora_targets": ("q_proj", "up_proj")}, ("attention", "mlp")),
+        ("adapted", {"lora_targets": "gate_proj up_proj"}, ("mlp",)),
+        ("lora", {"shape_notes": "an exploration"}, False),
+        ("lora", {"model": "llama-qlora"}, True),
+        ("lora", {"shape_notes": LATENT}, False),
+        ("lora", {"shape_notes": "MLA, kv_lora_rank: 512"}, False),
+        ("lora", {"shape_notes": f"{LATENT}; LoRA of rank 16"}, True),
+        ("states", TRAINER, "amp"),
+        ("states", {**TRAINER, "zero": 2}, "mixed"),
+        ("states", {**TRAINER, "task": "lora"}, "mixed"),
+        ("states", {**TRAINER, "precision": "bf16"}, "mixed"),
+        ("states", {"framework": "torch", **MIXED}, "amp"),
+        ("states", {"framework": "torch", **MIXED, "fsdp": 8}, "mixed"),
+        ("states", {"framework": "torch", "optimizer": "16-bit states"}, "16bit"),
+        ("states", {"framework": "torch", "precision": "tf32"}, "fp32"),
+        ("states", {"framework": "nanotron", **MIXED}, "mixed"),
+        ("modules", {"recompute": "selective: layernorm, mlp"}, ("layernorm", "mlp")),
+        ("modules", {"recompute": "full"}, ()),
+        ("fused_loss", {"set": "torchtitan"}, False),
+        ("fused_loss", {"set": "torchtitan", "loss": "fused"}, True),
+        ("fused_loss", {"set": "megatron", "loss": "plain"}, False),
+        ("chunked_loss", {"loss": "in chunks"}, True),
+        ("moments_bits", {"optimizer": "bnb 8-bit Adam"}, 8),
+        ("moments_bits", {"optimizer": "Adam"}, 32),
+        (
+            "hosted",
+            {"offload": "parameters and optimizer"},
+            ("optimizer", "parameters"),
+        ),
+        ("hosted", {"offload": "optimizer"}, ("optimizer",)),
+        ("hosted", {"offload": "parameters, activations"}, ("parameters",)),
+        ("hosted", {"notes": "--checkpoint-in-cpu"}, ()),
+        ("hosted_layers", {"overlap": "cpu_offloading_num_layers=16"}, 0.5),
+        ("hosted_layers", {"offload": "parameters, activations"}, 1.0),
+        ("hosted_layers", {"framework": "Megatron-LM 1.1.5 + DeepSpeed ZeRO-3"}, 1.0),
+        ("hosted_layers", {"framework": "Megatron-LM + DeepSpeed 3D"}, 0.0),
     ],
 )
-def test_a_kernel_of_attention_is_told(told: str, kernel: str | None) -> None:
-    assert layout(attention=told).kernel == kernel
-
-
-def test_an_unknown_kernel_is_not_guessed() -> None:
-    with pytest.raises(NotModelled, match="no kernel"):
-        layout(attention="mine")
-
-
-def test_no_kernel_is_fused_on_a_card_without_bf16() -> None:
-    run = {"gpu": "v100_32gb", "precision": "fp16 mixed", "framework": "Megatron-LM"}
-    assert layout(**run).kernel is None
+def test_a_layout_is_what_the_words_of_a_row_say(
+    field: str, words: dict[str, Any], value: object
+) -> None:
+    assert getattr(layout(**words), field) == value
 
 
 @pytest.mark.parametrize(
@@ -127,6 +175,7 @@ def test_a_kernel_that_the_card_cannot_run_is_not_modelled(
         ({"tp": None}, "dp, tp or pp missing: give all three, 1 where nothing is"),
         ({"attention": "mine"}, "give unfused, flash1, flash2, flash3, cudnn or sdpa"),
         ({"gpus": 7}, "gpus 7: correct one"),
+        (EXPERTS, "ep missing"),
         ({"pp": 200, "gpus": 1600}, "correct pp"),
         ({"gpu": "gh200_144gb"}, "give network, of a node, such as `400 Gbps`"),
     ],
@@ -146,29 +195,6 @@ def test_neither_citations_nor_notes_decide() -> None:
     plain = layout()
     words = "torch.compile flash QLoRA 4 bits LoRA --checkpoint-in-cpu 202506"
     assert layout(citation=words, notes=words) == plain
-
-
-def test_experts_that_are_not_told_how_they_lie_are_not_modelled() -> None:
-    experts = {"experts": 8, "experts_per_token": 2, "moe_intermediate": 4096}
-    with pytest.raises(NotModelled, match="ep missing"):
-        layout(**experts)
-    assert layout(**experts, ep=4).ep == 4
-    assert layout(**experts, gpus=1, dp=1).ep == 1
-
-
-@pytest.mark.parametrize(
-    ("targets", "parts"),
-    [
-        (None, ("attention", "mlp")),
-        ("all-linear", ("attention", "mlp")),
-        ("q_proj,v_proj", ("attention",)),
-        ("attention", ("attention",)),
-        (("q_proj", "up_proj"), ("attention", "mlp")),
-        ("gate_proj up_proj", ("mlp",)),
-    ],
-)
-def test_targets_of_adapters(targets: Any, parts: tuple[str, ...]) -> None:
-    assert layout(**ADAPTERS, lora_targets=targets).adapted == parts
 
 
 @pytest.mark.parametrize(("program", "more"), [("torch", 0), ("HF PEFT", 2)])
@@ -206,19 +232,6 @@ def test_what_only_adapters_have_says_that_there_are_some(
 ) -> None:
     told = {"framework": "HF PEFT", **words}
     assert gib(**told, task=task) == pytest.approx(gib(**told, task="lora"))
-
-
-def test_a_word_that_has_the_letters_of_lora_means_no_adapters() -> None:
-    assert layout(shape_notes="an exploration").lora is False
-    assert layout(model="llama-qlora").lora is True
-
-
-@pytest.mark.parametrize(
-    "notes", ["MLA attention (q_lora 1536, kv_lora 512)", "MLA, kv_lora_rank: 512"]
-)
-def test_ranks_of_latent_attention_are_no_adapters(notes: str) -> None:
-    assert layout(shape_notes=notes).lora is False
-    assert layout(shape_notes=f"{notes}; LoRA of rank 16").lora is True
 
 
 def test_adapters_weigh_all_states() -> None:
@@ -282,26 +295,6 @@ def test_embedding_and_head_are_tied_where_a_row_says_so(
     assert found.tied is tied
 
 
-@pytest.mark.parametrize(
-    ("gpu", "kernel"), [("h100_80gb", "cudnn"), ("a100_80gb", "flash2")]
-)
-@pytest.mark.parametrize("program", ["torch", "HF Trainer"])
-def test_attention_of_pytorch_is_what_the_card_has(
-    program: str, gpu: str, kernel: str
-) -> None:
-    silent = layout(framework=program, gpu=gpu)
-    told = layout(framework=program, gpu=gpu, attention="sdpa")
-    assert silent.kernel == told.kernel == kernel
-    assert layout(framework=program, gpu=gpu, attention="flash2").kernel == "flash2"
-
-
-def test_weights_of_the_trainer_have_32_bits_under_autocast() -> None:
-    words = {"framework": "HF Trainer", "precision": "bf16 mixed"}
-    assert layout(**words).states == "amp"
-    for other in ({"zero": 2}, {"task": "lora"}, {"precision": "bf16"}):
-        assert layout(**{**words, **other}).states == "mixed"
-
-
 def test_adapters_of_peft_keep_what_they_are_given() -> None:
     """A norm's copy in 32 bits; an input for each adapter, of attention's output, too.
 
@@ -322,3 +315,59 @@ def test_eager_attention_of_transformers_keeps_scores_twice() -> None:
     assert eager - fused == pytest.approx(kept, rel=0.15)
     apart, one = (seconds(**words, attention=x) for x in ("eager", "sdpa"))
     assert apart > one
+
+
+@pytest.mark.parametrize(
+    ("zero", "overlap", "elements"),
+    [
+        (1, None, 5e8),
+        (2, "overlap_comm=True", 2 * 5e8),
+        (1, "overlap_comm=False; reduce_bucket_size=200000000", 2e8),
+        (2, "overlap_comm=True; reduce_bucket_size=2e+08", 2 * 2e8),
+        (3, None, 2 * 4096**2),
+        (3, "reduce_bucket_size=5e8", 5e8 + 4096**2),
+    ],
+)
+@pytest.mark.parametrize("framework", ["DeepSpeed", "TRL"])
+def test_zero_sums_gradients_in_buckets_of_16_bits(
+    zero: int, overlap: str | None, elements: float, framework: str
+) -> None:
+    """DeepSpeed fills one of 5e8 elements, twice where sums overlap.
+
+    Under ZeRO 3 it is a matrix's worth, unless told, and one more to gather.
+    """
+    words = {"framework": framework, "zero": zero, "overlap": overlap}
+    found = described(Run.model_validate({**ROW, **words})).peak(C)
+    assert found["buckets"] == pytest.approx(2 * elements)
+
+
+def test_a_row_is_compared_with_what_it_measured() -> None:
+    found = dict.fromkeys(("weights", "fragments", "cuts", "update"), 1.0)
+    found |= {"context": 10.0, "communicators": 20.0}
+    for words, seen in (
+        ({"peak_gb": 1}, 34.0),
+        ({"peak_gib": 1}, 4.0),
+        ({"peak_reserved_mib": 1, "peak_allocated_mib": 1}, 4.0),
+        ({"peak_allocated_mib": 1}, 1.0),
+    ):
+        run = Run.model_validate({**ROW, **words})
+        assert predicted_bytes(run, found) == pytest.approx(seen)
+
+
+def test_what_is_not_told_of_recomputation_is_said() -> None:
+    for words, told in ((None, False), ("none", True), ("share not stated", False)):
+        run = Run.model_validate({**ROW, "recompute": words})
+        assert (unsaid(run) is None) is told
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"), [("none", False), ("full", True), (None, None)]
+)
+def test_what_is_not_told_decides_whether_a_run_fits(
+    words: str | None, fits: bool | None
+) -> None:
+    """Kept whole it is too much, recomputed it is not: untold it is either."""
+    long = {**ROW, "recompute": words, "mbs": 8, "layers": 24, "hidden": 2048}
+    (found,) = predictions([Run.model_validate({**long, "intermediate": 8192})])
+    assert found.fits is fits
+    assert (found.unsaid is None) is (words is not None)
