@@ -1,11 +1,9 @@
 /* Listing of columns: `completion` and `listing` of `hetopt.exact.enumeration` say
 what tables there are. Sums of times, each below `BIG`: none overflows. */
 
-#include "columns.h"
+#include "given.h"
 
 #include <stdlib.h>
-
-#include "given.h"
 
 #define NOTHING ((int64_t)1 << 52) /* NEVER, as these modules have it */
 
@@ -19,47 +17,36 @@ static int fits_all(const int64_t *some, const int64_t *all, int64_t count)
 
 /* --- stages in front of a suffix -------------------------------------------------------- */
 
-PyObject *core_extended(PyObject *self, PyObject *args)
+KERNEL(extended, "k sfl s ~sxl r rl rl =krx =krx")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "k sfl s ~sxl r rl rl =krx =krx", &given) < 0)
-        return NULL;
-    int64_t stages = given.size['k'], first = given.size['f'], starts = given.size['x'];
-    int64_t side = given.size['l'], ranges = given.size['r'];
-    if (!within(&given, 0, 0, given.size['s'] - 1) || starts > first) {
-        outside();
-    } else {
-        const int64_t *some = array(&given, 0), *us = array(&given, 1);
-        const int64_t *hops = array(&given, 2), *rank = array(&given, 4);
-        const int64_t *sums = array(&given, 5), *maxima = array(&given, 6);
-        const signed char *fits = given.views[3].buf;
-        int64_t *total = array(&given, 7), *top = array(&given, 8);
-        Py_BEGIN_ALLOW_THREADS
-        for (int64_t k = 0; k < stages; k++)
-            for (int64_t r = 0; r < ranges; r++)
-                for (int64_t start = 0; start < starts; start++) {
-                    const int64_t *times = us + (some[k] * first + start) * side;
-                    const signed char *able = fits + (some[k] * starts + start) * side;
-                    int64_t least = NOTHING, slowest = NOTHING;
-                    for (int64_t end = start + 1; end < side; end++) {
-                        int64_t sum = sums[r * side + end];
-                        if (sum >= NOTHING || able[end] < rank[r])
-                            continue;
-                        int64_t time = times[end] + hops[some[k]];
-                        least = lesser(least, time + sum);
-                        slowest = lesser(slowest, greater(time, maxima[r * side + end]));
-                    }
-                    int64_t at = (k * ranges + r) * starts + start;
-                    total[at] = least;
-                    top[at] = slowest;
+    int64_t stages = given->size['k'], first = given->size['f'];
+    int64_t starts = given->size['x'], side = given->size['l'], ranges = given->size['r'];
+    if (!within(given, 0, 0, given->size['s'] - 1) || starts > first)
+        return OUTSIDE;
+    const int64_t *some = array(given, 0), *us = array(given, 1);
+    const int64_t *hops = array(given, 2), *rank = array(given, 4);
+    const int64_t *sums = array(given, 5), *maxima = array(given, 6);
+    const signed char *fits = given->views[3].buf;
+    int64_t *total = array(given, 7), *top = array(given, 8);
+    for (int64_t k = 0; k < stages; k++)
+        for (int64_t r = 0; r < ranges; r++)
+            for (int64_t start = 0; start < starts; start++) {
+                const int64_t *times = us + (some[k] * first + start) * side;
+                const signed char *able = fits + (some[k] * starts + start) * side;
+                int64_t least = NOTHING, slowest = NOTHING;
+                for (int64_t end = start + 1; end < side; end++) {
+                    int64_t sum = sums[r * side + end];
+                    if (sum >= NOTHING || able[end] < rank[r])
+                        continue;
+                    int64_t time = times[end] + hops[some[k]];
+                    least = lesser(least, time + sum);
+                    slowest = lesser(slowest, greater(time, maxima[r * side + end]));
                 }
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
-    }
-    close_given(&given);
-    return done;
+                int64_t at = (k * ranges + r) * starts + start;
+                total[at] = least;
+                top[at] = slowest;
+            }
+    return DONE;
 }
 
 /* --- completion ------------------------------------------------------------------------ */
@@ -103,21 +90,16 @@ static void complete(const moves_t *of, int64_t *least, int64_t *whole)
     }
 }
 
-PyObject *core_completed(PyObject *self, PyObject *args)
+KERNEL(completed, "sll sll sq sp s s vp p # =vql =v")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "sll sll sq sp s s vp p # =vql =v", &given) < 0)
-        return NULL;
     moves_t of = {
-        array(&given, 0), array(&given, 1), array(&given, 2), array(&given, 3),
-        array(&given, 4), array(&given, 5), array(&given, 6), given.size['s'],
-        given.size['l'], given.size['q'], given.size['p'], given.size['v'],
-        given.numbers[8],
+        array(given, 0), array(given, 1), array(given, 2), array(given, 3),
+        array(given, 4), array(given, 5), array(given, 6), given->size['s'],
+        given->size['l'], given->size['q'], given->size['p'], given->size['v'],
+        given->numbers[8],
     };
-    const int64_t *strides = array(&given, 7);
-    int right = within(&given, 4, 1, of.count) && within(&given, 5, 0, of.ways - 1) &&
+    const int64_t *strides = array(given, 7);
+    int right = within(given, 4, 1, of.count) && within(given, 5, 0, of.ways - 1) &&
                 of.side > 0;
     for (int64_t s = 0; right && s < of.moves; s++) {
         int64_t number = 0;
@@ -131,49 +113,32 @@ PyObject *core_completed(PyObject *self, PyObject *args)
             number += of.use[v * of.pools + p] * strides[p];
         right = number == v;
     }
-    if (!right) {
-        outside();
-    } else {
-        Py_BEGIN_ALLOW_THREADS
-        complete(&of, array(&given, 9), array(&given, 10));
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
-    }
-    close_given(&given);
-    return done;
+    if (!right)
+        return OUTSIDE;
+    complete(&of, array(given, 9), array(given, 10));
+    return DONE;
 }
 
-PyObject *core_longest(PyObject *self, PyObject *args)
+KERNEL(longest, "iv ivql vp # =jql")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "iv ivql vp # =jql", &given) < 0)
-        return NULL;
-    const int64_t *left = array(&given, 0), *sums = array(&given, 1);
-    const int64_t *use = array(&given, 2);
-    int64_t count = given.size['v'], pools = given.size['p'], state = given.numbers[3];
-    int64_t row = given.size['q'] * given.size['l'], *found = array(&given, 4);
-    if (state < 0 || state >= count || given.size['j'] < given.size['i']) {
-        outside();
-    } else {
-        const int64_t *most = use + (count - 1) * pools, *own = use + state * pools;
-        Py_BEGIN_ALLOW_THREADS
-        for (int64_t v = 0; v < count - state; v++) {
-            int able = 1;
-            for (int64_t p = 0; p < pools; p++)
-                able &= use[v * pools + p] + own[p] <= most[p];
-            for (int64_t i = 0; able && i < given.size['i']; i++) {
-                int64_t most_us = left[i * count + state + v];
-                const int64_t *restrict sum = sums + (i * count + v) * row;
-                int64_t *restrict into = found + i * row;
-                for (int64_t x = 0; most_us >= 0 && x < row; x++)
-                    into[x] = greater(into[x], most_us - sum[x]);
-            }
+    const int64_t *left = array(given, 0), *sums = array(given, 1);
+    const int64_t *use = array(given, 2);
+    int64_t count = given->size['v'], pools = given->size['p'], state = given->numbers[3];
+    int64_t row = given->size['q'] * given->size['l'], *found = array(given, 4);
+    if (state < 0 || state >= count || given->size['j'] < given->size['i'])
+        return OUTSIDE;
+    const int64_t *most = use + (count - 1) * pools, *own = use + state * pools;
+    for (int64_t v = 0; v < count - state; v++) {
+        int able = 1;
+        for (int64_t p = 0; p < pools; p++)
+            able &= use[v * pools + p] + own[p] <= most[p];
+        for (int64_t i = 0; able && i < given->size['i']; i++) {
+            int64_t most_us = left[i * count + state + v];
+            const int64_t *restrict sum = sums + (i * count + v) * row;
+            int64_t *restrict into = found + i * row;
+            for (int64_t x = 0; most_us >= 0 && x < row; x++)
+                into[x] = greater(into[x], most_us - sum[x]);
         }
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
     }
-    close_given(&given);
-    return done;
+    return DONE;
 }

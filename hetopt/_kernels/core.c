@@ -5,12 +5,8 @@
 #include <stdlib.h>
 
 #include "balance.h"
-#include "columns.h"
-#include "counts.h"
 #include "cuts.h"
-#include "labels.h"
-#include "single.h"
-#include "unordered.h"
+#include "given.h"
 
 int open_numbers(PyObject *from, Py_ssize_t count, Py_buffer *view)
 {
@@ -204,6 +200,15 @@ static PyObject *core_best_cuts(PyObject *self, PyObject *args)
     return found;
 }
 
+#define DEFINED(name)                                                                     \
+    static PyObject *core_##name(PyObject *self, PyObject *args)                          \
+    {                                                                                     \
+        (void)self;                                                                       \
+        return run_kernel(&name##_kernel, args);                                          \
+    }
+#define METHOD(name) {#name, core_##name, METH_VARARGS, NULL},
+KERNELS(DEFINED)
+
 static PyMethodDef methods[] = {
     {"best_counts", core_best_counts, METH_VARARGS,
      "best_counts(rows, layers, n): layers of each stage.\n\n"
@@ -216,24 +221,7 @@ static PyMethodDef methods[] = {
      "best_cuts(rows, layers, n, fewest, most): where each stage ends, or None.\n\n"
      "Rows are (us beside layers, sums of layer times, ends of runs from each layer on)\n"
      "of each stage, flat: 2 layers + 3 numbers."},
-    /* Kernels of proofs: who calls them says what they take. */
-    {"least", core_least, METH_VARARGS, NULL},
-    {"fronts", core_fronts, METH_VARARGS, NULL},
-    {"segment_us", core_segment_us, METH_VARARGS, NULL},
-    {"segment_price", core_segment_price, METH_VARARGS, NULL},
-    {"least_unordered", core_least_unordered, METH_VARARGS, NULL},
-    {"repeated", core_repeated, METH_VARARGS, NULL},
-    {"labels", core_labels, METH_VARARGS, NULL},
-    {"vector_us", core_vector_us, METH_VARARGS, NULL},
-    {"most_taken", core_most_taken, METH_VARARGS, NULL},
-    {"extended", core_extended, METH_VARARGS, NULL},
-    {"completed", core_completed, METH_VARARGS, NULL},
-    {"longest", core_longest, METH_VARARGS, NULL},
-    {"cells_us", core_cells_us, METH_VARARGS, NULL},
-    {"swept", core_swept, METH_VARARGS, NULL},
-    {"through", core_through, METH_VARARGS, NULL},
-    {"below", core_below, METH_VARARGS, NULL},
-    {"completed_by_count", core_completed_by_count, METH_VARARGS, NULL},
+    KERNELS(METHOD)
     {NULL, NULL, 0, NULL},
 };
 

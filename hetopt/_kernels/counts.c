@@ -2,12 +2,10 @@
 labels and sides are. Whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 
-#include "counts.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "graph.h"
 
 /* What the GPUs of each class are as one number, and stages in several nodes. */
 typedef struct {
@@ -26,6 +24,7 @@ typedef struct {
     int64_t us, cost;
 } pair_t;
 
+/* Read states; whether entries are within their tables. */
 static int read_states(given_t *given, int at, states_t *states)
 {
     *states = (states_t){
@@ -50,9 +49,7 @@ static int read_states(given_t *given, int at, states_t *states)
         }
         right = right && number == state;
     }
-    if (!right)
-        outside();
-    return right ? 0 : -1;
+    return right;
 }
 
 static least_t read_least(given_t *given, int at)
@@ -375,58 +372,35 @@ static int searched(search_t *of)
                                    &of->use, &of->steps.inside_us,
                                    &of->steps.inside_cost, &of->steps.us,
                                    &of->steps.cost, &reached};
-    int64_t total = 0;
-    for (int i = 0; i < 10; i++)
-        total += sizes[i];
-    int64_t *work = malloc((size_t)total * 8);
+    int64_t *work = divided(10, sizes, parts);
     if (!work)
-        return -1;
-    for (int64_t i = 0, at = 0; i < 10; at += sizes[i], i++)
-        *parts[i] = work + at;
+        return NO_MEMORY;
     of->reached = (char *)reached;
     search(of);
     free(work);
-    return 0;
+    return DONE;
 }
 
-PyObject *core_labels(PyObject *self, PyObject *args)
+KERNEL(labels, GRAPH_WORDS " " STATES_WORDS " " LEAST_WORDS " # # s # =Sls")
 {
-    (void)self;
-    given_t given;
     graph_t graph;
     states_t states;
-    PyObject *done = NULL;
-    if (open_given(args,
-                   GRAPH_WORDS " " STATES_WORDS " " LEAST_WORDS " # # s # =Sls",
-                   &given) < 0)
-        return NULL;
-    if (read_graph(&given, &graph) == 0 && read_states(&given, 14, &states) == 0) {
-        least_t least = read_least(&given, 20);
-        const int64_t *size = given.size;
-        search_t of = {
-            .graph = &graph, .states = &states, .least = &least,
-            .high = given.numbers[26], .scale = given.numbers[27],
-            .most_us = array(&given, 28), .most_cost = given.numbers[29],
-            .several = states.many > 0, .us = array(&given, 30),
-        };
-        of.sides = of.several ? 2 + 2 * graph.classes : 1;
-        int right = size['S'] == of.sides && graph.chains <= size['t'];
-        if (of.several)
-            right = right && size['z'] == graph.runs && size['w'] == graph.runs &&
-                    size['x'] <= 1 + graph.classes &&
-                    within(&given, 17, 0, INT32_MAX);
-        if (!right) {
-            outside();
-        } else {
-            int failed;
-            Py_BEGIN_ALLOW_THREADS
-            failed = searched(&of);
-            Py_END_ALLOW_THREADS
-            done = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
-        }
-    }
-    close_given(&given);
-    return done;
+    if (!read_graph(given, &graph) || !read_states(given, 14, &states))
+        return OUTSIDE;
+    least_t least = read_least(given, 20);
+    const int64_t *size = given->size;
+    search_t of = {
+        .graph = &graph, .states = &states, .least = &least,
+        .high = given->numbers[26], .scale = given->numbers[27],
+        .most_us = array(given, 28), .most_cost = given->numbers[29],
+        .several = states.many > 0, .us = array(given, 30),
+    };
+    of.sides = of.several ? 2 + 2 * graph.classes : 1;
+    int right = size['S'] == of.sides && graph.chains <= size['t'];
+    if (of.several)
+        right = right && size['z'] == graph.runs && size['w'] == graph.runs &&
+                size['x'] <= 1 + graph.classes && within(given, 17, 0, INT32_MAX);
+    return right ? searched(&of) : OUTSIDE;
 }
 
 /* --- stages in several nodes by GPUs ---------------------------------------------------- */
@@ -530,52 +504,37 @@ static void share_all(const vectors_t *of)
     }
 }
 
-PyObject *core_vector_us(PyObject *self, PyObject *args)
+KERNEL(vector_us, "ri i3 c " STATES_WORDS " # ?dr =drs")
 {
-    (void)self;
-    given_t given;
     states_t states;
-    PyObject *done = NULL;
-    if (open_given(args, "ri i3 c " STATES_WORDS " # ?dr =drs", &given) < 0)
-        return NULL;
-    if (read_states(&given, 3, &states) == 0) {
-        vectors_t of = {
-            array(&given, 0), array(&given, 1), array(&given, 2), &states,
-            given.numbers[9], given.size['r'], given.size['i'], given.size['d'], 0,
-            given.views[10].buf, array(&given, 11), 0, 0, 0, 0, 0, 0,
-        };
-        int right = given.size['3'] == 3 && of.degrees > 0;
-        for (int64_t i = 0; right && i < of.count; i++) {
-            const int64_t *item = of.items + 3 * i;
-            right = item[0] >= 0 && item[0] < states.classes && item[1] > 0 &&
-                    item[1] < of.degrees && item[2] < MOST_BATCH;
-        }
-        for (int64_t c = 0; c < states.classes; c++)
-            of.widest = greater(of.widest, states.gpus[c]);
-        int64_t sizes[] = {states.count, states.classes * of.degrees,
-                           states.classes * (of.widest + 1), states.count, states.count,
-                           2 * of.count};
-        int64_t *order, total = 1, *work = NULL;
-        for (int i = 0; i < 6; i++)
-            total += sizes[i];
-        if (!right)
-            outside();
-        else if (!(work = malloc((size_t)total * 8)))
-            PyErr_NoMemory();
-        if (work) {
-            int64_t **parts[] = {&of.able, &of.own, &of.taken, &of.left, &of.best, &order};
-            for (int64_t i = 0, at = 0; i < 6; at += sizes[i], i++)
-                *parts[i] = work + at;
-            of.order = (timed_t *)order;
-            Py_BEGIN_ALLOW_THREADS
-            share_all(&of);
-            Py_END_ALLOW_THREADS
-            free(work);
-            done = Py_NewRef(Py_None);
-        }
+    if (!read_states(given, 3, &states))
+        return OUTSIDE;
+    vectors_t of = {
+        array(given, 0), array(given, 1), array(given, 2), &states, given->numbers[9],
+        given->size['r'], given->size['i'], given->size['d'], 0, given->views[10].buf,
+        array(given, 11), 0, 0, 0, 0, 0, 0,
+    };
+    int right = given->size['3'] == 3 && of.degrees > 0;
+    for (int64_t i = 0; right && i < of.count; i++) {
+        const int64_t *item = of.items + 3 * i;
+        right = item[0] >= 0 && item[0] < states.classes && item[1] > 0 &&
+                item[1] < of.degrees && item[2] < MOST_BATCH;
     }
-    close_given(&given);
-    return done;
+    if (!right)
+        return OUTSIDE;
+    for (int64_t c = 0; c < states.classes; c++)
+        of.widest = greater(of.widest, states.gpus[c]);
+    int64_t *order, **parts[] = {&of.able, &of.own, &of.taken, &of.left, &of.best, &order};
+    int64_t sizes[] = {states.count, states.classes * of.degrees,
+                       states.classes * (of.widest + 1), states.count, states.count,
+                       2 * of.count};
+    int64_t *work = divided(6, sizes, parts);
+    if (!work)
+        return NO_MEMORY;
+    of.order = (timed_t *)order;
+    share_all(&of);
+    free(work);
+    return DONE;
 }
 
 /* --- packings --------------------------------------------------------------------------- */
@@ -620,38 +579,25 @@ static void add_one(const int64_t *one, const states_t *states, const int64_t *i
     }
 }
 
-PyObject *core_most_taken(PyObject *self, PyObject *args)
+KERNEL(most_taken, "s " STATES_WORDS " # # =ns =s")
 {
-    (void)self;
-    given_t given;
     states_t states;
-    PyObject *done = NULL;
-    if (open_given(args, "s " STATES_WORDS " # # =ns =s", &given) < 0)
-        return NULL;
-    if (read_states(&given, 1, &states) == 0) {
-        int64_t fewest = given.numbers[7], most = given.numbers[8], *work = NULL;
-        int64_t count = states.count;
-        if (most < 0 || given.size['n'] != most + 1)
-            outside();
-        else if (!(work = malloc((size_t)(2 * count + 1) * 8)))
-            PyErr_NoMemory();
-        if (work) {
-            const int64_t *one = array(&given, 0);
-            int64_t *exactly = array(&given, 9), *others = array(&given, 10);
-            Py_BEGIN_ALLOW_THREADS
-            int64_t number = items_of(one, &states, work, work + count);
-            fill(exactly, count, 0);
-            fill(others, count, -1);
-            for (int64_t parts = 0; parts < most; parts++, exactly += count) {
-                for (int64_t state = 0; parts >= fewest - 1 && state < count; state++)
-                    others[state] = greater(others[state], exactly[state]);
-                add_one(one, &states, work + count, number, exactly, exactly + count);
-            }
-            Py_END_ALLOW_THREADS
-            free(work);
-            done = Py_NewRef(Py_None);
-        }
+    int64_t fewest = given->numbers[7], most = given->numbers[8];
+    if (!read_states(given, 1, &states) || most < 0 || given->size['n'] != most + 1)
+        return OUTSIDE;
+    int64_t count = states.count, *work = malloc((size_t)(2 * count + 1) * 8);
+    if (!work)
+        return NO_MEMORY;
+    const int64_t *one = array(given, 0);
+    int64_t *exactly = array(given, 9), *others = array(given, 10);
+    int64_t number = items_of(one, &states, work, work + count);
+    fill(exactly, count, 0);
+    fill(others, count, -1);
+    for (int64_t parts = 0; parts < most; parts++, exactly += count) {
+        for (int64_t state = 0; parts >= fewest - 1 && state < count; state++)
+            others[state] = greater(others[state], exactly[state]);
+        add_one(one, &states, work + count, number, exactly, exactly + count);
     }
-    close_given(&given);
-    return done;
+    free(work);
+    return DONE;
 }

@@ -1,5 +1,6 @@
 #include "given.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int open_array(PyObject *from, const char *word, size_t length, Py_buffer *view,
@@ -41,7 +42,16 @@ static int open_array(PyObject *from, const char *word, size_t length, Py_buffer
     return right ? 0 : -1;
 }
 
-int open_given(PyObject *args, const char *words, given_t *given)
+/* Let the arrays go. */
+static void close_given(given_t *given)
+{
+    for (int i = 0; i < given->count; i++)
+        if (given->views[i].obj)
+            PyBuffer_Release(given->views + i);
+}
+
+/* Read arguments as a text says, or return -1 with an error. */
+static int open_given(PyObject *args, const char *words, given_t *given)
 {
     Py_ssize_t count = PyTuple_Size(args), at = 0;
     given->count = 0;
@@ -71,14 +81,6 @@ failed:
     return -1;
 }
 
-void close_given(given_t *given)
-{
-    for (int i = 0; i < given->count; i++)
-        if (given->views[i].obj)
-            PyBuffer_Release(given->views + i);
-    given->count = 0;
-}
-
 WIDE static int64_t beyond(const int64_t *numbers, int64_t count, int64_t low, int64_t high)
 {
     int64_t found = 0;
@@ -93,8 +95,31 @@ int within(const given_t *given, int which, int64_t low, int64_t high)
     return !beyond(view->buf, view->len / 8, low, high);
 }
 
-void *outside(void)
+int64_t *divided(int count, const int64_t *sizes, int64_t ***parts)
 {
+    int64_t total = 1;
+    for (int i = 0; i < count; i++)
+        total += sizes[i];
+    int64_t *work = malloc((size_t)total * 8);
+    for (int64_t i = 0, at = 0; work && i < count; at += sizes[i], i++)
+        *parts[i] = work + at;
+    return work;
+}
+
+PyObject *run_kernel(const kernel_t *kernel, PyObject *args)
+{
+    given_t given;
+    int outcome;
+    if (open_given(args, kernel->words, &given) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    outcome = kernel->run(&given);
+    Py_END_ALLOW_THREADS
+    close_given(&given);
+    if (outcome == NO_MEMORY)
+        return PyErr_NoMemory();
+    if (outcome == DONE)
+        return Py_NewRef(Py_None);
     PyErr_SetString(PyExc_ValueError, "an entry of a table is outside of another one");
     return NULL;
 }

@@ -35,14 +35,36 @@ typedef struct {
     int count;
 } given_t;
 
-/* Read arguments as a text says, or return -1 with an error. It has a word for each:
-   `#` is a number, other words are arrays, a letter for each side: sides of one letter
-   are equal. `=` before them is an array that is written to, `?` one of truths, `~` one
-   of 8-bit numbers; all others are of 64-bit numbers. */
-int open_given(PyObject *args, const char *words, given_t *given);
+/* What a kernel does with what it is given, without Python's lock; its outcome. It has a
+   word for each argument: `#` is a number, other words are arrays, a letter for each
+   side: sides of one letter are equal. `=` before them is an array that is written to,
+   `?` one of truths, `~` one of 8-bit numbers; all others are of 64-bit numbers. */
+typedef struct {
+    const char *words;
+    int (*run)(given_t *given);
+} kernel_t;
 
-/* Let the arrays go. */
-void close_given(given_t *given);
+enum { DONE, OUTSIDE, NO_MEMORY };
+
+#define KERNEL(name, words)                                                               \
+    static int run_##name(given_t *given);                                                \
+    const kernel_t name##_kernel = {words, run_##name};                                   \
+    static int run_##name(given_t *given)
+
+/* All kernels of proofs: who calls them says what they take. */
+#define KERNELS(each)                                                                     \
+    each(least) each(fronts) each(segment_us) each(segment_price) each(least_unordered)   \
+        each(repeated) each(labels) each(vector_us) each(most_taken) each(extended)       \
+            each(completed) each(longest) each(paths) each(completed_by_count)
+
+#define DECLARED(name) extern const kernel_t name##_kernel;
+KERNELS(DECLARED)
+
+/* Run a kernel on arguments that are as its words say; NULL and an error otherwise. */
+PyObject *run_kernel(const kernel_t *kernel, PyObject *args);
+
+/* Room for so many parts of so many numbers, in one block; NULL where there is none. */
+int64_t *divided(int count, const int64_t *sizes, int64_t ***parts);
 
 /* The entries of an array. */
 static inline int64_t *array(given_t *given, int which)
@@ -52,9 +74,6 @@ static inline int64_t *array(given_t *given, int which)
 
 /* Whether all entries of an array are from `low` to `high`. */
 int within(const given_t *given, int which, int64_t low, int64_t high);
-
-/* Set the error of entries that lie outside of tables. */
-void *outside(void);
 
 INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -16,7 +16,7 @@ typedef struct {
     int64_t chains; /* states of chains in a node */
 } graph_t;
 
-/* Read a graph and its costs; -1 and an error where entries are outside of tables. */
+/* Read a graph and its costs; whether entries are within their tables. */
 int read_graph(given_t *given, graph_t *graph);
 
 /* Rows by last layer: times, and what arcs cost where k GPUs are used. */

@@ -5,12 +5,10 @@ No sum overflows: each step costs `MOST` or less, a potential is below `HALF` or
 and what a path may earn is bounded by whoever proposes prices. Beyond that sums wrap
 (setup.py asks for it), so nothing here is undefined. */
 
-#include "labels.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "graph.h"
 
 #define LANES 32 /* intervals at once, as in Python */
 
@@ -188,16 +186,11 @@ static int least_of(const graph_t *graph, const int64_t *lows, const int64_t *hi
     lanes_t lanes = {.states = states};
     int64_t sizes[] = {count, end * width, width, 2 * graph->arcs, graph->runs * count,
                        count};
-    int64_t total = 0;
-    for (int i = 0; i < 6; i++)
-        total += sizes[i];
-    int64_t *work = malloc((size_t)total * 8 + 8);
-    if (!work)
-        return -1;
     int64_t **parts[] = {&lanes.scales, &lanes.potential, &lanes.now, &lanes.stops,
                          &lanes.front, &lanes.cost};
-    for (int64_t i = 0, at = 0; i < 6; at += sizes[i], i++)
-        *parts[i] = work + at;
+    int64_t *work = divided(6, sizes, parts);
+    if (!work)
+        return NO_MEMORY;
     for (int64_t next = 0; next < intervals; next += LANES) {
         int64_t begin = lesser(next, intervals - count);
         lanes.highs = highs + begin;
@@ -218,84 +211,59 @@ static int least_of(const graph_t *graph, const int64_t *lows, const int64_t *hi
         }
     }
     free(work);
-    return 0;
+    return DONE;
 }
 
-PyObject *core_least(PyObject *self, PyObject *args)
+KERNEL(least, GRAPH_WORDS " g g # =kSl =g")
 {
-    (void)self;
-    given_t given;
     graph_t graph;
-    PyObject *done = NULL;
-    if (open_given(args, GRAPH_WORDS " g g # =kSl =g", &given) < 0)
-        return NULL;
-    if (read_graph(&given, &graph) == 0) {
-        int64_t intervals = given.size['g'], states = given.size['S'];
-        int failed = 0;
-        if (graph.chains + 2 > states) {
-            outside();
-        } else {
-            int64_t *kept = given.size['k'] == intervals ? array(&given, 17) : NULL;
-            Py_BEGIN_ALLOW_THREADS
-            failed = least_of(&graph, array(&given, 14), array(&given, 15), intervals,
-                              given.numbers[16], states, kept, array(&given, 18));
-            Py_END_ALLOW_THREADS
-            done = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
-        }
-    }
-    close_given(&given);
-    return done;
+    int64_t intervals = given->size['g'], states = given->size['S'];
+    if (!read_graph(given, &graph) || graph.chains + 2 > states)
+        return OUTSIDE;
+    int64_t *kept = given->size['k'] == intervals ? array(given, 17) : NULL;
+    return least_of(&graph, array(given, 14), array(given, 15), intervals,
+                    given->numbers[16], states, kept, array(given, 18));
 }
 
 /* --- stages in several nodes -------------------------------------------------------- */
 
-PyObject *core_fronts(PyObject *self, PyObject *args)
+KERNEL(fronts, "ri ri i ri ?ri # =ri =ri")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "ri ri i ri ?ri # =ri =ri", &given) < 0)
-        return NULL;
-    int64_t runs = given.size['r'], count = given.size['i'];
-    int64_t size = given.numbers[5];
-    const int64_t *order = array(&given, 0), *us = array(&given, 1);
-    const int64_t *samples = array(&given, 2), *cost = array(&given, 3);
-    const char *able = given.views[4].buf;
-    int64_t *front_us = array(&given, 6), *front_cost = array(&given, 7), *least = NULL;
-    if (size < 0 || size >= MOST_BATCH || !within(&given, 0, 0, count - 1) ||
-        !within(&given, 2, 1, MOST_BATCH))
-        outside();
-    else if (!(least = malloc((size_t)(size + 1) * 8)))
-        PyErr_NoMemory();
-    if (least) {
-        Py_BEGIN_ALLOW_THREADS
-        fill(front_us, runs * count, BIG);
-        fill(front_cost, runs * count, BIG);
-        for (int64_t run = 0; run < runs; run++) {
-            int64_t number = run * count;
-            fill(least, size + 1, BIG);
-            least[0] = 0;
-            for (int64_t i = 0; i < count; i++) {
-                int64_t item = order[run * count + i], took = us[run * count + item];
-                if (took >= NEVER)
-                    break;
-                if (!able[run * count + item])
-                    continue;
-                int64_t before = least[size], own = samples[item];
-                for (int64_t s = own; s <= size; s++)
-                    if (least[s - own] < HALF)
-                        least[s] = lesser(least[s],
-                                          least[s - own] + cost[run * count + item]);
-                if (least[size] < before) {
-                    front_us[number] = took;
-                    front_cost[number++] = least[size];
-                }
+    int64_t runs = given->size['r'], count = given->size['i'];
+    int64_t size = given->numbers[5];
+    const int64_t *order = array(given, 0), *us = array(given, 1);
+    const int64_t *samples = array(given, 2), *cost = array(given, 3);
+    const char *able = given->views[4].buf;
+    int64_t *front_us = array(given, 6), *front_cost = array(given, 7);
+    if (size < 0 || size >= MOST_BATCH || !within(given, 0, 0, count - 1) ||
+        !within(given, 2, 1, MOST_BATCH))
+        return OUTSIDE;
+    int64_t *least = malloc((size_t)(size + 1) * 8);
+    if (!least)
+        return NO_MEMORY;
+    fill(front_us, runs * count, BIG);
+    fill(front_cost, runs * count, BIG);
+    for (int64_t run = 0; run < runs; run++) {
+        int64_t number = run * count;
+        fill(least, size + 1, BIG);
+        least[0] = 0;
+        for (int64_t i = 0; i < count; i++) {
+            int64_t item = order[run * count + i], took = us[run * count + item];
+            if (took >= NEVER)
+                break;
+            if (!able[run * count + item])
+                continue;
+            int64_t before = least[size], own = samples[item];
+            for (int64_t s = own; s <= size; s++)
+                if (least[s - own] < HALF)
+                    least[s] =
+                        lesser(least[s], least[s - own] + cost[run * count + item]);
+            if (least[size] < before) {
+                front_us[number] = took;
+                front_cost[number++] = least[size];
             }
         }
-        Py_END_ALLOW_THREADS
-        free(least);
-        done = Py_NewRef(Py_None);
     }
-    close_given(&given);
-    return done;
+    free(least);
+    return DONE;
 }

@@ -1,114 +1,19 @@
 /* Single pipelines: `hetopt.exact.one_pipeline.loops` says what tables are. Times and
 prices are below `BIG`, which is far enough from the largest number: no sum overflows. */
 
-#include "single.h"
+#include "given.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "given.h"
-
-/* --- options by cell --------------------------------------------------------------------- */
-
-/* Some options by number; the cells, times and patterns of all, and what is paid. */
-typedef struct {
-    const int64_t *options, *cell, *us, *pattern, *paid;
-    int64_t count;
-} options_t;
-
-/* Read what both kernels are given first; whether it agrees. */
-static int open_options(given_t *given, options_t *of)
-{
-    *of = (options_t){array(given, 0), array(given, 1), array(given, 2),
-                      array(given, 3), array(given, 4), given->size['o']};
-    int right = within(given, 0, 0, given->size['n'] - 1) &&
-                within(given, 1, 0, given->size['c'] - 1) &&
-                within(given, 3, 0, given->size['p'] - 1);
-    if (!right)
-        outside();
-    return right;
-}
-
-INLINE int64_t priced(const options_t *of, int64_t option)
-{
-    return of->us[option] + of->paid[of->pattern[option]];
-}
-
-PyObject *core_cells_us(PyObject *self, PyObject *args)
-{
-    (void)self;
-    given_t given;
-    options_t of;
-    PyObject *done = NULL;
-    if (open_given(args, "o n n n p n n # =c =c", &given) < 0)
-        return NULL;
-    if (open_options(&given, &of)) {
-        const int64_t *shared = array(&given, 5), *apart = array(&given, 6);
-        int64_t slowest = given.numbers[7];
-        int64_t *one = array(&given, 8), *two = array(&given, 9);
-        Py_BEGIN_ALLOW_THREADS
-        fill(one, given.size['c'], BIG);
-        fill(two, given.size['c'], BIG);
-        for (int64_t i = 0; i < of.count; i++) {
-            int64_t option = of.options[i], at = of.cell[option];
-            if (shared[option] <= slowest)
-                one[at] = lesser(one[at], priced(&of, option));
-            if (apart[option] <= slowest)
-                two[at] = lesser(two[at], priced(&of, option));
-        }
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
-    }
-    close_given(&given);
-    return done;
-}
-
-PyObject *core_below(PyObject *self, PyObject *args)
-{
-    (void)self;
-    given_t given;
-    options_t of;
-    PyObject *done = NULL;
-    if (open_given(args, "o n n n p c # =?o", &given) < 0)
-        return NULL;
-    if (open_options(&given, &of)) {
-        const int64_t *through = array(&given, 5);
-        int64_t limit = given.numbers[6];
-        char *kept = given.views[7].buf;
-        Py_BEGIN_ALLOW_THREADS
-        for (int64_t i = 0; i < of.count; i++) {
-            int64_t option = of.options[i];
-            kept[i] = priced(&of, option) + through[of.cell[option]] <= limit;
-        }
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
-    }
-    close_given(&given);
-    return done;
-}
-
 /* --- shortest paths over the layers ------------------------------------------------------ */
 
 typedef struct {
-    const int64_t *shared_us, *apart_us; /* least of a cell [last, first, kind] */
-    const int64_t *kind, *state;         /* of a pair */
-    const int64_t *shared, *apart;       /* hop of a pair into a state */
+    int64_t *shared_us, *apart_us; /* least of a cell [last, first, kind] */
+    const int64_t *kind, *state;   /* of a pair */
+    const int64_t *shared, *apart; /* hop of a pair into a state */
     int64_t side, kinds, pairs, states;
 } paths_t;
-
-/* Read what both kernels are given first; whether it agrees. */
-static int open_paths(given_t *given, paths_t *of)
-{
-    of->shared_us = array(given, 0), of->apart_us = array(given, 1);
-    of->kind = array(given, 2), of->state = array(given, 3);
-    of->shared = array(given, 4), of->apart = array(given, 5);
-    of->side = given->size['l'], of->kinds = given->size['k'];
-    of->pairs = given->size['p'], of->states = given->size['s'];
-    int right = within(given, 2, 0, of->kinds - 1) && within(given, 3, 0, of->states - 1);
-    if (!right)
-        outside();
-    return right;
-}
 
 /* Whether any kind has an option in a cell. */
 static int has_any(const int64_t *one, const int64_t *other, int64_t kinds)
@@ -144,7 +49,6 @@ WIDE static void sweep(const paths_t *of, int64_t *value, int64_t *one, int64_t 
                 two[p] = lesser(two[p], apart[of->kind[p]] + began);
             }
         }
-        fill(here, of->states, BIG);
         for (int64_t p = 0; p < of->pairs; p++) {
             if (one[p] < BIG)
                 lower(here, of->shared + p * of->states, one[p], of->states);
@@ -152,30 +56,6 @@ WIDE static void sweep(const paths_t *of, int64_t *value, int64_t *one, int64_t 
                 lower(here, of->apart + p * of->states, two[p], of->states);
         }
     }
-}
-
-PyObject *core_swept(PyObject *self, PyObject *args)
-{
-    (void)self;
-    given_t given;
-    paths_t of;
-    PyObject *done = NULL;
-    if (open_given(args, "llk llk p p ps ps =ls", &given) < 0)
-        return NULL;
-    if (open_paths(&given, &of)) {
-        int64_t *room = malloc((size_t)(2 * of.pairs + 1) * sizeof *room);
-        if (!room) {
-            PyErr_NoMemory();
-        } else {
-            Py_BEGIN_ALLOW_THREADS
-            sweep(&of, array(&given, 6), room, room + of.pairs);
-            Py_END_ALLOW_THREADS
-            free(room);
-            done = Py_NewRef(Py_None);
-        }
-    }
-    close_given(&given);
-    return done;
 }
 
 /* The least behind each pair whose stage ends at `last`. */
@@ -192,7 +72,6 @@ WIDE static void go_through(const paths_t *of, const int64_t *value, int64_t *af
 {
     int64_t states = of->states;
     fill(after, of->side * states, BIG);
-    fill(through, of->side * of->side * of->kinds, BIG);
     after[(of->side - 1) * states] = 0;
     for (int64_t last = of->side - 1; last > 0; last--) {
         for (int64_t p = 0; p < of->pairs; p++) {
@@ -215,31 +94,41 @@ WIDE static void go_through(const paths_t *of, const int64_t *value, int64_t *af
     }
 }
 
-PyObject *core_through(PyObject *self, PyObject *args)
+KERNEL(paths, "o n n n r n n # p p ps ps =llk =llk =ls =llk")
 {
-    (void)self;
-    given_t given;
-    paths_t of;
-    PyObject *done = NULL;
-    if (open_given(args, "llk llk p p ps ps ls =llk", &given) < 0)
-        return NULL;
-    if (open_paths(&given, &of)) {
-        size_t count = (size_t)(of.side * of.states + 2 * of.pairs + 1);
-        int64_t *after = malloc(count * sizeof *after);
-        if (!after) {
-            PyErr_NoMemory();
-        } else {
-            int64_t *room = after + of.side * of.states;
-            Py_BEGIN_ALLOW_THREADS
-            go_through(&of, array(&given, 6), after, array(&given, 7), room,
-                       room + of.pairs);
-            Py_END_ALLOW_THREADS
-            free(after);
-            done = Py_NewRef(Py_None);
-        }
+    paths_t of = {array(given, 12), array(given, 13), array(given, 8),  array(given, 9),
+                  array(given, 10), array(given, 11), given->size['l'], given->size['k'],
+                  given->size['p'], given->size['s']};
+    int64_t *value = array(given, 14), cells = of.side * of.side * of.kinds;
+    int right = within(given, 0, 0, given->size['n'] - 1) &&
+                within(given, 1, 0, cells - 1) &&
+                within(given, 3, 0, given->size['r'] - 1) &&
+                within(given, 8, 0, of.kinds - 1) &&
+                within(given, 9, 0, of.states - 1) && of.side > 0;
+    if (!right)
+        return OUTSIDE;
+    size_t count = (size_t)(of.side * of.states + 2 * of.pairs + 1);
+    int64_t *after = malloc(count * sizeof *after);
+    if (!after)
+        return NO_MEMORY;
+    int64_t *room = after + of.side * of.states;
+    const int64_t *options = array(given, 0), *cell = array(given, 1);
+    const int64_t *us = array(given, 2), *pattern = array(given, 3);
+    const int64_t *paid = array(given, 4);
+    const int64_t *shared = array(given, 5), *apart = array(given, 6);
+    int64_t slowest = given->numbers[7];
+    for (int64_t i = 0; i < given->size['o']; i++) {
+        int64_t o = options[i], at = cell[o], priced = us[o] + paid[pattern[o]];
+        if (shared[o] <= slowest)
+            of.shared_us[at] = lesser(of.shared_us[at], priced);
+        if (apart[o] <= slowest)
+            of.apart_us[at] = lesser(of.apart_us[at], priced);
     }
-    close_given(&given);
-    return done;
+    fill(value, of.states, 0);
+    sweep(&of, value, room, room + of.pairs);
+    go_through(&of, value, after, array(given, 15), room, room + of.pairs);
+    free(after);
+    return DONE;
 }
 
 /* --- what is before a cut, by the GPUs left ------------------------------------------------ */
@@ -311,32 +200,27 @@ WIDE static void lay_all(const laid_t *of, int64_t from, int64_t until,
     }
 }
 
-PyObject *core_completed_by_count(PyObject *self, PyObject *args)
+KERNEL(completed_by_count, "o o o o oc ?o ?o k p ps ps ?ls rc c =lsv")
 {
-    (void)self;
-    given_t given;
     laid_t of;
-    PyObject *done = NULL;
-    if (open_given(args, "o o o o oc ?o ?o k p ps ps ?ls rc c =lsv", &given) < 0)
-        return NULL;
-    of.last = array(&given, 0), of.first = array(&given, 1), of.kind = array(&given, 2);
-    of.us = array(&given, 3), of.use = array(&given, 4);
-    of.fits_shared = given.views[5].buf, of.fits_apart = given.views[6].buf;
-    of.starts = array(&given, 7), of.state = array(&given, 8);
-    of.shared = array(&given, 9), of.apart = array(&given, 10);
-    of.wanted = given.views[11].buf, of.rows = array(&given, 12);
-    of.options = given.size['o'], of.classes = given.size['c'];
-    of.pairs = given.size['p'], of.states = given.size['s'];
-    of.row_count = given.size['r'];
-    int64_t box = given.size['v'], side = given.size['l'];
+    of.last = array(given, 0), of.first = array(given, 1), of.kind = array(given, 2);
+    of.us = array(given, 3), of.use = array(given, 4);
+    of.fits_shared = given->views[5].buf, of.fits_apart = given->views[6].buf;
+    of.starts = array(given, 7), of.state = array(given, 8);
+    of.shared = array(given, 9), of.apart = array(given, 10);
+    of.wanted = given->views[11].buf, of.rows = array(given, 12);
+    of.options = given->size['o'], of.classes = given->size['c'];
+    of.pairs = given->size['p'], of.states = given->size['s'];
+    of.row_count = given->size['r'];
+    int64_t box = given->size['v'], side = given->size['l'];
     int right = of.classes > 0 && of.row_count > 0 && box % of.row_count == 0 &&
-                within(&given, 0, 1, side - 1) && within(&given, 1, 0, side - 1) &&
-                within(&given, 2, 0, given.size['k'] - 2) &&
-                within(&given, 7, 0, of.pairs) && within(&given, 8, 0, of.states - 1) &&
-                within(&given, 3, 0, BIG) && within(&given, 4, 0, box) &&
-                within(&given, 13, 1, box);
+                within(given, 0, 1, side - 1) && within(given, 1, 0, side - 1) &&
+                within(given, 2, 0, given->size['k'] - 2) &&
+                within(given, 7, 0, of.pairs) && within(given, 8, 0, of.states - 1) &&
+                within(given, 3, 0, BIG) && within(given, 4, 0, box) &&
+                within(given, 13, 1, box);
     of.row = right ? box / of.row_count : 1;
-    const int64_t *strides = array(&given, 13);
+    const int64_t *strides = array(given, 13);
     for (int64_t o = 0; right && o < of.options; o++) {
         right = of.first[o] < of.last[o] && (!o || of.last[o - 1] <= of.last[o]) &&
                 of.use[o * of.classes + of.classes - 1] <= of.row;
@@ -348,27 +232,18 @@ PyObject *core_completed_by_count(PyObject *self, PyObject *args)
             at += of.rows[r * of.classes + c] * strides[c];
         right = at == r * of.row && of.rows[(r + 1) * of.classes - 1] == 0;
     }
-    right = right && strides[of.classes - 1] == 1;
-    size_t ends_size = right ? (size_t)(2 * of.pairs * box + 1) * 8 : 8;
-    int64_t *ends = malloc(ends_size);
+    if (!right || strides[of.classes - 1] != 1)
+        return OUTSIDE;
+    int64_t *ends = malloc((size_t)(2 * of.pairs * box + 1) * 8);
     char *begun = malloc((size_t)(2 * of.pairs + 1));
-    if (!right) {
-        outside();
-    } else if (!ends || !begun) {
-        PyErr_NoMemory();
-    } else {
-        int64_t *left = array(&given, 14);
-        Py_BEGIN_ALLOW_THREADS
+    if (ends && begun)
         for (int64_t from = 0, until; from < of.options; from = until) {
             for (until = from; until < of.options && of.last[until] == of.last[from];)
                 until++;
-            lay_all(&of, from, until, strides, left, ends, begun);
+            lay_all(&of, from, until, strides, array(given, 14), ends, begun);
         }
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
-    }
+    int done = ends && begun ? DONE : NO_MEMORY;
     free(ends);
     free(begun);
-    close_given(&given);
     return done;
 }

@@ -2,12 +2,10 @@
 tables are. Whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 
-#include "unordered.h"
+#include "given.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "given.h"
 
 /* Lower `into` by what lies `before`, with one more step. */
 INLINE void lower_by(int64_t *restrict into, const int64_t *restrict before, int64_t more,
@@ -114,36 +112,24 @@ WIDE static void segment_times(const nodes_t *of, const int64_t *alike, int64_t 
     }
 }
 
-PyObject *core_segment_us(PyObject *self, PyObject *args)
+KERNEL(segment_us, "g s s d a al eal am =gsel")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "g s s d a al eal am =gsel", &given) < 0)
-        return NULL;
     nodes_t of = {
-        array(&given, 0), array(&given, 1), array(&given, 2), array(&given, 3),
-        array(&given, 4), array(&given, 5), array(&given, 6), array(&given, 7),
-        given.size['g'], given.size['s'], given.size['a'], given.size['l'] - 1,
-        given.size['e'], given.size['m'],
+        array(given, 0), array(given, 1), array(given, 2), array(given, 3),
+        array(given, 4), array(given, 5), array(given, 6), array(given, 7),
+        given->size['g'], given->size['s'], given->size['a'], given->size['l'] - 1,
+        given->size['e'], given->size['m'],
     };
     int64_t most = largest(of.gpus, of.segments), width = of.ways * (of.layers + 1);
-    int64_t *work = NULL;
-    if (!are_segments(&given, 1, 2, 3, 4))
-        outside();
-    else if (!(work = malloc((size_t)(of.segments + (most + 1) * width + 1) * 8)))
-        PyErr_NoMemory();
-    if (work) {
-        Py_BEGIN_ALLOW_THREADS
-        set_alike(of.segments, of.kind, of.gpus, of.begin, of.used, of.light, of.side,
-                  work);
-        segment_times(&of, work, most, work + of.segments, array(&given, 8));
-        Py_END_ALLOW_THREADS
-        free(work);
-        done = Py_NewRef(Py_None);
-    }
-    close_given(&given);
-    return done;
+    if (!are_segments(given, 1, 2, 3, 4))
+        return OUTSIDE;
+    int64_t *work = malloc((size_t)(of.segments + (most + 1) * width + 1) * 8);
+    if (!work)
+        return NO_MEMORY;
+    set_alike(of.segments, of.kind, of.gpus, of.begin, of.used, of.light, of.side, work);
+    segment_times(&of, work, most, work + of.segments, array(given, 8));
+    free(work);
+    return DONE;
 }
 
 WIDE static void segment_prices(const nodes_t *of, const int64_t *price, int64_t most,
@@ -174,29 +160,18 @@ WIDE static void segment_prices(const nodes_t *of, const int64_t *price, int64_t
     }
 }
 
-PyObject *core_segment_price(PyObject *self, PyObject *args)
+KERNEL(segment_price, "s s d a aml am =stl")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "s s d a aml am =stl", &given) < 0)
-        return NULL;
     nodes_t of = {
-        NULL, array(&given, 0), array(&given, 1), array(&given, 2), array(&given, 3),
-        NULL, NULL, array(&given, 5), 0, given.size['s'], given.size['a'],
-        given.size['l'] - 1, 0, given.size['m'],
+        NULL, array(given, 0), array(given, 1), array(given, 2), array(given, 3),
+        NULL, NULL, array(given, 5), 0, given->size['s'], given->size['a'],
+        given->size['l'] - 1, 0, given->size['m'],
     };
     int64_t most = largest(of.gpus, of.segments);
-    if (!are_segments(&given, 0, 1, 2, 3) || given.size['t'] != most + 1) {
-        outside();
-    } else {
-        Py_BEGIN_ALLOW_THREADS
-        segment_prices(&of, array(&given, 4), most, array(&given, 6));
-        Py_END_ALLOW_THREADS
-        done = Py_NewRef(Py_None);
-    }
-    close_given(&given);
-    return done;
+    if (!are_segments(given, 0, 1, 2, 3) || given->size['t'] != most + 1)
+        return OUTSIDE;
+    segment_prices(&of, array(given, 4), most, array(given, 6));
+    return DONE;
 }
 
 /* --- paths without an order --------------------------------------------------------- */
@@ -244,43 +219,33 @@ WIDE static void visit(const visits_t *of, int64_t g, int64_t *one, int64_t *tab
         }
 }
 
-PyObject *core_least_unordered(PyObject *self, PyObject *args)
+KERNEL(least_unordered, "# g xsel g sl s c gel =knel =g")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "# g xsel g sl s c gel =knel =g", &given) < 0)
-        return NULL;
     visits_t of = {
-        given.numbers[0], array(&given, 1), array(&given, 2), array(&given, 3),
-        array(&given, 4), array(&given, 5), array(&given, 6), array(&given, 7),
-        given.size['g'], given.size['s'], given.size['e'], given.size['l'] - 1,
-        given.size['c'], given.size['n'],
+        given->numbers[0], array(given, 1), array(given, 2), array(given, 3),
+        array(given, 4), array(given, 5), array(given, 6), array(given, 7),
+        given->size['g'], given->size['s'], given->size['e'], given->size['l'] - 1,
+        given->size['c'], given->size['n'],
     };
-    int64_t *kept = array(&given, 8), *found = array(&given, 9), *one = NULL, steps = 0;
-    int64_t width = of.ways * (of.layers + 1), each = given.size['k'] == of.intervals;
-    int right = within(&given, 3, 0, given.size['x'] - 1) &&
-                within(&given, 5, 0, of.classes - 1) &&
-                within(&given, 6, 0, of.steps) && of.ways > 1 && of.layers >= 0;
+    int64_t *kept = array(given, 8), *found = array(given, 9), steps = 0;
+    int64_t width = of.ways * (of.layers + 1), each = given->size['k'] == of.intervals;
+    int right = within(given, 3, 0, given->size['x'] - 1) &&
+                within(given, 5, 0, of.classes - 1) && within(given, 6, 0, of.steps) &&
+                of.ways > 1 && of.layers >= 0;
     for (int64_t c = 0; right && c < of.classes; c++)
         steps += of.visits[c];
-    if (!right || steps >= of.steps || (!given.size['k'] && of.intervals))
-        outside();
-    else if (!(one = malloc((size_t)(of.classes * width + 1) * 8)))
-        PyErr_NoMemory();
-    if (one) {
-        Py_BEGIN_ALLOW_THREADS
-        for (int64_t g = 0; g < of.intervals; g++) {
-            int64_t *table = kept + (each ? g : 0) * of.steps * width;
-            visit(&of, g, one, table);
-            found[g] = table[steps * width + of.layers + 1 + of.layers];
-        }
-        Py_END_ALLOW_THREADS
-        free(one);
-        done = Py_NewRef(Py_None);
+    if (!right || steps >= of.steps || (!given->size['k'] && of.intervals))
+        return OUTSIDE;
+    int64_t *one = malloc((size_t)(of.classes * width + 1) * 8);
+    if (!one)
+        return NO_MEMORY;
+    for (int64_t g = 0; g < of.intervals; g++) {
+        int64_t *table = kept + (each ? g : 0) * of.steps * width;
+        visit(&of, g, one, table);
+        found[g] = table[steps * width + of.layers + 1 + of.layers];
     }
-    close_given(&given);
-    return done;
+    free(one);
+    return DONE;
 }
 
 /* --- stages in several nodes alone -------------------------------------------------- */
@@ -320,29 +285,18 @@ WIDE static void repeat(const repeats_t *of, int64_t g, int64_t *one, int64_t *f
         }
 }
 
-PyObject *core_repeated(PyObject *self, PyObject *args)
+KERNEL(repeated, "# g g elF elF =gel")
 {
-    (void)self;
-    given_t given;
-    PyObject *done = NULL;
-    if (open_given(args, "# g g elF elF =gel", &given) < 0)
-        return NULL;
     repeats_t of = {
-        given.numbers[0], array(&given, 1), array(&given, 2), array(&given, 3),
-        array(&given, 4), given.size['e'], given.size['l'] - 1, given.size['F'],
+        given->numbers[0], array(given, 1), array(given, 2), array(given, 3),
+        array(given, 4), given->size['e'], given->size['l'] - 1, given->size['F'],
     };
-    int64_t width = of.ways * (of.layers + 1), *one = malloc((size_t)(width + 1) * 8);
-    if (!one) {
-        PyErr_NoMemory();
-    } else {
-        int64_t *found = array(&given, 5);
-        Py_BEGIN_ALLOW_THREADS
-        for (int64_t g = 0; g < given.size['g']; g++)
-            repeat(&of, g, one, found + g * width);
-        Py_END_ALLOW_THREADS
-        free(one);
-        done = Py_NewRef(Py_None);
-    }
-    close_given(&given);
-    return done;
+    int64_t width = of.ways * (of.layers + 1), *found = array(given, 5);
+    int64_t *one = malloc((size_t)(width + 1) * 8);
+    if (!one)
+        return NO_MEMORY;
+    for (int64_t g = 0; g < given->size['g']; g++)
+        repeat(&of, g, one, found + g * width);
+    free(one);
+    return DONE;
 }

@@ -35,24 +35,20 @@ def drawn_moves(rng):
     )
 
 
-def drawn_cells(rng, moves):
-    side = int(rng.integers(2, 5))
-    shape = side, side, len(moves.starts) - 1
-    shared, apart = some(rng, shape, 0.5), some(rng, shape, 0.5)
-    inside = np.tril(np.ones(shape[:2], bool), -1)[:, :, None]
-    return np.where(inside, shared, BIG), np.where(inside, apart, BIG)
-
-
-def drawn_options(rng):
-    count = int(rng.integers(0, 12))
+def drawn_options(rng, moves):
+    side, count = int(rng.integers(2, 5)), int(rng.integers(0, 30))
+    last = rng.integers(1, side, count)
+    first = (last * rng.random(count)).astype(np.int64)
+    kinds = len(moves.starts) - 1
+    cell = (last * side + first) * kinds + rng.integers(0, kinds, count)
     columns = loops.Columns(
-        np.sort(rng.integers(0, 6, count)),
+        np.sort(cell),
         rng.integers(1, 30, count),
         rng.integers(0, 3, count),
         *some(rng, (2, count)),
     )
     options = np.flatnonzero(rng.random(count) < 0.7)
-    return options, columns, rng.integers(0, 9, 3)
+    return options, columns, rng.integers(0, 9, 3), side - 1
 
 
 def drawn_steps(rng, moves):
@@ -86,26 +82,6 @@ def test_a_patterns_time_is_that_of_the_best_shares(seed):
         assert us == least_us(times.tolist(), counts, b, b)
 
 
-@given(SEEDS)
-def test_cells_have_their_least_options_and_paths_those_below_a_limit(seed):
-    rng = np.random.default_rng(seed)
-    options, columns, paid = drawn_options(rng)
-    shared, apart = loops.cells_us(options, columns, paid, 20, 6)
-    through = some(rng, 6)
-    kept = loops.below(options, columns, paid, through, 40)
-    rows = {int(o): [int(column[o]) for column in columns] for o in options}
-    costs = {o: us + int(paid[pattern]) for o, (_, us, pattern, *_) in rows.items()}
-    for found, way in ((shared, 3), (apart, 4)):
-        for cell in range(6):
-            of_cell = [
-                costs[o] for o, row in rows.items() if row[0] == cell and row[way] <= 20
-            ]
-            assert found[cell] == min(of_cell, default=BIG)
-    assert kept.tolist() == [
-        o for o, row in rows.items() if costs[o] + through[row[0]] <= 40
-    ]
-
-
 def chains(cells, moves, until):
     """Yield every chain of stages to a cut: their cost, the state, what it went by."""
     if until == 0:
@@ -130,29 +106,40 @@ def hop_of(moves, before, state):
 
 
 @given(SEEDS)
-def test_paths_are_the_least_of_all_chains(seed):
+def test_paths_are_the_least_of_all_chains_of_the_least_options(seed):
     rng = np.random.default_rng(seed)
     moves = drawn_moves(rng)
-    cells = drawn_cells(rng, moves)
-    value = loops.swept(*cells, moves)
-    least = np.full(value.shape, BIG)
+    options, columns, paid, layers = drawn_options(rng, moves)
+    found = loops.paths(options, columns, paid, 20, moves, layers)
+    rows = {int(o): [int(column[o]) for column in columns] for o in options}
+    costs = {o: us + int(paid[pattern]) for o, (_, us, pattern, *_) in rows.items()}
+    cells = found.shared, found.apart
+    for way, least in enumerate(cells, start=3):
+        for cell, us in enumerate(least.reshape(-1)):
+            mine = (o for o, row in rows.items() if row[0] == cell and row[way] <= 20)
+            assert us == min((costs[o] for o in mine), default=BIG)
+    least = np.full(found.value.shape, BIG)
     least[0] = 0
-    layers, by_cell = len(value) - 1, {}
-    for cut, state in product(range(1, layers + 1), range(value.shape[1])):
+    by_cell = {}
+    for cut, state in product(range(1, layers + 1), range(least.shape[1])):
         for cost, before, went in chains(cells, moves, cut):
             hop = hop_of(moves, before, state)
             if hop >= BIG:
                 continue
             least[cut, state] = min(least[cut, state], cost + hop)
             if (cut, state) == (layers, 0):
-                for last, first, kind, us in went:
-                    key = last, first, kind
+                for *cell, us in went:
+                    key = tuple(cell)
                     by_cell[key] = min(by_cell.get(key, BIG), cost + hop - us)
-    assert np.array_equal(value, least)
-    through = loops.through(*cells, moves, value)
+    assert np.array_equal(found.value, least)
     for key, us in by_cell.items():
         # It is of the cell's best option, joined or not: never above what was met.
-        assert through[key] <= us
+        assert found.through[key] <= us
+    through = found.through.reshape(-1)
+    kept = loops.below(options, columns, paid, through, 40)
+    assert kept.tolist() == [
+        o for o, row in rows.items() if costs[o] + through[row[0]] <= 40
+    ]
 
 
 @given(SEEDS)

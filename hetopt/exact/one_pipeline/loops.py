@@ -59,19 +59,6 @@ class Columns(NamedTuple):
     apart: Array
 
 
-def cells_us(
-    options: Array, columns: Columns, paid: Array, slowest: int, count: int
-) -> tuple[Array, Array]:
-    """Return the least priced option of each of `count` cells, shared and apart.
-
-    Of some `options`, by number; `paid` is the price of each pattern's GPUs. No stage
-    is slower than `slowest` with its least hop.
-    """
-    one, two = np.empty((2, count), np.int64)
-    core.cells_us(options, *columns[:3], paid, *columns[3:], slowest, one, two)
-    return one, two
-
-
 def below(
     options: Array, columns: Columns, paid: Array, through: Array, limit: int
 ) -> Array:
@@ -79,47 +66,62 @@ def below(
 
     `through` is by cell, what all of a path but the option takes.
     """
-    kept = np.empty(len(options), np.bool_)
-    core.below(options, *columns[:3], paid, through, limit, kept)
-    chosen: Array = options[kept]
+    cell, us, pattern = (column[options] for column in columns[:3])
+    chosen: Array = options[us + paid[pattern] + through[cell] <= limit]
     return chosen
 
 
 # --- shortest paths over the layers --------------------------------------------------
 
 
-def swept(shared: Array, apart: Array, moves: Moves) -> Array:
-    """Return the least price of the layers before each cut, by the state behind it.
+class Paths(NamedTuple):
+    """Least prices over some options.
 
-    `shared` and `apart` [last, first, kind] are the least priced options of cells.
+    `shared` and `apart` [last, first, kind] are of the least priced option of a cell,
+    with a node in common with the stage behind, and without; `through` is what the rest
+    of a path takes. `value` [cut, state] is of the layers before each cut, by the state
+    behind it.
     """
-    value = np.full((len(shared), moves.shared.shape[1]), BIG, np.int64)
-    value[0] = 0
-    core.swept(shared, apart, *moves[:4], value)
-    return value
+
+    shared: Array
+    apart: Array
+    value: Array
+    through: Array
 
 
-def onto(
-    shared: Array, apart: Array, moves: Moves, value: Array, last: int
-) -> tuple[Array, Array]:
+def paths(
+    options: Array,
+    columns: Columns,
+    paid: Array,
+    slowest: int,
+    moves: Moves,
+    layers: int,
+) -> Paths:
+    """Return shortest paths over some options, by number.
+
+    `paid` is the price of each pattern's GPUs. No stage is slower than `slowest` with
+    its least hop.
+    """
+    side, states = layers + 1, moves.shared.shape[1]
+    shape = side, side, len(moves.starts) - 1
+    one, two, through = np.full((3, *shape), BIG, np.int64)
+    value = np.full((side, states), BIG, np.int64)
+    core.paths(
+        *(options, *columns[:3], paid, *columns[3:], slowest),
+        *(*moves[:4], one, two, value, through),
+    )
+    return Paths(one, two, value, through)
+
+
+def onto(found: Paths, moves: Moves, last: int) -> tuple[Array, Array]:
     """Return the least price of each pair's stage that ends at `last`, with all before.
 
     With a node in common with the stage behind, and without.
     """
-    before = value[:last, moves.state]
-    one = shared[last, :last][:, moves.kind] + before
-    two = apart[last, :last][:, moves.kind] + before
+    before = found.value[:last, moves.state]
+    one = found.shared[last, :last][:, moves.kind] + before
+    two = found.apart[last, :last][:, moves.kind] + before
     return one.min(axis=0), two.min(axis=0)
-
-
-def through(shared: Array, apart: Array, moves: Moves, value: Array) -> Array:
-    """Return the least price of all but the option itself, for each cell.
-
-    `value` is what `swept` returned for the same cells.
-    """
-    found = np.full(shared.shape, BIG, np.int64)
-    core.through(shared, apart, *moves[:4], value, found)
-    return found
 
 
 # --- what is before a cut, by the GPUs left -----------------------------------------

@@ -97,14 +97,10 @@ class _Table:
         self, owner: Prices, options: Array, slowest: int, prices: Array
     ) -> None:
         self.owner, self.options, self.slowest = owner, options, slowest
-        self.paid, side = owner.use @ prices, owner.layers + 1
-        count = side * side * owner.kinds
-        cells = loops.cells_us(options, owner.columns, self.paid, slowest, count)
-        self.shared, self.apart = (
-            cell.reshape(side, side, owner.kinds) for cell in cells
-        )
-        # Least price of layers before a cut, by the state of the stage behind it.
-        self.value = loops.swept(self.shared, self.apart, owner.moves)
+        self.paid = owner.use @ prices
+        given = owner.columns, self.paid, slowest, owner.moves, owner.layers
+        self.paths = loops.paths(options, *given)
+        self.value = self.paths.value
 
     # --- the least path ------------------------------------------------------------
 
@@ -116,7 +112,8 @@ class _Table:
         while last:
             pair, joined = self._pair_onto(last, state)
             kind, own = owner.moves.kind[pair], owner.moves.state[pair]
-            costs = (self.shared if joined else self.apart)[last, :last, kind]
+            cells = self.paths.shared if joined else self.paths.apart
+            costs = cells[last, :last, kind]
             first = int((costs + self.value[:last, own]).argmin())
             option = self._option(last, first, int(kind), joined=joined)
             used += owner.use[rows.pattern[option]]
@@ -125,7 +122,7 @@ class _Table:
 
     def _pair_onto(self, last: int, state: int) -> tuple[int, bool]:
         moves = self.owner.moves
-        one, two = loops.onto(self.shared, self.apart, moves, self.value, last)
+        one, two = loops.onto(self.paths, moves, last)
         one, two = one + moves.shared[:, state], two + moves.apart[:, state]
         joined = bool(one.min() <= two.min())
         return int((one if joined else two).argmin()), joined
@@ -143,6 +140,5 @@ class _Table:
 
     def below(self, limit: int) -> Array:
         """Numbers of the options that some path of at most `limit` goes through."""
-        through = loops.through(self.shared, self.apart, self.owner.moves, self.value)
-        flat = through.reshape(-1)
-        return loops.below(self.options, self.owner.columns, self.paid, flat, limit)
+        through = self.paths.through.reshape(-1)
+        return loops.below(self.options, self.owner.columns, self.paid, through, limit)
