@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from .schema import Count, GpuId, Name, Recompute, Record
-from .schema.splits import FIELDS
+from .schema.groups import FIELDS
 
 
 class Replica(Record):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..portfolio import options_of
 from .calling import Listener, Progress
+from .comparing import compare
 from .judging import (
     check,
     load,
@@ -17,21 +18,18 @@ from .judging import (
     posed_plan,
     posed_training,
 )
-from .planning import compare, plan
+from .planning import plan
 from .solving import (
     carriers,
-    has_two_kinds,
     methods_for,
     solve,
     write_statement,
 )
 
 if TYPE_CHECKING:
-    from .exchange import assemble, export, simulate
+    from .exchange import assemble, capabilities, explain, export, simulate
     from .executing import run
-    from .explaining import explain
     from .fitting import fit
-    from .matrix import capabilities
     from .nodes import choose_nodes
     from .posing import options_of_problem, pose
     from .predicting import calibrate, predict
@@ -61,7 +59,6 @@ __all__ = [
     "export",
     "fit",
     "frontier",
-    "has_two_kinds",
     "load",
     "methods_for",
     "no_plan_is_shorter",
@@ -88,13 +85,13 @@ __all__ = [
 _HOME = {
     "bound_checked": "proving",
     "check_bound": "proving",
-    "explain": "explaining",
+    "explain": "exchange",
     "assemble": "exchange",
     "export": "exchange",
     "simulate": "exchange",
     "frontier": "provisioning",
     "provision": "provisioning",
-    "capabilities": "matrix",
+    "capabilities": "exchange",
     "calibrate": "predicting",
     "predict": "predicting",
     "choose_nodes": "nodes",

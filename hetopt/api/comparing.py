@@ -5,14 +5,14 @@ is refused as too large, is a row that says so. Of a queue of jobs the rows are 
 policies, which are all that it has.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .. import portfolio, registry
-from ..errors import BackendMissing, InstanceError, MixedData, Unsupported
+from ..errors import BackendMissing, MixedData, Unsupported
 from ..files import best
 from ..gaps import GapReport, Reference
 from ..measuring import machine
@@ -23,19 +23,25 @@ from ..schema import Instance, Record
 from ..solving import statements
 from ..text.documents import Document
 from .calling import (
+    AnyLimits,
     AnyProblem,
+    AnyProgress,
     Options,
     Progress,
+    limits_of,
+    progress_of,
     refuse_unknown,
+    several,
     worked,
 )
 from .judging import posed
+from .planning import exactly
 from .plugins import Plugin, named
 from .solving import (
     carriers,
     planners_for,
 )
-from .starts import LIBRARY, known_of, quoted
+from .starts import LIBRARY, AnyStart, known_of, quoted
 
 _QUEUES = "job_scheduling"
 #: The planner of training plans that is all of them, walks and the exact method.
@@ -82,58 +88,80 @@ class Chosen:
         ]
 
 
-def problem_of(given: AnyProblem) -> tuple[str | None, Instance | None]:
-    """Return the problem that is stated by itself; else the instance to plan on.
-
-    Of an instance with offers the problem is `provisioning`. Neither is there where it
-    cannot be read: whoever loads it says why.
-    """
-    if isinstance(given, Instance):
-        return ("provisioning", None) if given.cluster is None else (None, given)
-    try:
-        name, data = posed(given)
-    except InstanceError:
-        return None, None
-    return (None, data) if name == "training_plan" else (name, None)
-
-
-def report_of(
-    problems: Sequence[AnyProblem],
-    problem: str | None,
-    options: Options | None,
-    chosen: Chosen,
-    limits: Limits,
-    progress: Progress,
+def compare(
+    instances: AnyProblem | Iterable[AnyProblem],
+    planners: Sequence[Plugin] | None = None,
+    *,
+    problem: str | None = None,
+    options: Options | None = None,
+    statements: Sequence[str] | None = None,
+    backends: Sequence[str] | None = None,
+    exact: bool | None = None,
+    runs_on: str | None = None,
+    start: AnyStart = None,
+    known: bool = False,
+    limits: AnyLimits = 60,
+    progress: AnyProgress = None,
 ) -> GapReport:
-    """Compare the methods of one problem on each of what poses it.
+    """Compare planners, and with `exact` the exact method as well.
 
-    What the library has is quoted behind them.
+    The default is all planners; `portfolio` is what `plan` does without a planner.
+    Every method has the whole time limit and starts from nothing. A row quotes what the
+    library has; no summary counts it. Gaps are to the best bound that a method of this
+    report or the library has proved. The plans of `start`, and with `known` the best
+    known plans (`hetopt.api.starts`), are given to the exact method and the portfolio,
+    whose rows are marked. `runs_on` as in `plan`. Raises as `plan` does, before any
+    work is done.
+
+    With a `problem` that the instances pose, with these `options` (`api.pose`), and for
+    problem files, the rows are all methods of that problem: its planners, its
+    `statements` on each of the `backends` that carry them, and unless `exact` is false
+    the exact method, each with the whole time limit.
     """
-    read = [_read(given, problem, options) for given in problems]
+    asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
+    read = [_read(given, problem, options, runs_on) for given in several(instances)]
     kinds = list(dict.fromkeys(name for name, _, _ in read))
     if len(kinds) > 1:
         raise MixedData(
             f"found problems {', '.join(kinds)}, expected one: compare them one by one"
         )
-    _ = [chosen.planners_of(kind) for kind in kinds]  # refused before any work
-    _ = [chosen.statements_of(kind) for kind in kinds]
-    results: list[Result] = []
+    chosen = Chosen(planners, statements, backends, exact is not False)
+    if problem is not None or kinds != ["training_plan"]:
+        if runs_on is not None or start is not None or known:
+            raise Unsupported(
+                "runs_on, start and known are for training plans only: leave them out"
+            )
+    elif statements or backends or options:
+        raise Unsupported(
+            "statements, backends and options need a problem: name it, such as "
+            "training_plan"
+        )
+    else:
+        chosen = Chosen(planners, (), (), bool(exact))
+    for kind in kinds:  # refused before any work
+        chosen.planners_of(kind)
+        chosen.statements_of(kind)
+    names = {data.digest: called for _, data, called in read}
+    for _, data, called in read:
+        if any(names[x] == called for x in names if x != data.digest):
+            raise MixedData(f"two different instances are named {called!r}: rename one")
+    results, references = list[Result](), dict[str, Reference]()
     try:
         for name, data, called in read:
-            for result in _compare_methods(
-                name, data, called, chosen, limits, progress
-            ):
+            references[data.digest] = _reference(name, data, called, start)
+            before: list[Result] = []
+            if start is not None or known:
+                before = known_of(data, start, library=known).results(data)
+            for result in _rows(name, data, called, chosen, before, asked, heard):
                 results.append(result)
                 if result.stop is Stop.INTERRUPTED:
                     raise KeyboardInterrupt
+            kept = quoted(name, data, best.known(called))
+            results += [] if kept is None else [kept]
     except KeyboardInterrupt:
         if not results:
             raise
-    known = {data.digest: _reference(name, data, called) for name, data, called in read}
-    names = {data.digest: called for _, data, called in read}
-    kept = (quoted(name, data, best.known(called)) for name, data, called in read)
-    results += filter(None, kept)
-    return GapReport.of(results, known, names, conditions(limits))
+    return GapReport.of(results, references, names, conditions(asked))
 
 
 def conditions(limits: Limits) -> Document:
@@ -147,14 +175,22 @@ def conditions(limits: Limits) -> Document:
     }
 
 
+# --- how it is done --------------------------------------------------------------
+
+
 def _read(
-    given: AnyProblem, problem: str | None, options: Options | None
+    given: AnyProblem,
+    problem: str | None,
+    options: Options | None,
+    runs_on: str | None,
 ) -> tuple[str, Any, str]:
     """Return the problem, its data, and what to call them."""
     if problem is None:
-        if options:
-            raise Unsupported(f"options {', '.join(options)} need a problem: name it")
         name, data = posed(given)
+        if isinstance(data, Instance):
+            data = data if runs_on is None else data.on(runs_on)
+            support.require(data)
+            return name, data, data.name
     else:
         from .posing import pose  # it knows planners of recoveries
 
@@ -164,8 +200,8 @@ def _read(
                 f"found options {', '.join(rest)}, which {problem} does not know: "
                 "correct them (`hetopt list problems`)"
             )
-    if isinstance(data, Instance):
-        support.require(data)
+        if isinstance(data, Instance):
+            support.require(data)
     return name, data, _label(given, name, data)
 
 
@@ -178,13 +214,13 @@ def _label(given: AnyProblem, problem: str, data: object) -> str:
     return str(own or getattr(record, "name", problem))
 
 
-def _reference(problem: str, data: Any, called: str) -> Reference:
+def _reference(problem: str, data: Any, called: str, start: AnyStart) -> Reference:
     """Return what the library knows of an instance that poses this very problem.
 
     What no training plan is faster than, no plan of one pipeline is.
     """
     if isinstance(data, Instance):
-        found = known_of(data).reference(data)
+        found = known_of(data, start).reference(data)
         if problem == "training_plan":
             return found
         return Reference(found.bound, found.bound_by)
@@ -195,21 +231,23 @@ def _reference(problem: str, data: Any, called: str) -> Reference:
     return Reference(kept.bound, bound_by, kept.objective, LIBRARY)
 
 
-def _compare_methods(
+def _rows(
     problem: str,
-    data: object,
+    data: Any,
     called: str,
     chosen: Chosen,
+    given: Sequence[Result],
     limits: Limits,
     progress: Progress,
 ) -> Iterator[Result]:
+    """Yield the results of all methods; some say that they were given a plan."""
     names = chosen.planners_of(problem)
     if problem == _QUEUES:
         yield from _compare_policies(data, names, limits, progress)
         return
     for name in names:
         progress.started(f"{called}: {name}")
-        yield worked(limits, partial(ask, name, data, progress, (), problem=problem))
+        yield worked(limits, partial(_ask, problem, name, data, given, progress))
     for statement, backend in chosen.statements_of(problem):
         progress.started(f"{called}: {statement}, {backend}")
         yield worked(
@@ -217,26 +255,27 @@ def _compare_methods(
         )
     if chosen.exact:
         progress.started(f"{called}: exact")
-        yield worked(limits, partial(_prove, problem, data, progress))
+        yield worked(limits, partial(_prove, problem, data, given, progress))
 
 
-def ask(
+def _ask(
+    problem: str,
     name: str,
     data: Any,
-    progress: Progress,
     given: Sequence[Result],
+    progress: Progress,
     limits: Limits,
-    *,
-    problem: str = "training_plan",
 ) -> Result:
     """Return what one of several planners finds; `portfolio` is what `plan` does.
 
     The portfolio alone starts from what is given.
     """
     if name == PORTFOLIO:
-        return portfolio.search(data, limits, given, progress.report)
+        found = portfolio.search(data, limits, given, progress.report)
+        source = given[0].started_from if given else None
+        return replace(found, started_from=source)
     found = portfolio.ask(name, data, limits, several=True, problem=problem)
-    return portfolio.with_bound(found)
+    return replace(portfolio.with_bound(found), started_from=None)
 
 
 def _compare_policies(
@@ -263,9 +302,15 @@ def _solve_statement(
         return _nothing(problem, data, method, str(reason))
 
 
-def _prove(problem: str, data: object, progress: Progress, limits: Limits) -> Result:
+def _prove(
+    problem: str,
+    data: Any,
+    given: Sequence[Result],
+    progress: Progress,
+    limits: Limits,
+) -> Result:
     try:
-        found = portfolio.exactly(problem, data, limits, None, progress.report)
+        found = exactly(problem, data, given, progress, limits)
     except Unsupported as reason:
         return _nothing(problem, data, Method(problem, "exact"), str(reason))
     # One that solves a statement is a row beside that statement's own.

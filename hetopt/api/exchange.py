@@ -1,15 +1,27 @@
-"""Instances made of others' files, plans for others' tools, and plans pass by pass."""
+"""Instances of others' files, plans for others' tools; plans explained, simulated."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import capability, explaining
 from ..explaining import simulator
 from ..formats import assembling, exporting
 from ..schema import Instance
 from ..text.documents import Document
-from .calling import AnyPlan, AnyProblem, Options, Place
+from .calling import (
+    AnyInstance,
+    AnyLimits,
+    AnyPlan,
+    AnyProblem,
+    AnyProgress,
+    Options,
+    Place,
+    limits_of,
+    progress_of,
+)
 from .judging import load, posed_training
+from .starts import known_of
 
 if TYPE_CHECKING:
     from ..explaining.timeline import Schedule
@@ -79,6 +91,40 @@ def simulate(
     """
     data, made = posed_training(plan, instance)
     return simulator.simulate(data, made, schedule)
+
+
+def explain(
+    plan: AnyPlan,
+    instance: AnyProblem | None = None,
+    *,
+    known: bool = True,
+    limits: AnyLimits = None,
+    progress: AnyProgress = None,
+) -> explaining.Explanation:
+    """Explain where the time and memory of a training plan go, and what would help.
+
+    Changes of hardware, settings and plan are judged and planned again within `limits`
+    (0 leaves them out); without a limit the same seed gives the same answer. Planning
+    starts from this plan or from the library's best; with `known` false only from this
+    one. `plan` and `instance` are as in `check`. Raises
+    `InstanceError` for a plan that cannot be timed and `Unsupported` for a plan of
+    another problem.
+    """
+    data, made = posed_training(plan, instance)
+    starts = known_of(data).starts(data) if known else ()
+    others = [(one.source, one.plan, one.objective) for one in starts]
+    heard = progress_of(progress).started
+    return explaining.explain(data, made, limits_of(limits), heard, others)
+
+
+def capabilities(instance: AnyInstance | None = None) -> list[dict[str, object]]:
+    """Return which method carries which setting, with one row per method.
+
+    A row has `name`, `kind`, `description`, and `carries`: by setting how it is carried
+    (`exactly`, `in part`, `not`) and the reason. With an `instance` they are of the
+    settings for which it asks. Raises what `load` raises.
+    """
+    return capability.rows(None if instance is None else load(instance))
 
 
 def _words(options: Options | None) -> list[str]:

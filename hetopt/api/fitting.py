@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -33,7 +32,6 @@ from .calling import (
     progress_of,
 )
 from .feasibility import Reach
-from .judging import load
 from .runs import used_nodes
 
 #: Where neither an instance nor the caller says so.
@@ -150,7 +148,7 @@ class Fitting:
 
 def fit(
     model: Place | ModelSpec | Instance,
-    on: Place | Instance | Iterable[str] | None = None,
+    on: Iterable[str] | None = None,
     batch: int | None = None,
     sequence: int | None = None,
     *,
@@ -163,17 +161,17 @@ def fit(
     `model` is a preset, a `config.json`, a `ModelSpec` or an instance; without `on` an
     instance is tried on its own GPUs. `on` is a list of GPU types, to find the fewest
     GPUs of each that hold the model (`A100-80GB-SXM4`) or to try that many
-    (`8xA100-80GB-SXM4`); or an instance, for its cluster. `options` are those of
-    `hetopt assemble`, such as `finetune=lora`; for an instance those that divide it
-    (`expert_parallel=8`, `zero=1,3`). All searches share the limits; Ctrl-C ends them,
-    and what is known is returned. Margins are in MiB.
+    (`8xA100-80GB-SXM4`). `options` are those of `hetopt assemble`, such as
+    `finetune=lora`; for an instance those that divide it (`expert_parallel=8`,
+    `zero=1,3`). All searches share the limits; Ctrl-C ends them, and what is known is
+    returned. Margins are in MiB.
     """
     began, asked, heard = monotonic(), limits_of(limits), progress_of(progress)
     for word, value in (("batch", batch), ("sequence", sequence)):
         if value is not None and value < 1:
             raise InstanceError(f"{word}: found {value}, expected at least 1; raise it")
-    if on is None or isinstance(on, str | Path | Instance):
-        data = instance_with(model, on, batch, sequence)
+    if on is None:
+        data = _own(model, batch, sequence)
         question = _here(divisions.with_choices(data, options))
     else:
         trained = Training.of(model)
@@ -234,24 +232,6 @@ class Training(NamedTuple):
         if program is not None and not names & {"framework", "finetune", "runs_on"}:
             own |= {"framework": program.framework, "style": program.style}
         return [*told, *(f"{k}={v}" for k, v in own.items() if k not in names)]
-
-
-def instance_with(
-    model: Place | ModelSpec | Instance,
-    on: Place | Instance | None,
-    batch: int | None = None,
-    sequence: int | None = None,
-) -> Instance:
-    """Return the instance of a model on the cluster of another, or on its own."""
-    if on is None:
-        data = model if isinstance(model, Instance) else _instance(model)
-    else:
-        data = load(on).model_copy(update={"model": Training.of(model).spec})
-    _ = data.planned_cluster
-    told = {"global_batch": batch, "sequence_length": sequence}
-    given = {name: value for name, value in told.items() if value is not None}
-    workload = data.workload.model_copy(update=given)
-    return data.model_copy(update={"workload": workload})
 
 
 # --- how it is done --------------------------------------------------------------
@@ -403,13 +383,22 @@ class _Fewest:
                 break
 
 
-def _instance(model: Place | ModelSpec) -> Instance:
+def _own(
+    model: Place | ModelSpec | Instance, batch: int | None, sequence: int | None
+) -> Instance:
     """Return the instance that is asked about; `Unsupported` where it is a model."""
-    if not isinstance(model, ModelSpec):
+    data = model if isinstance(model, Instance) else None
+    if not isinstance(model, Instance | ModelSpec):
         try:
-            return files.load_instance(model)
+            data = files.load_instance(model)
         except UnknownName:
             scheduling.load_model(model)  # says which models there are
-    raise Unsupported(
-        "found neither GPUs nor a cluster for the model: give one, or an instance"
-    )
+    if data is None:
+        raise Unsupported(
+            "found no GPUs for the model: give --gpus, or an instance with a cluster"
+        )
+    _ = data.planned_cluster
+    told = {"global_batch": batch, "sequence_length": sequence}
+    given = {name: value for name, value in told.items() if value is not None}
+    workload = data.workload.model_copy(update=given)
+    return data.model_copy(update={"workload": workload})

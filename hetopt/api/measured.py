@@ -6,7 +6,6 @@ of the model, which a faster run shows to be pessimistic there; it refutes no pr
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from ..problems import Evaluation
 from ..result import Bound
@@ -28,38 +27,33 @@ class Footing:
     """A measured iteration with what is predicted of it, and of the best plan known.
 
     `parts` are those of the judge, `bound_s` is what no plan of the model is shorter
-    than, `least_s` what a run may take by the interval of predictions; None where they
-    are not known.
+    than; None where they are not known.
     """
 
     measured: Measurement
     parts: Document
     bound_s: float | None
-    least_s: float | None
     best_s: float | None
 
-    @cached_property
+    @property
     def predicted_s(self) -> float | None:
         """Return the predicted seconds of the plan or run that was measured."""
         us = self.parts.get("iteration_us")
         return None if us is None else us / 1e6
 
-    @property
-    def factor(self) -> float | None:
-        """Return measured over predicted; None where nothing is predicted."""
-        if not self.predicted_s:
-            return None
-        return self.measured.seconds / self.predicted_s
-
     def corrected(self, seconds: float | None) -> float | None:
         """Return predicted seconds on the footing of the measurement."""
-        factor = self.factor
-        return None if seconds is None or factor is None else seconds * factor
+        if seconds is None or not self.predicted_s:
+            return None
+        return seconds * self.measured.seconds / self.predicted_s
 
-    def part(self, name: str) -> float | None:
-        """Return a rate of the judge's, such as `mfu`, by the measured time."""
-        value, factor = self.parts.get(name), self.factor
-        return None if value is None or factor is None else value / factor
+    @property
+    def mfu(self) -> float | None:
+        """Return the judge's MFU by the measured time."""
+        mfu = self.parts.get("mfu")
+        return (
+            mfu and self.predicted_s and mfu * self.predicted_s / self.measured.seconds
+        )
 
     @property
     def pessimism(self) -> float | None:
@@ -76,8 +70,7 @@ class Footing:
             "predicted_s": self.predicted_s,
             "best_s": self.best_s,
             "best_on_measured_footing_s": self.corrected(self.best_s),
-            "measured_mfu": self.part("mfu"),
-            "measured_tokens_per_second": self.part("tokens_per_second"),
+            "measured_mfu": self.mfu,
             "measured_below_bound": self.pessimism,
         }
 
@@ -98,9 +91,7 @@ def footing(
     best += [other_us] if other_us is not None else []
     best += [int(found.objective)] if found.valid and found.objective else []
     bound_s = None if bound is None else float(bound.value) / 1e6
-    best_s = min(best) / 1e6 if best else None
-    least_s = None if bound_s is None else least_of(data, bound_s)
-    return Footing(measured, found.parts, bound_s, least_s, best_s)
+    return Footing(measured, found.parts, bound_s, min(best) / 1e6 if best else None)
 
 
 def least_of(data: Instance, bound_s: float) -> float | None:

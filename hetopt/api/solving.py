@@ -56,16 +56,13 @@ def solve(
 
     `problem` names the problem that the instance poses (`hetopt.problems`), by default
     its own. `method` is an exact method (the default), a statement or a planner
-    (`methods_for`), or a Python file with one; a name of both a statement and a planner
-    means the statement, and `planner` always a planner. For an instance it may be the
-    exact method of a narrower problem, such as `one_pipeline`; the result is then of
+    (`methods_for`), or a Python file with one. For an instance it may be the exact
+    method of a narrower problem, such as `one_pipeline`; the result is then of
     that. With `backend` it is a statement, by default the first that the back end
     carries. `options` are those of a planner or exact method (`options_of`), and of the
     named problem (`options_of_problem`). Raises `InstanceError`, `UnknownName`,
     `BackendMissing` and `Unsupported`.
     """
-    if instance is None:  # what the first argument was called before
-        instance, problem = problem, None
     given, report = limits_of(limits, counts_work=True), progress_of(progress).report
     if problem is not None:
         from .posing import pose  # it knows planners of recoveries
@@ -176,12 +173,6 @@ def write_statement(
 def methods_for(problem: str) -> dict[str, list[str]]:
     """Names that work on a problem, by kind: exact, formulations, planners."""
     return {kind: registry.entries_for(kind, problem) for kind in _KINDS}
-
-
-def has_two_kinds(problem: str, method: str) -> bool:
-    """Return whether a name is of a statement, which `solve` takes, and a planner."""
-    known = methods_for(problem)
-    return method in known["formulations"] and method in known["planners"]
 
 
 def planners_for(problem: str) -> list[str]:

@@ -149,7 +149,7 @@ def without_memory(instance: Instance) -> Instance:
     layer |= {"layer_kinds": None, "layer_shapes": None}
     layer |= {"dense_layers": 0, "mtp_layers": 0}
     others = {"parameters_per_layer": None, "active_layer_parameters": None}
-    times = {"layer_us": (1,), "forward_us": None, "backward_us": None}
+    times = {"layer_us": (1,), "backward_us": None}
     weights = {"layer_mib": None, "activation_mib": None}
     rows = tuple(
         row.model_copy(update=times | weights) for row in workload.costs.compute.profile

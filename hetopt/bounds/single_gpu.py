@@ -15,7 +15,7 @@ from ..costs import CostTable, Position
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems import training_plan
 from ..schema import Instance, exact
-from ..schema.splits import FIELDS
+from ..schema.groups import FIELDS
 
 
 class Single(NamedTuple):

@@ -51,20 +51,12 @@ OF_A_PROBLEM = ("formulations", "methods", "planners")
 
 
 def entries(kind: str, problem: str | None = None) -> list[Document]:
-    """Objects with `name` and `description`, sorted by name.
+    """Return objects with `name` and `description`, sorted by name.
 
-    Those of one `problem` alone, for the kinds of `OF_A_PROBLEM`; they name theirs.
-
-    Fields of an instance are in the order of its file (`hetopt.files.reference`).
-    Formats also have a `direction`, import or export, and are sorted within each;
-    problems, methods and planners their `options` with the defaults, as `--option`
-    takes them. Cards (`gpus`)
-    and machines have their figures, in the order of the catalogue; their description
-    is where these are from.
-    Commands have their arguments and options (`commands.rows`).
-    Capabilities are rows of methods and of programs (`hetopt.capability.rows`).
-    `kind` is one of commands, instances, fields, problems, formulations, methods,
-    planners, policies, backends, formats, suites, gpus, machines, capabilities.
+    With a `problem`, only those that belong to it, for the kinds of `OF_A_PROBLEM`.
+    Fields are in the order of an instance's file, cards and machines in that of the
+    catalogue. Formats also have a `direction`; problems, methods and planners have
+    their `options` with the defaults, as `--option` takes them.
     """
     if kind == "commands":
         from . import app

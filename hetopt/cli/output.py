@@ -222,20 +222,20 @@ def present(
         yield from writers.terminal(sheet())
 
     failed = written(out, write)
-    give(document, shown(), failed, *failures, as_json=as_json)
+    give(document, shown(), failed, as_json=as_json)
 
 
 def deliver(
     result: "Result",
     out: Path | None,
     sheet: "Callable[[], Sheet] | None" = None,
-    *failures: HetoptError | None,
+    *,
     more: Mapping[str, object] | None = None,
     as_json: bool,
 ) -> NoReturn:
     """Write a result, show it or its `sheet`, and leave with its exit code.
 
-    `failures` are of what else was to be written; `more` are fields of the document.
+    `more` are fields of the document.
     """
     from ..text.writing import write_json
 
@@ -246,7 +246,7 @@ def deliver(
 
     failed = written(out, lambda path: write_json(path, result.to_file()))
     document = result.to_json() | dict(more or {})
-    give(document, shown(), failed, *failures, as_json=as_json)
+    give(document, shown(), failed, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
 
 

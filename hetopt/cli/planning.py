@@ -44,10 +44,6 @@ if TYPE_CHECKING:
     from ..result import Result
 
 
-#: Bytes of a file that takes a moment to read: twice would be felt.
-_LONG_TO_READ = 2**20
-
-
 class Objective(StrEnum):
     """The amounts that an iteration may take least of."""
 
@@ -198,11 +194,6 @@ def solve(
         for written in api.write_statement(data, method, write):
             output.tell(f"written to {written}")
         return
-    if method is not None and backend is None and api.has_two_kinds(name, method):
-        output.tell(
-            f"{method} is a statement and a planner: this solves the statement; the "
-            f"planner: hetopt plan {file} --planner {method}"
-        )
     with output.watch(problems.get(name).unit(data), time_limit) as watch:
         result = api.solve(
             data,
@@ -293,8 +284,8 @@ def compare(
         how = {"start": start or None, "known": known}
         _deliver_targets(instances, how, limits, out, as_json=as_json)
     names = None if planners is None else _name_list(planners, "--planners")
-    given = problem is not None or _states_problem(instances[0])
-    with output.watch("" if given else "us", time_limit) as watch:
+    trains = problem is None and api.posed(instances[0])[0] == "training_plan"
+    with output.watch("us" if trains else "", time_limit) as watch:
         report = api.compare(
             instances,
             names,
@@ -316,16 +307,6 @@ def compare(
     results = [row.result for row in report.runs]
     broken = output.is_plugin_broken(results)
     raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))
-
-
-def _states_problem(place: str) -> bool:
-    """Return whether a problem is compared; a file that is long to read counts not."""
-    from ..api.comparing import problem_of
-
-    file = Path(place)
-    if file.is_file() and file.stat().st_size > _LONG_TO_READ:
-        return False
-    return problem_of(place)[0] is not None
 
 
 def _name_list(words: str, option: str) -> list[str]:

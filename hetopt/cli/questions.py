@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import Unsupported
 from . import output
 from .exchange import sizes
 from .options import AnyModel, AsJson, limit_s, listed, opt, pairs
@@ -35,9 +34,6 @@ def fit(
     model: AnyModel,
     batch: Annotated[
         int | None, length("B", "Sequences per step; default: the instance's, or 64.")
-    ] = None,
-    cluster: Annotated[
-        str | None, opt("C", "Use the cluster of this instance.")
     ] = None,
     gpus: Annotated[
         str | None,
@@ -70,20 +66,14 @@ def fit(
     `hetopt fit my-cluster.yaml --out fit.html`;
     `hetopt fit config.json --gpus RTX4090 -o finetune=lora`
     """
-    from .. import api, catalogue
+    from .. import api
     from ..report import fitting
 
     output.check_out(out, pictures=False)
-    if cluster is not None and gpus is not None:
-        raise Unsupported("--cluster and --gpus exclude each other: give one")
-    if cluster is None and gpus is None and model in catalogue.models():
-        raise Unsupported(
-            "found neither --cluster nor --gpus: give one, or an instance"
-        )
     with output.watch("MiB", time_limit) as watch:
         found = api.fit(
             model,
-            cluster if gpus is None else listed(gpus, "--gpus"),
+            None if gpus is None else listed(gpus, "--gpus"),
             batch,
             sequence,
             options=option or (),

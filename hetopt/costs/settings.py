@@ -1,7 +1,7 @@
 """Instances under one of the settings that their workload lets a plan choose."""
 
 from ..schema import Alternatives, CostSettings, Instance, Split
-from ..schema.splits import FIELDS
+from ..schema.groups import FIELDS
 from .formulas.frameworks import DEEPSPEED
 
 

@@ -9,8 +9,6 @@ and is shorter where stages behind the slowest work while it takes its next forw
 pass. Stages slow in opposite passes can make it longer, 22 for 20 in the smallest case
 found. GPipe takes sum tau + (n - 1) (max forward + max backward), exactly. An instance
 that is `lockstep` is judged by slots as long as their slowest stage, no less than this.
-
-What micro-batches keep is weighed by how many the schedule holds at once.
 """
 
 from collections.abc import Sequence
@@ -18,24 +16,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from .. import capability
-from ..costs import CostTable, Position
+from ..costs import CostTable
 from ..errors import InstanceError
-from ..plans import Pipeline, Replica, TrainingPlan
+from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan.shapes import split_of, table_of
 from ..schema import Instance, exact
 from ..text.documents import Document
 from .timeline import Schedule, Timeline, Times, run_passes
-from .times import holders_of, named
-
-
-@dataclass(frozen=True)
-class StageMemory:
-    """The fullest GPU of a stage: micro-batches held at once, MiB, its memory."""
-
-    held: Fraction
-    need_mib: int
-    room_mib: int
+from .times import named
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,6 @@ class Simulation:
     judged_iteration_us: int
     tied_us: int = 0
     overhead_us: int = 0
-    memory: tuple[tuple[StageMemory, ...], ...] = ()
     port_us: int = 0  # of the busiest network port, while pipelines run
     #: What each stage is: its layers and its GPUs.
     names: tuple[tuple[str, ...], ...] = ()
@@ -79,8 +67,8 @@ class Simulation:
         return self.timelines[0].runs
 
     def to_json(self) -> Document:
-        """The report: simulated beside judged, bubbles, idle time and memory."""
-        rows = zip(self.timelines, self.judged_us, self.memory, strict=True)
+        """The report: simulated beside judged, bubbles and idle time."""
+        rows = zip(self.timelines, self.judged_us, strict=True)
         return {
             "schedule": self.schedule,
             "interleave": self.runs,
@@ -94,11 +82,9 @@ class Simulation:
                     "closed_form_us": float(line.closed_us),
                     "bubble": line.bubble,
                     "idle_us": [float(idle) for idle in line.idle_us],
-                    "held_micro_batches": [float(stage.held) for stage in held],
-                    "memory_mib": [stage.need_mib for stage in held],
-                    "room_mib": [stage.room_mib for stage in held],
+                    "held_micro_batches": [float(held) for held in line.held],
                 }
-                for line, judged, held in rows
+                for line, judged in rows
             ],
         }
 
@@ -137,7 +123,6 @@ def simulate(
         int(found.parts["iteration_us"]),
         int(found.parts["tied_us"]),
         int(found.parts["overhead_us"]),
-        _memory(table, plan, lines),
         found.parts.get("ports", {}).get("pipelines", {"us": 0})["us"],
         tuple(
             tuple(named(data.planned_cluster, pipeline, runs))
@@ -156,69 +141,3 @@ def _times(table: CostTable, rows: Sequence[dict[str, int]]) -> list[Times]:
         busy, shared = half + entering, half if both else Fraction(0)
         found.append(Times(forward + busy, backward + busy, shared))
     return found
-
-
-def _memory(
-    table: CostTable,
-    plan: TrainingPlan,
-    lines: Sequence[Timeline],
-) -> tuple[tuple[StageMemory, ...], ...]:
-    stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
-    holders = holders_of(table.layers, stages)
-    return tuple(
-        tuple(
-            _of_stage(
-                table.under(stage.recompute),
-                *(pipeline, j, held, holders),
-            )
-            for j, (stage, held) in enumerate(
-                zip(pipeline.stages, line.held, strict=True)
-            )
-        )
-        for pipeline, line in zip(plan.pipelines, lines, strict=True)
-    )
-
-
-def _of_stage(
-    table: CostTable,
-    pipeline: Pipeline,
-    j: int,
-    held: Fraction,
-    holders: list[int],
-) -> StageMemory:
-    """The replica with the least to spare; parts as `CostTable.stage_mib` has them."""
-    found = []
-    for replica in pipeline.stages[j].replicas:
-        parts = _parts(table, pipeline, j, replica, held, holders)
-        room = table.memory_mib(replica.node)
-        found.append(StageMemory(held, sum(parts.values()), room))
-    return min(found, key=_spare)
-
-
-def _spare(one: StageMemory) -> int:
-    return one.room_mib - one.need_mib
-
-
-def _parts(
-    table: CostTable,
-    pipeline: Pipeline,
-    j: int,
-    replica: Replica,
-    held: Fraction,
-    holders: list[int],
-) -> dict[str, int]:
-    """Return the memory of stage `j` on a replica that holds so many batches."""
-    stage, count = pipeline.stages[j], len(pipeline.stages)
-    flight = held if table.workload.costs.schedule.in_flight != "one" else Fraction(1)
-    node, group = replica.node, (replica.degree, replica.samples)
-    parts = table.stage_mib(
-        node, stage.span, group, Position(pipeline.micro_batches, count, j), holders
-    )
-    if "layers" in parts:
-        parts["layers"] = table.measured_mib(node, stage.span, *group, flight)
-    else:
-        ends = (j == 0, j == count - 1)
-        parts["activations"] = table.activations_mib(
-            node, stage.span, group, flight, ends
-        )
-    return parts

@@ -17,8 +17,8 @@ states are on hosts (`offload_optimizer`) are made by DeepSpeed; add their rates
 import json
 
 from ..plans import TrainingPlan
-from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
+from ..problems.training_plan.targets import together
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
 from .contract import Held

@@ -16,8 +16,8 @@ from typing import Any
 
 from ..plans import Pipeline, TrainingPlan
 from ..problems.training_plan import targets
-from ..problems.training_plan.neighbours import together
 from ..problems.training_plan.shapes import normal
+from ..problems.training_plan.targets import together
 from ..schema import Instance
 from ..schema.fields import fields_of
 from ..text.parsing import yaml_text

@@ -212,9 +212,9 @@ def _measured(
     if found is None:
         return Measured(t, b, None, None)
     reduced = _all_reduces_s(asked, t, b)
-    forward = Fraction(found.forward_s) + reduced
-    backward = Fraction(found.backward_s) + reduced * (2 if recompute else 1)
-    layers = asked.model.layers
+    again, layers = 2 if recompute else 1, asked.model.layers
+    forward = ceil((Fraction(found.forward_s) + reduced) * 10**6)
+    backward = ceil((Fraction(found.backward_s) + reduced * again) * 10**6)
     kept = mib(found.kept_bytes)
     states = [
         mib(Fraction(_BYTES_PER_PARAMETER * p, t)) for p in asked.model.parameters
@@ -224,8 +224,8 @@ def _measured(
             "gpu": gpu,
             "tensor_parallel": t,
             "micro_batch": b,
-            "forward_us": (ceil(forward * 10**6),) * layers,
-            "backward_us": (ceil(backward * 10**6),) * layers,
+            "layer_us": (forward + backward,) * layers,
+            "backward_us": (backward,) * layers,
             "layer_mib": tuple(own + kept for own in states),
             "activation_mib": (kept,) * layers,
         }
@@ -248,9 +248,9 @@ def shown(found: Profiled) -> Iterator[tuple[str, ...]]:
     for one in found.measured:
         head = (str(one.tensor_parallel), str(one.micro_batch))
         row = one.row
-        if row is None or row.forward_us is None or row.backward_us is None:
+        if row is None or row.backward_us is None or row.activation_mib is None:
             yield (*head, "out of memory", "", "", "")
             continue
-        kept = row.activation_mib[0] if row.activation_mib else 0
-        passes = (f"{us[0] / 1000:.3f}" for us in (row.forward_us, row.backward_us))
-        yield (*head, *passes, str(kept), str(one.peak_mib or "unknown"))
+        us = row.layer_us[0] - row.backward_us[0], row.backward_us[0]
+        kept, peak = str(row.activation_mib[0]), str(one.peak_mib or "unknown")
+        yield (*head, *(f"{each / 1000:.3f}" for each in us), kept, peak)

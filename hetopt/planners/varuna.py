@@ -12,7 +12,7 @@ from typing import Literal
 from ..errors import NoPlan
 from ..plans import Recovery
 from ..problems.recovery import CLOUD, Data
-from ..problems.recovery.pieces import Assembler, Source, bits_of
+from ..problems.recovery.network import Assembler, Source, bits_of
 
 problem: Literal["recovery"] = "recovery"
 

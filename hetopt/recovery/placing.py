@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from ..plans import TrainingPlan
 from ..problems.recovery import Data
-from ..problems.recovery.pieces import bits_of
+from ..problems.recovery.network import bits_of
 from ..schema import Cluster
 
 Alike = dict[str, list[str]]  # the nodes that are like each node, itself among them

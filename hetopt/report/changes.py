@@ -116,15 +116,8 @@ def measurement(
         text += (
             f" The measurement is {words.share(told.pessimism)} below "
             f"{words.duration(told.bound_s)}, which no plan of the model beats: the "
-            "model is pessimistic here, and its bound is proved for the model only"
+            "model is pessimistic here, and its bound is proved for the model only."
         )
-        if told.least_s is not None:
-            within = "within" if seconds >= told.least_s else "beyond"
-            text += (
-                f". It is {within} the 80% interval of predictions, which begins at "
-                f"{words.duration(told.least_s)} for this bound"
-            )
-        text += "."
     elif told.bound_s and (least := told.corrected(told.bound_s)):
         text += (
             f" No plan takes less than {words.duration(told.bound_s)}, "
@@ -134,12 +127,9 @@ def measurement(
 
 
 def rates(told: Footing) -> list[tuple[str, str]]:
-    """Return the rates of a measured run, as those of a prediction are shown."""
-    tokens, mfu, hfu = (told.part(k) for k in ("tokens_per_second", "mfu", "hfu"))
-    shown = [f"{words.duration(told.measured.seconds)} per iteration"]
-    shown += [f"{tokens:,.0f} tokens per second"] if tokens else []
-    shown += [f"{k} {v:.1%}" for k, v in (("MFU", mfu), ("HFU", hfu)) if v]
-    return [("measured", ", ".join(shown))]
+    """Return the time and the MFU of a measured run."""
+    shown = f"{words.duration(told.measured.seconds)} per iteration"
+    return [("measured", shown + (f", MFU {told.mfu:.1%}" if told.mfu else ""))]
 
 
 def _lacks_memory(found: Evaluation) -> bool:

@@ -20,7 +20,7 @@ COLOURS = {
     "B": ("#f4a261", "#e07a3f"),
 }
 _MOST_PASSES = 60_000  # that a picture shows
-STAGE_HEADINGS = ("stage", "busy", "idle", "share idle", "memory", "over")
+STAGE_HEADINGS = ("stage", "busy", "idle", "share idle", "micro-batches held")
 PIPELINE_HEADINGS = (
     *("pipeline", "micro-batches", "simulated", "judged", "bubble"),
     "waits for the slowest",
@@ -104,7 +104,7 @@ def _named(found: Simulation, pipeline: int, stage: int) -> str:
 
 
 def sheet(found: Simulation) -> Sheet:
-    """Return the timeline, where the time goes, and bubbles and memory in numbers."""
+    """Return the timeline, where the time goes, and bubbles in numbers."""
     title = f"{amount(found.iteration_us)} per iteration, simulated"
     drawn = Figure("Timeline", "", lambda: picture(found))
     pipelines = Table.of(PIPELINE_HEADINGS, _pipelines(found))
@@ -176,19 +176,17 @@ def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
 def _stage_section(found: Simulation, line: Timeline, numbers: list[int]) -> Section:
     """Return the stages of a pipeline, and of all that are equal to it."""
     several = f"s {words.spans(numbers)}" if len(numbers) > 1 else f" {numbers[0]}"
-    held = found.to_json()["pipelines"][numbers[0]]
     rows = [
         (
             f"{j}{_named(found, numbers[0], j)}",
             amount(line.total_us - idle),
             amount(idle),
             words.share(float(idle / line.total_us)),
-            words.memory(held["memory_mib"][j]),
-            "yes" if held["memory_mib"][j] > held["room_mib"][j] else "",
+            f"{float(line.held[j]):g}",
         )
         for j, idle in enumerate(line.idle_us)
     ]
-    table = Table.of(STAGE_HEADINGS, rows, texts=("stage", "over"))
+    table = Table.of(STAGE_HEADINGS, rows, texts=("stage",))
     return Section(f"Stages of pipeline{several}", table=table)
 
 

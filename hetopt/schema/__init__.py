@@ -17,6 +17,7 @@ from .groups import Links as Links
 from .groups import Memory as Memory
 from .groups import Recompute as Recompute
 from .groups import Schedule as Schedule
+from .groups import Split as Split
 from .groups import Updates as Updates
 from .instance import Instance as Instance
 from .instance import Offer as Offer
@@ -61,7 +62,6 @@ from .settings import CostSettings as CostSettings
 from .settings import group_fields as group_fields
 from .settings import set_fields as set_fields
 from .settings import ungroup_fields as ungroup_fields
-from .splits import Split as Split
 from .states import PRECISIONS as PRECISIONS
 from .states import Lora as Lora
 from .states import Offload as Offload

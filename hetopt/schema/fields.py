@@ -7,10 +7,9 @@ without those that predict further tokens. A field that is absent is not known.
 from typing import TYPE_CHECKING
 
 from ..trainers.table import Fields
-from .architecture import Architecture
+from .groups import Split
 from .layers import EXPERTS, WINDOW, Kind
-from .model import ModelSpec
-from .splits import Split
+from .model import Architecture, ModelSpec
 
 if TYPE_CHECKING:
     from .instance import Instance

@@ -8,15 +8,34 @@ from collections import Counter
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from .calibration import Calibration
 from .profile import Profile
 from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib
-from .splits import Parallel
 from .states import Lora, Offload, Optimiser, StateBytes, states_of
+
+Parallel = Annotated[int, Field(ge=1, le=4096)]
+
+
+class Split(NamedTuple):
+    """Context-parallel and expert-parallel degree, virtual stages, groups of ZeRO.
+
+    `CostSettings` says what they are. A group of g GPUs is `context` tensor-parallel
+    ones of g / context GPUs.
+    """
+
+    context: int = 1
+    experts: int = 1
+    interleave: int = 1
+    groups: int = 1
+
+
+#: The fields of costs, alternatives and plans that say so.
+FIELDS = ("context_parallel", "expert_parallel", "interleave", "zero_groups")
+
 
 Recompute = Literal["full", "selective", "none"]
 Precision = Literal["fp32", "bf16", "bf16_mixed", "fp16_mixed", "bf16_fp32_gradients"]

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from ..errors import InstanceError, UnknownName
 from .calibration import multiplied_in
 from .cluster import Cluster
+from .groups import FIELDS
 from .model import ModelSpec
 from .record import (
     Count,
@@ -23,7 +24,6 @@ from .record import (
     UsdPerHour,
 )
 from .settings import CostSettings
-from .splits import FIELDS
 from .states import lora_fault
 from .targets import TARGETS
 from .workload import Workload

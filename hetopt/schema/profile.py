@@ -6,19 +6,22 @@ from pydantic import Field, model_validator
 
 from .record import Count, Name, Record
 
-_LayerUs = tuple[Annotated[int, Field(ge=0, le=10**9)], ...]
-_LayerMib = tuple[Annotated[int, Field(ge=0, le=10**7)], ...]
+_Us = Annotated[int, Field(ge=0, le=10**9)]
+_Mib = Annotated[int, Field(ge=0, le=10**7)]
+# Lists within costs are read as such, not as JSON, by their validator.
+_LayerUs = Annotated[tuple[_Us, ...], Field(strict=False)]
+_LayerMib = Annotated[tuple[_Mib, ...], Field(strict=False)]
 
 
 class Profile(Record):
     """Measurements of every layer at one (GPU type, TP degree, micro-batch).
 
-    Both passes are timed together (`layer_us`, of which `backward_us` may tell a part)
-    or apart (`forward_us` and `backward_us`). How sizes that were not measured and
-    further micro-batches in flight are counted is said in `hetopt.costs.profiles`.
+    Both passes are timed together; `backward_us` may tell a part of them. How sizes
+    that were not measured and further micro-batches in flight are counted is said in
+    `hetopt.costs.profiles`.
     """
 
-    _later = frozenset({"forward_us", "layer_mib", "activation_mib", "update_us"})
+    _later = frozenset({"layer_mib", "activation_mib", "update_us"})
 
     gpu: Name
     tensor_parallel: Count
@@ -26,7 +29,6 @@ class Profile(Record):
     layer_us: _LayerUs = Field(
         description="Forward and backward of each layer, TP communication included."
     )
-    forward_us: _LayerUs | None = None
     backward_us: _LayerUs | None = None
     layer_mib: _LayerMib | None = Field(
         None,
@@ -40,44 +42,16 @@ class Profile(Record):
         None, description="The optimiser's update of each layer, once an iteration."
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _both_passes(cls, data: object) -> object:
-        """`layer_us` as the sum of two passes that were timed apart."""
-        if not isinstance(data, dict):
-            return data
-        # Seen from here JSON's lists are lists already, which strict tuples refuse.
-        data = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-        if "layer_us" in data:
-            return data
-        passes = [data.get("forward_us"), data.get("backward_us")]
-        if not all(
-            isinstance(times, tuple) and all(type(us) is int for us in times)
-            for times in passes
-        ):
-            return data  # the fields' own checks say what is wrong
-        return {**data, "layer_us": tuple(map(sum, zip(*passes, strict=False)))}
-
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         count = len(self.layer_us)
-        for field in (
-            *("forward_us", "backward_us", "update_us"),
-            *("layer_mib", "activation_mib"),
-        ):
+        for field in ("backward_us", "update_us", "layer_mib", "activation_mib"):
             listed = getattr(self, field)
             if listed is not None and len(listed) != count:
                 raise ValueError(
                     f"{field} lists {len(listed)} layers, layer_us {count}: list one "
                     "number per layer"
                 )
-        if self.forward_us is not None and self.layer_us != tuple(
-            map(sum, zip(self.forward_us, self.backward_us or (), strict=False))
-        ):
-            raise ValueError(
-                "layer_us is not forward_us + backward_us: give layer_us, or "
-                "forward_us and backward_us"
-            )
         self._is_part("backward_us", "layer_us")
         if self.activation_mib is not None:
             if self.layer_mib is None:

@@ -14,10 +14,9 @@ from pydantic_core import CoreSchema
 
 from ..text.complaints import unknown_name
 from ..text.documents import Document, Fields
-from .groups import Compute, Links, Memory, Schedule, Updates
+from .groups import Compute, Links, Memory, Schedule, Split, Updates
 from .presets import PRESETS
 from .record import Record
-from .splits import Split
 from .states import StateBytes
 from .widths import launched_precision
 

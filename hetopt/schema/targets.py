@@ -21,9 +21,9 @@ from ..trainers.megatron import TABLE as MEGATRON
 from ..trainers.megatron.relatives import FLAGSCALE
 from ..trainers.table import Table, text_of
 from .fields import fields_of, fields_of_split
+from .groups import Split
 from .layers import CONVOLUTION, LINEAR, MAMBA, MAMBA_1, shape_of
 from .model import ModelSpec
-from .splits import Split
 
 if TYPE_CHECKING:
     from .instance import Instance
@@ -62,6 +62,7 @@ class Feature(StrEnum):
     MIXED_TYPES = "stages on different GPU types"
     MIXED_TYPES_IN_STAGE = "replicas of a stage on different GPU types"
     MIXED_RECOMPUTE = "stages that recompute by different rules"
+    # Of layers (`_LAYERS`):
     LISTED_PARAMETERS = "a model given by parameter counts, without its shape"
     LATENT = "latent attention (MLA)"
     MAMBA = "Mamba-2 layers"
@@ -82,19 +83,21 @@ class Feature(StrEnum):
     FURTHER_TOKENS = "layers that predict further tokens (MTP)"
     MORE_NORMS = "norms of queries and keys"
     POST_NORMS = "norms after attention and MLP"
+    # Of how they are trained:
     ZERO_1 = "optimiser states divided among replicas (ZeRO 1)"
-    ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
-    ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
-    ZERO_GROUPS = "states divided in groups of replicas (HSDP)"
     INTERLEAVED = "virtual stages (interleaved 1F1B)"
     SELECTIVE = "selective recomputation"
     NOT_RECOMPUTED = "layers that are not recomputed"
     SINGLE_PRECISION = "training in single precision"
     FLOAT16 = "16-bit numbers as fp16 rather than bf16"
     BFLOAT16 = "16-bit numbers as bf16 rather than fp16"
-    CONTEXT_PARALLEL = "sequences divided among GPUs (context parallelism)"
     EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
     WIDE_UNDIVIDED = "fp32 gradient sums with bf16 and without ZeRO"
+    # What the executor does not do (`_NOT_EXECUTED`):
+    ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
+    ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
+    ZERO_GROUPS = "states divided in groups of replicas (HSDP)"
+    CONTEXT_PARALLEL = "sequences divided among GPUs (context parallelism)"
     NO_MASTER = "16-bit weights without a master copy"
     SGD = "SGD instead of AdamW"
     MUON = "Muon instead of AdamW"
@@ -168,52 +171,13 @@ _SHAPES = frozenset(
         Feature.MIXED_TYPES_IN_STAGE,
     }
 )
+_EACH = tuple(Feature)
 #: What only targets take that do not write the model's shape.
 _LAYERS = frozenset(
-    {
-        Feature.LISTED_PARAMETERS,
-        Feature.LATENT,
-        Feature.MAMBA,
-        Feature.MAMBA_1,
-        Feature.LINEAR,
-        Feature.CONVOLUTIONS,
-        Feature.INDEXED,
-        Feature.GATED_ATTENTION,
-        Feature.FEWER_KEYS,
-        Feature.VALUE_WIDTH,
-        Feature.NARROW_EXPERTS,
-        Feature.UNLIKE_WIDTHS,
-        Feature.MORE_PARTS,
-        Feature.LAYER_TABLES,
-        Feature.WINDOWS,
-        Feature.PLACED_EXPERTS,
-        Feature.SINGLE_PARTS,
-        Feature.FURTHER_TOKENS,
-        Feature.MORE_NORMS,
-        Feature.POST_NORMS,
-    }
+    _EACH[_EACH.index(Feature.LISTED_PARAMETERS) : _EACH.index(Feature.ZERO_1)]
 )
-#: Of layers and of how they are trained, what the executor has no words for.
-_NOT_EXECUTED = frozenset(
-    _LAYERS - {Feature.LISTED_PARAMETERS, Feature.PLACED_EXPERTS, Feature.MORE_NORMS}
-    | {
-        Feature.ZERO_2,
-        Feature.ZERO_3,
-        Feature.ZERO_GROUPS,
-        Feature.NO_MASTER,
-        Feature.CONTEXT_PARALLEL,
-        Feature.SGD,
-        Feature.MUON,
-        Feature.ADAFACTOR,
-        Feature.ADAMW_8BIT,
-        Feature.DIVIDED_OTHERS,
-        Feature.HOSTED_STATES,
-        Feature.HOSTED_UNDIVIDED,
-        Feature.LORA,
-        Feature.QUANTISED,
-        Feature.DIVIDED_BYTES,
-    }
-)
+#: How layers are trained that the executor has no words for.
+_NOT_EXECUTED = _EACH[_EACH.index(Feature.ZERO_2) :]
 _GRID = {
     *_MODEL_PARALLEL,
     Feature.UNEVEN_LAYERS,
@@ -293,7 +257,12 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "any": Target(frozenset(Feature), frozenset()),
         "architecture": Target(frozenset(Feature), frozenset()),
         "executor": Target(
-            frozenset(Feature) - _NOT_EXECUTED,
+            frozenset(Feature) - {*_NOT_EXECUTED, *_LAYERS}
+            | {
+                Feature.LISTED_PARAMETERS,
+                Feature.PLACED_EXPERTS,
+                Feature.MORE_NORMS,
+            },
             _GROUPS | {Rule.TOGETHER},
             program="our executor (hetopt run)",
         ),

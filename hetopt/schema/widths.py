@@ -1,11 +1,9 @@
-"""The table of what each program keeps of a trained parameter, and how it is told.
+"""The table of the precisions that each program runs, and how it is told.
 
-A row is of one program and one precision of ours (`costs.precision`): bytes of weights,
-of gradients while they are summed up, of gradients as replicas exchange them, of the
-master copy and of AdamW's two moments; and the program's own words for it. The judge
-weighs a precision by `PRECISIONS`, exporters write the words: a test holds both to this
-table, and the words to the defaults of each program. The page of it is
-`hetopt/formats/README.md`.
+A row is of one program and one precision of ours (`costs.precision`), whose bytes of a
+trained parameter `PRECISIONS` has, and holds the program's own words for it. Exporters
+write the words: a test holds them, and the defaults of each program, to those bytes.
+The page of it is `hetopt/formats/README.md`.
 
 A precision without a row is not what the program launches. Where it only keeps
 gradients wider, plans for it are made and weighed so (`launched`).
@@ -23,27 +21,13 @@ HexiScale has no row: FSDP in fp16, of whose words we write none.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from ..text.documents import Fields
 
-
-class Launched(NamedTuple):
-    """Bytes of a parameter by what they are, and the words that ask for it."""
-
-    weight: int
-    gradient: int
-    reduced: int
-    master: int
-    moments: int
-    words: Mapping[str, object]
+Words = Mapping[str, object]
 
 
-_SINGLE, _NARROW, _WIDE = (4, 4, 4, 0, 8), (2, 2, 2, 4, 8), (2, 4, 4, 4, 8)
-_NO_MASTER = (2, 2, 2, 0, 4)
-
-
-def _deepspeed_words(kind: str, gradients: str) -> dict[str, object]:
+def _deepspeed(kind: str, gradients: str) -> Words:
     """Return the words of a configuration of DeepSpeed."""
     return {
         "bf16": {"enabled": kind == "bf16"},
@@ -53,62 +37,55 @@ def _deepspeed_words(kind: str, gradients: str) -> dict[str, object]:
     }
 
 
-def _of_bridge(recipe: str | None, *, wide: bool) -> dict[str, object]:
-    """A recipe of Megatron-Bridge, and a field of it; without one all is fp32."""
-    fields = {} if recipe is None else {"grad_reduce_in_fp32": wide}
-    return {"mixed_precision": recipe, **fields}
-
-
-#: The bytes of those precisions that Megatron-LM's table has.
-_BYTES = {
-    "fp32": _SINGLE,
-    "fp16_mixed": _NARROW,
-    "bf16_mixed": _NARROW,
-    "bf16_fp32_gradients": _WIDE,
-}
-_MEGATRON = {kind: Launched(*row, {}) for kind, row in _BYTES.items()}
-#: Recipes of Megatron-Bridge.
-_RECIPES: dict[str, str | None] = {
-    "fp32": None,
-    "fp16_mixed": "fp16_mixed",
-    "bf16_mixed": "bf16_mixed",
-    "bf16_fp32_gradients": "bf16_mixed",
+#: The precisions of Megatron-LM's table, which has the words.
+_MEGATRON: Mapping[str, Words] = {
+    "fp32": {},
+    "fp16_mixed": {},
+    "bf16_mixed": {},
+    "bf16_fp32_gradients": {},
 }
 
 #: Weights of `dtype` are what is trained; in `bf16` they are copied for each product.
-_TRANSFORMERS = {
-    "fp32": Launched(*_SINGLE, {"dtype": "float32", "bf16": False}),
-    "bf16": Launched(*_NO_MASTER, {"dtype": "bfloat16", "bf16": True}),
-    "bf16_fp32_gradients": Launched(*_WIDE, {"dtype": "float32", "bf16": True}),
+_TRANSFORMERS: Mapping[str, Words] = {
+    "fp32": {"dtype": "float32", "bf16": False},
+    "bf16": {"dtype": "bfloat16", "bf16": True},
+    "bf16_fp32_gradients": {"dtype": "float32", "bf16": True},
 }
 
 #: By the names of `hetopt.schema.targets` and of exporters, and by precision.
-LAUNCHED: Mapping[str, Mapping[str, Launched]] = MappingProxyType(
+LAUNCHED: Mapping[str, Mapping[str, Words]] = MappingProxyType(
     {
-        "executor": {
-            "fp32": Launched(*_SINGLE, {}),
-            "fp16_mixed": Launched(*_NARROW, {}),
-            "bf16_mixed": Launched(*_NARROW, {}),
-            "bf16_fp32_gradients": Launched(*_WIDE, {}),
-        },
+        "executor": _MEGATRON,
         "megatron": _MEGATRON,
+        # A recipe, and a field of it; without one all is fp32.
         "megatron_bridge": {
-            kind: row._replace(words=_of_bridge(_RECIPES[kind], wide=row.reduced == 4))
-            for kind, row in _MEGATRON.items()
+            "fp32": {"mixed_precision": None},
+            "fp16_mixed": {
+                "mixed_precision": "fp16_mixed",
+                "grad_reduce_in_fp32": False,
+            },
+            "bf16_mixed": {
+                "mixed_precision": "bf16_mixed",
+                "grad_reduce_in_fp32": False,
+            },
+            "bf16_fp32_gradients": {
+                "mixed_precision": "bf16_mixed",
+                "grad_reduce_in_fp32": True,
+            },
         },
         "flagscale": _MEGATRON,
         "deepspeed": {
-            "fp32": Launched(*_SINGLE, _deepspeed_words("fp32", "fp32")),
-            "fp16_mixed": Launched(*_NARROW, _deepspeed_words("fp16", "fp16")),
-            "bf16_mixed": Launched(*_NARROW, _deepspeed_words("bf16", "bf16")),
-            "bf16_fp32_gradients": Launched(*_WIDE, _deepspeed_words("bf16", "fp32")),
+            "fp32": _deepspeed("fp32", "fp32"),
+            "fp16_mixed": _deepspeed("fp16", "fp16"),
+            "bf16_mixed": _deepspeed("bf16", "bf16"),
+            "bf16_fp32_gradients": _deepspeed("bf16", "fp32"),
         },
-        "torchtitan": {"bf16_fp32_gradients": Launched(*_WIDE, {})},
+        "torchtitan": {"bf16_fp32_gradients": {}},
         "transformers": _TRANSFORMERS,
         "accelerate": _TRANSFORMERS,
         "llamafactory": {
-            "fp32": Launched(*_SINGLE, {"bf16": False}),
-            "bf16_fp32_gradients": Launched(*_WIDE, {"bf16": True}),
+            "fp32": {"bf16": False},
+            "bf16_fp32_gradients": {"bf16": True},
         },
     }
 )
@@ -136,4 +113,4 @@ def words(exporter: str, precision: str | None) -> Fields:
     """
     rows = LAUNCHED[exporter]
     asked = launched_precision(exporter, precision or "bf16_mixed")
-    return rows[str(asked)].words
+    return rows[str(asked)]

@@ -5,10 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .groups import Recompute
+from .groups import FIELDS, Parallel, Recompute, Split
 from .record import Count, Counted, Length, Record, Seconds
 from .settings import CostSettings
-from .splits import FIELDS, Parallel, Split
 from .targets import TARGETS, RunsOn, Target
 
 

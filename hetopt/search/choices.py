@@ -4,7 +4,7 @@ from ..costs import under
 from ..plans import Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute
-from ..schema.splits import FIELDS
+from ..schema.groups import FIELDS
 
 
 def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan:

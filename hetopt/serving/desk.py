@@ -107,20 +107,18 @@ class Desk:
         if isinstance(given, str | Path) and Path(given).is_file():
             tree = read_tree(Path(given))
         plan = None
-        if isinstance(given, Instance) or not (
-            isinstance(tree, Mapping) and tree.get("plan") is not None
-        ):
-            instance = api.load(given)
-        else:
+        has_plan = isinstance(tree, Mapping) and tree.get("plan") is not None
+        if has_plan and not isinstance(given, Instance):
             instance, plan = api.posed_training(given)
+        else:
+            instance = api.load(given)
         _ = instance.planned_cluster
         digest = instance.digest
         if digest not in self.laid:
-            bounds = [
-                api.no_plan_is_shorter(instance),
-                known_of(instance).bound(instance),
-            ]
-            bound = max(int(one.value) for one in bounds if one is not None)
+            least = [api.no_plan_is_shorter(instance)]
+            if (proved := known_of(instance).bound(instance)) is not None:
+                least.append(proved)
+            bound = max(int(one.value) for one in least)
             self.laid[digest] = Laid(instance, bound)
         self.current = digest
         shown = self._instance(self.laid[digest])

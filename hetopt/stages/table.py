@@ -1,7 +1,6 @@
 """Times of all stages of one instance, computed when asked for and kept."""
 
-from collections.abc import Container, Iterator
-from copy import copy
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -23,11 +22,10 @@ class StageTable:
     Arrays are of whole numbers and cannot be written to.
     """
 
-    def __init__(self, instance: Instance, apart: Container[str] = ()) -> None:
+    def __init__(self, instance: Instance) -> None:
         """Read the instance; `InstanceError` where it has no cluster.
 
-        Nodes that are `apart` are classes of their own. Raises `Unsupported` for what
-        the proofs by prices do not carry.
+        `Unsupported` for what the proofs by prices do not carry.
         """
         capability.require("proof pipelines", instance)
         self.instance = instance
@@ -38,21 +36,13 @@ class StageTable:
         self.batch = workload.global_batch
         #: Sizes of micro-batches, in ascending order.
         self.sizes = tuple(sorted(set(workload.micro_batch_sizes)))
-        self.classes = node_classes(self.costs, self.sizes[-1], apart)
+        self.classes = node_classes(self.costs, self.sizes[-1])
         #: Nodes and GPUs of each class; GPUs of one node.
         self.nodes = _fixed([len(each.nodes) for each in self.classes])
         self.node_gpus = _fixed([each.gpus for each in self.classes])
         self.gpus = _fixed(self.nodes * self.node_gpus)
         self.runs = Runs.of(self.layers, equal=self._equal)
         self._kept: dict[int, Whole] = {}
-        #: Replicas that a layer has at the most; None where nothing is known.
-        self._holders: int | None = None
-
-    def limited(self, replicas: int) -> "StageTable":
-        """Return the stages of plans no layer of which has more replicas."""
-        found = copy(self)
-        found._kept, found._holders = {}, replicas
-        return found
 
     @property
     def places(self) -> bool:
@@ -128,7 +118,7 @@ class StageTable:
                 behind = np.cumsum(whole_us([0, *rule.layer_us(node, t, s)]))
                 head = np.where(runs.ends, min(rule.head_us(node, t, s), NEVER), 0)
                 took = behind[last] - behind[first] + head
-                able = fitting(rule, runs, node, (t, s), 1, self._holders)
+                able = fitting(rule, runs, node, (t, s), 1)
                 us[t, s, able] = np.minimum(us[t, s], took)[able]
         # Kernels want times that do not fall as runs grow: one that is too short to be
         # a stage takes as long as the shortest one that is.

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
-from counted_clock import Clock
 from inputs import trials
 from model_configs import SEVENTY_BILLION
 from places import INSTANCES
@@ -16,17 +15,15 @@ from typer.testing import CliRunner
 
 import hetopt
 from hetopt import cli
-from hetopt.api import boxes, feasibility, fitting, scheduling
-from hetopt.api.boxes import Cards
-from hetopt.api.calling import progress_of
-from hetopt.api.fitting import MOST_GPUS, Training, instance_with
-from hetopt.bounds import covering, impossible
+from hetopt.api import boxes, feasibility, scheduling
+from hetopt.api.fitting import MOST_GPUS, Training
+from hetopt.bounds import covering
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.formats.importing import divisions
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.report import fitting as report
-from hetopt.result import Method, Result, Status, Stop
+from hetopt.result import Status
 from hetopt.schema import Instance, exact
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
@@ -209,14 +206,6 @@ def test_an_instance_is_asked_about_its_own_gpus() -> None:
     assert "free on every GPU in use" in first
 
 
-def test_a_model_is_trained_as_the_instance_says_whose_cluster_is_meant() -> None:
-    whole = hetopt.load(TWO_NODES)
-    data = instance_with("gpt2", TWO_NODES, 8, 512)
-    assert data.model.name == "gpt2"
-    assert data.workload.costs == whole.workload.costs
-    assert (data.workload.global_batch, data.workload.sequence_length) == (8, 512)
-
-
 @pytest.mark.parametrize(
     ("option", "costs", "offered"),
     [
@@ -246,7 +235,7 @@ def test_an_instance_is_asked_with_another_split_than_its_files(
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
-    with pytest.raises(Unsupported, match="neither GPUs nor a cluster"):
+    with pytest.raises(Unsupported, match="found no GPUs for the model"):
         hetopt.fit("gpt2")
     with pytest.raises(Unsupported, match="found options with an instance"):
         hetopt.fit(TWO_NODES, options=["finetune=lora"])
@@ -254,7 +243,6 @@ def test_what_cannot_be_asked_is_refused() -> None:
         hetopt.fit("gpt2", ["RTX4090"], 0)
     with pytest.raises(Unsupported, match="found 0 GPUs"):
         hetopt.fit("gpt2", ["0xRTX4090"], 1)
-    assert told("fit", "gpt2", "--gpus", "T4", "--cluster", TWO_NODES)[0] == 2
     assert told("fit", TWO_NODES, "-o", "finetune=lora")[0] == 2
 
 
@@ -312,34 +300,3 @@ def test_a_model_that_fits_tightly_is_said_to() -> None:
     said = report.answer(replace(found, verdicts=(tight,)))
     assert "it is tight: 25% of such runs run out of memory" in said
     assert tight.to_json()["oom_probability"] == 0.25
-
-
-def test_no_number_of_gpus_is_asked_about_once_the_time_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock, asked = Clock(), list[float]()
-
-    def open_(data: Instance, limits: Limits) -> Result:
-        asked.append(clock.now)
-        clock.now += 30  # a question that takes longer than it was given
-        method = Method("given", "given")
-        return Result("training_plan", data, method, Status.UNDECIDED, Stop.TIME)
-
-    monkeypatch.setattr(fitting, "monotonic", clock)
-    monkeypatch.setattr(feasibility, "first_plan", open_)
-    spec, card = scheduling.load_model("gpt2-7b"), "A100-40G"
-    question = fitting._named(spec, [card], 2, 1024, [])
-    limits = Limits(100.0)
-    fewest = fitting._Fewest(
-        question, boxes.cards_of(card).card, limits, progress_of(None)
-    )
-    _, plan, too_few = fewest.find()
-    assert plan is None
-    assert 1 < len(asked) < 5
-    assert max(asked) < 100
-    assert too_few is not None
-    few, enough = (
-        question.instance(Cards(card, count)) for count in (too_few, too_few + 1)
-    )
-    assert impossible.too_little_memory(few)
-    assert impossible.too_little_memory(enough) is None

@@ -93,7 +93,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "frontier": (("provision", "@offers", "--frontier"), (CLOSING,)),
     "solve": (("solve", "@problem"), (CLOSING, LINK)),
     "schedule": (("schedule", "@queue", "--policy", "frenzy"), (LINK,)),
-    "fit": (("fit", "bert-base", "--cluster", "@instance", "--batch", "2"), (CLOSING,)),
+    "fit": (("fit", "@instance"), (CLOSING,)),
     "recover": (("recover", "@plan", "@instance", "--lost", "a[/x]:0"), ("a[/x]",)),
 }
 

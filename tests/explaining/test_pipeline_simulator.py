@@ -22,7 +22,6 @@ from hetopt.explaining.simulator import Simulation, simulate
 from hetopt.explaining.timeline import Schedule, Times, order, run_passes
 from hetopt.files import load_instance, load_plan
 from hetopt.plans import TrainingPlan
-from hetopt.problems import training_plan
 from hetopt.report import timeline
 from hetopt.schema import Instance
 
@@ -197,24 +196,16 @@ def test_a_picture_of_too_many_passes_is_refused(
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-def test_what_a_schedule_holds_is_weighed(schedule: Schedule) -> None:
-    """As the judge weighs 1F1B; more where more micro-batches wait."""
+def test_a_schedule_holds_no_more_than_it_admits(schedule: Schedule) -> None:
     data, plan = one_long_pipeline()
-    judged = training_plan.evaluate(data, plan).parts["peak_memory_mib"]
     row = simulate(data, plan, schedule).to_json()["pipelines"][0]
-    stages = plan.pipelines[0].stages
-    own = [judged[stage.replicas[0].gpus[0]] for stage in stages]
-    n, p = plan.pipelines[0].micro_batches, len(stages)
+    n, p = plan.pipelines[0].micro_batches, len(plan.pipelines[0].stages)
     most = {
         "1f1b": [min(n, p - j) for j in range(p)],
         "gpipe": [n] * p,
     }[schedule]
     assert all(x <= y for x, y in zip(row["held_micro_batches"], most, strict=True))
     assert row["held_micro_batches"][0] == most[0]
-    if schedule == "1f1b":
-        assert row["memory_mib"] == own
-    else:
-        assert all(x >= y for x, y in zip(row["memory_mib"], own, strict=True))
     assert row["simulated_us"] <= row["judged_us"]
 
 

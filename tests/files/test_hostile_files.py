@@ -134,7 +134,7 @@ LONG = "n" * 300
 INPUTS = [
     ["plan", f"{LONG}.yaml"],
     ["check", LONG],
-    ["fit", "gpt2", "--cluster", LONG, "--batch", "2"],
+    ["fit", LONG],
     ["schedule", SMALL, "--trace", LONG],
     ["bench", "--report", LONG],
 ]

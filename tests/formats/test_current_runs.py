@@ -22,7 +22,7 @@ from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan.shapes import normal
 from hetopt.schema import Alternatives, Instance, Split
-from hetopt.schema.splits import FIELDS
+from hetopt.schema.groups import FIELDS
 
 WHOLE = pipelined([(5, 4, 2), (4, 4, 2), (3, 4, 2)])  # on all GPUs, in their order
 

@@ -13,7 +13,7 @@ from hetopt.formats import exporting
 from hetopt.formats.importing import changes
 from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
-from hetopt.schema.splits import FIELDS
+from hetopt.schema.groups import FIELDS
 
 #: The files of each trainer that tell a run its settings.
 READ = {

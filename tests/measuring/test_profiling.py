@@ -130,7 +130,7 @@ def test_the_cost_model_reads_the_rows(torch: Any, tmp_path: Path) -> None:
     }
     (tmp_path / "instance.yaml").write_text(yaml.safe_dump(instance))
     table = CostTable(files.load_instance(str(tmp_path / "instance.yaml")))
-    both = [row["forward_us"][0] + row["backward_us"][0] for row in rows]
+    both = [row["layer_us"][0] for row in rows]
     assert table.layer_us("n", 1, 3) == (both[0] + both[1],) * 3
     # All-reduces of 2 b S H bytes over 1 MB/s: 12 (t - 1) / t of them, recomputed.
     assert both[3] >= 12 * 2 * 2 * 32 * 64 / 2

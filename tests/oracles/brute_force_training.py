@@ -34,7 +34,7 @@ from hetopt.problems import one_pipeline
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan import divided
 from hetopt.schema import CostSettings, Instance, exact
-from hetopt.schema.splits import FIELDS
+from hetopt.schema.groups import FIELDS
 
 Place = tuple[str, int, int]  # node, degree, samples
 

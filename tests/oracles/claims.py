@@ -78,7 +78,7 @@ def _reason_holds(instance: Instance, reason: str) -> None:
         if model.get(field):
             model[field] = model[field][:1]
     for row in costs.get("profile", ()):
-        for field in ("layer_us", "forward_us", "backward_us", "update_us"):
+        for field in ("layer_us", "backward_us", "update_us"):
             if row.get(field):
                 row[field] = row[field][:1]
         row["layer_mib"] = row["activation_mib"] = None

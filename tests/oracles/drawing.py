@@ -202,12 +202,8 @@ def _row(
     rng, (t, b) = draw.rng, key
     row: Tree = {"gpu": gpu, "tensor_parallel": t, "micro_batch": b}
     parts = [int(us * rng.choice([0, 0.6, 1])) for us in times]
-    told = rng.choice(["both", "backward", "apart"])
-    if told == "apart":
-        row["forward_us"] = [us - part for us, part in zip(times, parts, strict=True)]
-    else:
-        row["layer_us"] = times
-    if told != "both":
+    row["layer_us"] = times
+    if rng.random() < 0.6:
         row["backward_us"] = parts
     if weighed != "none":
         share = int(draw.states_gib * 1024 / draw.layers) + 1

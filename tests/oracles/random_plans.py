@@ -8,7 +8,7 @@ from random_alternatives import with_choices
 from hetopt.costs import CostTable, under
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
-from hetopt.schema.splits import FIELDS
+from hetopt.schema.groups import FIELDS
 
 
 def random_plan(instance: Instance, seed: int) -> TrainingPlan:

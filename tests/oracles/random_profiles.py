@@ -52,10 +52,9 @@ def _row(
     forward = [int(random.randint(200, 900) * b / t) for _ in range(layers)]
     backward = [int(us * random.uniform(1.5, 2.5)) for us in forward]
     row: dict[str, Any] = {"gpu": gpu, "tensor_parallel": t, "micro_batch": b}
+    row["layer_us"] = [f + w for f, w in zip(forward, backward, strict=True)]
     if random.random() < 0.5:
-        row |= {"forward_us": forward, "backward_us": backward}
-    else:
-        row["layer_us"] = [f + w for f, w in zip(forward, backward, strict=True)]
+        row["backward_us"] = backward
     if memory == "none":
         return row
     row["layer_mib"] = [random.randint(share // 2, share + 4) for _ in range(layers)]

@@ -9,7 +9,7 @@ import drawing
 import pytest
 
 from hetopt import schema
-from hetopt.schema.splits import FIELDS
+from hetopt.schema.groups import FIELDS
 
 _NEVER_DRAWN = {"name", "restart_s", "checkpoint_every_s"}  # no matter, or of offers
 

@@ -14,7 +14,7 @@ from hetopt.errors import InstanceError
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import settings
 from hetopt.schema import Instance, Split
-from hetopt.schema.splits import FIELDS
+from hetopt.schema.groups import FIELDS
 from hetopt.search import choices
 
 

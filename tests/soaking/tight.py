@@ -14,14 +14,13 @@ from claims import claim, exactly, random_plans
 from hetopt.bounds import impossible
 from hetopt.bounds.training_plan import spending_bound, training_plan_bound
 from hetopt.costs import under
-from hetopt.exact.training_plan import fitting, holding
-from hetopt.modelling import Limits
+from hetopt.exact.training_plan import holding
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.shapes import split_of
 from hetopt.result import Status
 from hetopt.schema import Instance
-from hetopt.schema.splits import FIELDS
+from hetopt.schema.groups import FIELDS
 from hetopt.schema.targets import TARGETS
 from soaking import Contradiction
 
@@ -140,5 +139,3 @@ def _none_fits(instance: Instance) -> Iterator[str]:
     for reason in (impossible.reason(instance), holding.no_room(instance)):
         if reason is not None:
             yield reason
-    if fitting.impossible(instance, Limits(time_s=0.5)):
-        yield "no pipeline fits"

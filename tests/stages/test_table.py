@@ -24,7 +24,6 @@ _SEEDS = range(90)
 _MET = {
     *("first", "last", "middle", "inner", "outer", "several nodes", "replicas"),
     *("exact", "recompute", "interleave", "links", "profile", "equal"),
-    "limited",
 }
 
 
@@ -54,26 +53,24 @@ def _ways(rng):
 def test_no_valid_plan_has_quicker_stages_or_more_replicas_than_tables_say(drawn):
     met = Counter()
     for instance, plans in drawn:
-        whole, stages = StageTable(instance), Stages(instance)
-        met.update(_settings(whole))
-        assert whole.most_replicas == stages.most_replicas
+        table, stages = StageTable(instance), Stages(instance)
+        met.update(_settings(table))
+        assert table.most_replicas == stages.most_replicas
         for plan, rows in plans:
             held = Counter[int]()
             for stage in (stage for each in plan.pipelines for stage in each.stages):
                 held.update({x: len(stage.replicas) for x in range(*stage.layers)})
-            least, most = min(held.values()), max(held.values())
-            assert len(plan.pipelines) <= least <= whole.most_replicas
-            met["room"] += least == whole.most_replicas
-            if plan.gpu_count == 1 and whole.costs.is_paced:
+            least = min(held.values())
+            assert len(plan.pipelines) <= least <= table.most_replicas
+            met["room"] += least == table.most_replicas
+            if plan.gpu_count == 1 and table.costs.is_paced:
                 continue  # judged by itself
-            table = whole.limited(most)
             for c in range(len(table.classes)):
-                limited = table.replica_us(c)
-                met["limited"] += bool((whole.replica_us(c) < limited).any())
-                fits = stages.of_replicas(most)._replica_us(c, 1) < NONE_US
+                fits = stages._replica_us(c, 1) < NONE_US
                 long = table.runs.lengths >= instance.workload.costs.interleave
                 at = table.runs.number[stages.first, stages.last]
-                assert ((limited < NEVER)[..., at] == fits)[..., long[at]].all()
+                able = (table.replica_us(c) < NEVER)[..., at]
+                assert (able == fits)[..., long[at]].all()
             for pipeline, each in zip(plan.pipelines, rows, strict=True):
                 for j, row in enumerate(each):
                     met.update(_checked(table, pipeline, j, row))

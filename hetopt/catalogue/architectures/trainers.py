@@ -5,7 +5,7 @@ Where a configuration is silent, its family's class in transformers says what ho
 """
 
 from ...errors import InstanceError
-from ...schema.architecture import Architecture
+from ...schema.model import Architecture
 from .keys import Fields, Reading
 
 _ROPE: Fields = {"normalization": "rms", "positions": "rope", "activation": "silu"}

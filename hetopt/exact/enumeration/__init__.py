@@ -52,13 +52,12 @@ _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
 class Outcome:
     """The outcome says what is known; `proved` without a plan means: there is none.
 
-    No plan has an iteration below `bound_us`; `explored` counts packings.
+    No plan has an iteration below `bound_us`.
     """
 
     plan: TrainingPlan | None
     bound_us: int
     proved: bool
-    explored: int
 
 
 def is_small(instance: Instance) -> bool:
@@ -90,20 +89,15 @@ def solve(
     instance: Instance,
     clock: Run,
     *,
-    warm_start: TrainingPlan | None = None,
     check: Callable[[], None] | None = None,
 ) -> Outcome:
     """Return the best training plan, proved where the limits of `clock` allow it.
 
     Where columns are too many, none is enumerated. `clock` receives plans and bounds as
-    they are found, and its plan is a warm start, too. At a limit the outcome is what is
+    they are found, and its plan is a warm start. At a limit the outcome is what is
     known by then; `KeyboardInterrupt` passes through. A `check` that may raise
     `OutOfTime` says that the caller has looked for good plans already.
     """
-    if warm_start is not None and clock.plan is None:
-        clock.start_from(warm_start)
-    elif warm_start is not None:
-        clock.offer(warm_start)
     offer_single_gpus(instance, clock.offer)
     cheap = training_plan_bound(instance)
     clock.tighten(cheap.value, cheap.source)
@@ -128,8 +122,7 @@ def solve(
     bound = min(search.bound for search in searches)
     if proved and clock.objective is not None:
         bound = int(clock.objective)
-    explored = sum(search.explored for search in searches)
-    return Outcome(clock.plan, bound, proved, explored)
+    return Outcome(clock.plan, bound, proved)
 
 
 @dataclass(frozen=True)
@@ -209,7 +202,6 @@ class _Search:
         self.proved = False
         self.refused = False  # what was found, by a rule that is not listed
         self._complete = True  # nothing was left out
-        self.explored = 0
         self._synced: dict[object, int] = {}
         self._listed: tuple[int, list[Column]] = (-1, [])  # for so much time
 
@@ -263,7 +255,6 @@ class _Search:
             if least >= best.value:
                 break
             self._tighten(least)
-            self.explored += 1
             join = Join(self._tables, syncs, chosen, best, self._submit, self._check)
             try:
                 join.run(pipelines_us)

@@ -1,13 +1,13 @@
 """Synchronisation of a packing, before and after the layers are cut."""
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 
 import numpy as np
 
 from .columns import Column
-from .stages import NEVER, Matrix, StageTables
+from .stages import Matrix, StageTables
 
 
 class SyncTimes:
@@ -53,34 +53,9 @@ class SyncTimes:
             return starts
         # The stages of a column hold all layers between them.
         fewest = min(len(column.stages) for column in self._columns)
-        total = self._least_total() + self.embedding + self.head
+        each = self.table.reshape(len(self.table), -1).min(1)
+        total = int(each[self._tables.size_of].sum()) + self.embedding + self.head
         return max(starts, -(-total // fewest))
-
-    def _least_total(self) -> int:
-        """Return the least sum over layers, stages in order in each column."""
-        shape = self.table.shape[1:]
-        moves = _moves(shape)
-        flat = self.table.reshape(self.table.shape[0], -1)
-        reached = np.full(len(moves), NEVER)
-        reached[0] = flat[self._tables.size_of[0], 0]
-        if len(flat) == 1:
-            return self._equal_layers(reached, moves + flat)
-        for size in self._tables.size_of[1:]:
-            reached = (reached[:, None] + moves).min(axis=0) + flat[size]
-            reached = np.minimum(reached, NEVER)
-        return int(reached[-1])
-
-    def _equal_layers(self, reached: Matrix, step: Matrix) -> int:
-        """Return the least sum of equal layers, by powers of one step."""
-        left = self._tables.layers - 1
-        while left:
-            if left & 1:
-                reached = np.minimum((reached[:, None] + step).min(axis=0), NEVER)
-            left >>= 1
-            if left:
-                twice = (step[:, :, None] + step[None, :, :]).min(axis=1)
-                step = np.minimum(twice, NEVER)
-        return int(reached[-1])
 
     def runs_of(self, i: int) -> list[Matrix]:
         """Return least synchronisations of runs of layers on each stage of column `i`.
@@ -104,11 +79,3 @@ class SyncTimes:
         rest = tuple(range(count + 1, self.table.ndim))
         least = self.table.min(axis=rest) if rest else self.table
         return np.asarray(least.reshape(least.shape[0], -1))
-
-
-@lru_cache(maxsize=1_000)
-def _moves(shape: tuple[int, ...]) -> Matrix:
-    """Return 0 between joint stages of neighbouring layers, NEVER elsewhere."""
-    states = np.array(list(product(*map(range, shape))))
-    step = states[None, :, :] - states[:, None, :]
-    return np.where(((step >= 0) & (step <= 1)).all(axis=2), 0, NEVER)

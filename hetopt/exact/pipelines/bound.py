@@ -1,11 +1,9 @@
 """A lower bound on the iteration time of training plans, by a tree of boxes."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import floor, inf, isqrt, prod
-from typing import NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,7 +15,7 @@ from ...solving.certificates import BoxCertificate
 from ...stages import NEVER, StageTable
 from ...text.documents import Document
 from .arcs import Arcs, arcs, least_cover
-from .boxes import Box, Division, Whole
+from .boxes import Box, Division
 from .counts import IntegerMaster, Vectors
 from .coupling import Coupling, Sharing
 from .levelling import levelled
@@ -29,98 +27,9 @@ from .unordered import Segments, Unordered
 _BITS = 58  # of what a path costs, all prices and times together
 _SCALE = 1 << 21  # whole prices of one sequence, at the most
 _MOST_BYTES = 1_000_000_000  # of arcs of one size of micro-batches
-_SPARE = 100_000_000  # of these, for tables of few replicas besides
 _KEPT_BYTES = 400_000_000  # of times of segments
 _KEPT_COUPLINGS = 16  # of boxes with stages
-_MOST_HOLDERS = 16  # replicas among which ZeRO divides, in tables of their own
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
-
-
-class _View:
-    """Stages by class of nodes, or with hosts apart from others."""
-
-    def __init__(
-        self,
-        table: StageTable,
-        whole: StageTable,
-        schedule: Schedule,
-        check: Callable[[], None],
-        apart: Container[str] = (),
-    ) -> None:
-        """Read a table, whose classes are those of `whole` or parts of them.
-
-        Nodes that are `apart` are hosts, and others of their classes are not.
-        """
-        self.table, self._check = table, check
-        self.vectors = Vectors(table, schedule)
-        self._arcs: dict[int, Arcs] = {}
-        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
-        first = [each.nodes for each in whole.classes]
-        #: Of which class each is a part, and whether nodes of it are hosts and others.
-        self._of = [
-            next(c for c, names in enumerate(first) if each.nodes[0] in names)
-            for each in table.classes
-        ]
-        self._parted = [self._of.count(c) > 1 for c in self._of]
-        self._apart = [each.nodes[0] in apart for each in table.classes]
-
-    def stages(self, size: int) -> Arcs:
-        """Return the arcs of a size of micro-batches, by its number."""
-        if size not in self._arcs:
-            self._check()
-            self._arcs[size] = arcs(self.table, self.table.sizes[size])
-        return self._arcs[size]
-
-    def coupling(self, size: int, sharing: Sharing) -> Coupling:
-        """Return what a box says of such arcs: boxes are looked at several times."""
-        key = size, sharing
-        if key not in self._couplings:
-            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
-            if len(self._couplings) > _KEPT_COUPLINGS:
-                self._couplings.popitem(last=False)
-        self._couplings.move_to_end(key)
-        return self._couplings[key]
-
-    def hosts(self, box: Box) -> list[tuple[int, int]]:
-        """Return the fewest and the most hosts of each class."""
-        found = []
-        columns = self._of, self.table.classes, self._parted, self._apart
-        for c, one, parted, apart in zip(*columns, strict=True):
-            low = box.hosts_low[c] if box.hosts_low else 0
-            high = box.hosts_high[c] if box.hosts_high else len(one.nodes)
-            found.append((low, high) if apart or not parted else (0, 0))
-        return found
-
-    def bare(self, box: Box) -> frozenset[int]:
-        """Return the classes of which no node is a host."""
-        return frozenset(c for c, (_, high) in enumerate(self.hosts(box)) if not high)
-
-    def priced(self, proposed: Array) -> Array:
-        """Return prices by these classes of prices by the whole ones."""
-        count = (len(proposed) - 3) // 2
-        each = proposed[:count], proposed[count : 2 * count]
-        return np.concatenate([*(x[self._of] for x in each), proposed[2 * count :]])
-
-    def merged(self, prices: Prices) -> Prices:
-        """Return prices by the whole classes: the same of both parts of one."""
-        first = [self._of.index(c) for c in range(max(self._of) + 1)]
-        gpu, share = (
-            tuple(row[i] for i in first) for row in (prices.gpu, prices.share)
-        )
-        return prices._replace(gpu=gpu, share=share)
-
-
-class _Asked(NamedTuple):
-    """An integer master, prices that it may go by, and ranges of slowest stages.
-
-    So many hosts of each class are `apart` from others in the view.
-    """
-
-    view: _View
-    apart: tuple[int, ...]
-    master: IntegerMaster
-    proposed: Array
-    ends: dict[int, tuple[int, int]]
 
 
 class PipelineBound:
@@ -170,19 +79,18 @@ class PipelineBound:
         self.batch = instance.workload.global_batch
         #: Prices at which whole pipelines refuted the last box that they did.
         self._served: Array | None = None
-        self._views: dict[tuple[tuple[int, ...], int | None], _View] = {}
-        self._kept: OrderedDict[tuple[StageTable, int, bytes], Segments] = OrderedDict()
-        self._view = _View(self.table, self.table, schedule, check)
+        self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
+        self._vectors = Vectors(self.table, schedule)
+        self._arcs: dict[int, Arcs] = {}
+        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
         #: What a sequence is in whole prices; 0 where times are too long for proofs, or
         #: tables too large.
         self.scale = self._scaled(max(1, self._left(most_us, 0)))
         fits = self._bytes <= _MOST_BYTES
         if not fits:
             self.scale = 0
-        #: Whether ZeRO divides states, and tables are small enough for several.
-        self._divides = costs.updates.zero > 0 and 8 * self._bytes <= _SPARE
         sizes = range(len(self.table.sizes)) if fits else ()
-        each = [*map(self._view.stages, sizes)]
+        each = [*map(self.stages, sizes)]
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
         self.division = self._division(min(slowest, default=0))
@@ -233,7 +141,7 @@ class PipelineBound:
     @property
     def few(self) -> bool:
         """Return whether numbers of GPUs are so few that counting comes early."""
-        return self.whole and self._view.vectors.are_few
+        return self.whole and self._vectors.are_few
 
     def _hosts(self) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
         """Return nodes and their GPUs by class, where it matters which are hosts.
@@ -301,26 +209,30 @@ class PipelineBound:
 
         It may not, after so many labels.
         """
-        if (asked := self._integer(box, time_us)) is None:
+        if box.state.prices is None:
             return False
-        view, apart, master, proposed, ends = asked
-        known = None
-        if box.known and time_us <= box.known.time_us and not self.hidden:
-            known = box.known.told
-            if box.known.apart != apart:
-                none = np.zeros(view.vectors.count, np.int64)
-                known = known._replace(wanted=none)
+        rows, left = self._rows(box), self._left(time_us, box.sync_low_us)
+        parts = self._parts(box, time_us, left, rows, ordered=True)
+        master = IntegerMaster(
+            {number: pricing for number, pricing, _ in parts},
+            *(rows, self.batch, self.scale, box.hosts_low),
+            *(self._vectors, self.check),
+        )
+        ends = dict[int, tuple[int, int]]()
+        for number, pricing, (low, high) in parts:
+            times = pricing.arcs.times
+            begin = max(0, int(np.searchsorted(times, low, "right")) - 1)
+            end = int(np.searchsorted(times, high, "right"))
+            if begin < end:
+                ends[number] = begin, end
         # Prices of another box may serve better.
-        some = [proposed, *(x for x in [self._served] if x is not None)]
-        each = [np.maximum(view.priced(x), 0.0) for x in some]
-        found = master.refute(each, ends, most_labels, known)
+        some = [box.state.prices, *(x for x in [self._served] if x is not None)]
+        each = [np.maximum(x, 0.0) for x in some]
+        box.whole = master.refute(each, ends, most_labels)
         if most_labels < inf:
-            self._learn(refuted=found is not None, exhausted=master.exhausted)
-        box.whole = found and view.merged(found)
-        if found:
+            self._learn(refuted=box.whole is not None, exhausted=master.exhausted)
+        if box.whole:
             self._served = some[master.chosen]
-        if master.known is not None:
-            box.known = Whole(time_us, apart, master.known)
         return box.whole is not None
 
     def _learn(self, *, refuted: bool, exhausted: bool) -> None:
@@ -330,74 +242,6 @@ class PipelineBound:
             self._early_labels = min(most, 2 * self._early_labels)
         elif exhausted:
             self._early_labels = max(least, self._early_labels // 2)
-
-    def _integer(self, box: Box, time_us: int) -> "_Asked | None":
-        """Return the integer master of a box, and what it is asked."""
-        left = self._left(time_us, box.sync_low_us)
-        rows, state = self._rows(box), box.state
-        if state.prices is None:
-            return None
-        apart = self._apart_of(box)
-        view = self._view_of(apart, self._holders(box))
-        rows = replace(rows, gpus=tuple(view.table.gpus.tolist()))
-        parts = self._parts(box, time_us, left, rows, view)
-        hosts = tuple(low for low, _ in view.hosts(box))
-        master = IntegerMaster(
-            {number: pricing for number, pricing, _ in parts},
-            *(rows, self.batch, self.scale, hosts, view.vectors, self.check),
-        )
-        # Stages of hosts may take other times than those of their class.
-        ends = dict[int, tuple[int, int]]()
-        for number, pricing, (low, high) in parts:
-            times = pricing.arcs.times
-            begin = max(0, int(np.searchsorted(times, low, "right")) - 1)
-            end = int(np.searchsorted(times, high, "right"))
-            if begin < end:
-                ends[number] = begin, end
-        return _Asked(view, apart, master, state.prices, ends)
-
-    def _apart_of(self, box: Box) -> tuple[int, ...]:
-        """Return how many hosts of each class are apart from others; () for none."""
-        if not box.hosts_high:
-            return ()
-        nodes = self.table.nodes.tolist()
-        each = zip(box.hosts_low, box.hosts_high, nodes, strict=True)
-        apart = tuple(low if low == high < n else 0 for low, high, n in each)
-        return apart if any(apart) else ()
-
-    def _holders(self, box: Box) -> int | None:
-        """Return replicas that no layer of a box's plans has more of; None for many.
-
-        Each pipeline has one or more of each layer, so there are no more pipelines than
-        the least replicated layer has replicas; and none has more of a layer than a
-        micro-batch has sequences. Powers of two are few, so tables are.
-        """
-        if not self._divides:
-            return None
-        pipelines = min(box.count_high, box.replicas_high)
-        most = 1 << (pipelines * self.table.sizes[box.size_high] - 1).bit_length()
-        few = min(_MOST_HOLDERS, self.table.costs.most_replicas)
-        return most if most <= few else None
-
-    def _view_of(
-        self, apart: tuple[int, ...] = (), holders: int | None = None
-    ) -> "_View":
-        """Return stages with so many hosts of each class apart, and replicas."""
-        key = apart, holders
-        if key == ((), None):
-            return self._view
-        if key not in self._views:
-            numbers = apart or (0,) * len(self.table.classes)
-            hosts = {
-                name
-                for number, each in zip(numbers, self.table.classes, strict=True)
-                for name in each.nodes[:number]
-            }
-            table = StageTable(self.instance, apart=hosts) if apart else self.table
-            table = table.limited(holders) if holders else table
-            given = self.table, self.schedule, self.check
-            self._views[key] = _View(table, *given, hosts)
-        return self._views[key]
 
     def verdict(self, box: Box, time_us: int) -> Verdict:
         """Return prices that refute a box, or what a packing takes."""
@@ -436,23 +280,23 @@ class PipelineBound:
         time_us: int,
         left: int,
         rows: Rows,
-        view: "_View | None" = None,
+        *,
+        ordered: bool = False,
     ) -> list[tuple[int, Pricing, tuple[int, int]]]:
         """Return the parts of a box by number, and ranges of their slowest stages.
 
-        Paths of a `view` are in order, others need not be where layers are equal. The
-        number says
-        size and the range of what is hidden: it is the same in the parts of a box.
+        Paths need not be `ordered` where layers are equal. The number says size and the
+        range of what is hidden: it is the same in the parts of a box.
         """
-        found, own = [], view or self._view_of(holders=self._holders(box))
-        table, bare = own.table, own.bare(box)
+        found, table = [], self.table
+        bare = frozenset(c for c, high in enumerate(box.hosts_high) if not high)
         for size in range(box.size_low, box.size_high + 1):
             b = self.table.sizes[size]
             if box.count_high == 1 and self.batch % b:
                 continue
             for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
                 pipelines = box.replicas_low, box.count_low, rows.pipelines
-                coupling = own.coupling(size, Sharing(*pipelines, sync, bare))
+                coupling = self._coupling(size, Sharing(*pipelines, sync, bare))
                 limits = Limits(left, self.batch, spent)
                 high = left
                 if box.count_high == 1:  # it has the whole batch
@@ -461,19 +305,36 @@ class PipelineBound:
                     high = min(high, box.slowest_high_us)
                 low = max(self.least_slowest_us[size], box.slowest_low_us)
                 given = table, coupling, limits, rows
-                if table.runs.equal and view is None:
-                    known = self._segments(table, coupling)
+                if table.runs.equal and not ordered:
+                    known = self._segments(coupling)
                     pricing: Pricing = Unordered(*given, known)
                 else:
                     pricing = Pricing(*given)
                 found.append((size * (_HALVES + 2) + i, pricing, (low, high)))
         return found
 
-    def _segments(self, table: StageTable, coupling: Coupling) -> Segments:
+    def stages(self, size: int) -> Arcs:
+        """Return the arcs of a size of micro-batches, by its number."""
+        if size not in self._arcs:
+            self.check()
+            self._arcs[size] = arcs(self.table, self.table.sizes[size])
+        return self._arcs[size]
+
+    def _coupling(self, size: int, sharing: Sharing) -> Coupling:
+        """Return what a box says of such arcs: boxes are looked at several times."""
+        key = size, sharing
+        if key not in self._couplings:
+            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
+            if len(self._couplings) > _KEPT_COUPLINGS:
+                self._couplings.popitem(last=False)
+        self._couplings.move_to_end(key)
+        return self._couplings[key]
+
+    def _segments(self, coupling: Coupling) -> Segments:
         """Return segments: the same for couplings of a size that allow as much."""
-        key = table, coupling.arcs.size, coupling.light.tobytes()
+        key = coupling.arcs.size, coupling.light.tobytes()
         if key not in self._kept:
-            self._kept[key] = Segments(table, coupling.arcs, coupling.light)
+            self._kept[key] = Segments(self.table, coupling.arcs, coupling.light)
             while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)

@@ -9,21 +9,11 @@ from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import Literal
 
-from .counts import Known
 from .master import State
 from .pricing import Prices
 from .schedule import Schedule
 
 Of = Literal["sync", "count", "replicas", "size", "slowest", "host"]
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A verdict of an integer master that stood on a box; hosts were `apart`."""
-
-    time_us: int
-    apart: tuple[int, ...]
-    told: Known
 
 
 @dataclass
@@ -35,7 +25,7 @@ class Box:
     nothing is known.
     `state` is what is known. `proof` are the prices that refuted the box, if it was not
     divided, or `whole` those at which whole pipelines did; or it is `laid` on named
-    nodes. `known` is of the box or one that it is a part of.
+    nodes.
     """
 
     sync_low_us: int
@@ -54,7 +44,6 @@ class Box:
     proof: Prices | None = None
     whole: Prices | None = None
     laid: bool = False
-    known: "Whole | None" = None
     split: "Split | None" = None
 
     def part(self, **ranges: object) -> "Box":

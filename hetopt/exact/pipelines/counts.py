@@ -30,7 +30,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, inf, prod
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -313,18 +312,6 @@ class _Part:
         return np.where(wanted > self.pricing.most(low), -1, most)
 
 
-class Known(NamedTuple):
-    """A statement about all plans of a box within its time, where a master stands.
-
-    Each pipeline takes what is `wanted` by the GPUs that it uses, or more; its slowest
-    stage is in one of the `ranges` by size of micro-batches, from a time to below
-    another one, or without an end.
-    """
-
-    wanted: Whole
-    ranges: dict[int, list[tuple[int, float]]]
-
-
 class _Search:
     """The intervals of slowest stages that one box leaves, looked at ever more finely.
 
@@ -421,8 +408,6 @@ class IntegerMaster:
         self._schedule = vectors.schedule
         self.looked = 0  # intervals
         self.exhausted = False  # after as many labels as were allowed
-        #: Of a box that stands.
-        self.known: Known | None = None
         #: Which of the proposed prices served, by number.
         self.chosen = 0
 
@@ -431,28 +416,24 @@ class IntegerMaster:
         proposed: Sequence[Array],
         ends: dict[int, Span],
         most_labels: float = inf,
-        known: Known | None = None,
     ) -> Prices | None:
         """Return prices at which whole pipelines take less than the batch, or None.
 
         `proposed` are any prices, of which those serve that leave least to columns: of
         the linear master, which may have stopped early, or of another box. `ends` are
         of the slowest stage, by part, as an interval of times. Nothing is returned
-        after `most_labels`. What is `known` is of a box that this one is a part of, and
-        of no less time.
+        after `most_labels`.
         """
         if any(self.parts[x].arcs.times[begin] == 0 for x, (begin, _) in ends.items()):
             return None  # in no time a pipeline trains any number of sequences
         if not all(self.vectors.able(self.parts[x].arcs) for x in ends):
             return None
-        each = [self._priced(prices, ends, known) for prices in proposed]
+        each = [self._priced(prices, ends) for prices in proposed]
         self.chosen = min(range(len(each)), key=lambda i: each[i][2])
         prices, parts, allowed, some = each[self.chosen]
         if not some:
             return prices  # no pipeline is possible
         search = _Search(self, parts, allowed, most_labels)
-        if known is not None:
-            search.wanted = known.wanted
         while some:
             if not search.look(some):
                 return None
@@ -464,47 +445,19 @@ class IntegerMaster:
             some = search.divided(one, others, packing)
             if self.looked + len(some) > self._schedule.counting.intervals:
                 break
-        ranges: dict[int, list[tuple[int, float]]] = {}
-        for x, (begin, end), _ in [*search.kept, *some]:
-            times = parts[x].pricing.arcs.times
-            beyond = float(times[end]) if end < len(times) else inf
-            ranges.setdefault(parts[x].b, []).append((int(times[begin]), beyond))
-        self.known = Known(search.wanted, ranges)
         return None
 
     def _priced(
-        self, proposed: Array, ends: dict[int, Span], known: Known | None
+        self, proposed: Array, ends: dict[int, Span]
     ) -> tuple[Prices, dict[int, _Part], Fraction, list[_Interval]]:
         """Return whole prices, parts at these, and what they leave to columns."""
-        prices, parts, gap = self._at(proposed, ends)
-        spans = [(x, self._spans(parts[x], ends[x], known)) for x in ends]
-        return prices, parts, *self._within(parts, spans, gap)
-
-    def _at(
-        self, proposed: Array, ends: dict[int, Span]
-    ) -> tuple[Prices, dict[int, _Part], Fraction]:
-        """Return whole prices, parts at these, and what rows are worth too much."""
-        prices = self._whole(proposed)
+        prices, ratio = self._whole(proposed), self._schedule.counting.first_ratio
         parts = {
             x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
         }
-        return prices, parts, self.rows.value(prices) - self.batch * self.scale
-
-    def _spans(self, part: _Part, ends: Span, known: Known | None) -> list[Span]:
-        """Return intervals of what is left of a part's slowest stages."""
-        times, ratio = part.pricing.arcs.times, self._schedule.counting.first_ratio
-        if known is None:
-            return part.spans(*ends, ratio)
-        found: list[Span] = []
-        for low, beyond in sorted(known.ranges.get(part.b, ())):
-            # The slowest stage takes as long as the path's stages, or longer.
-            begin = max(ends[0], int(np.searchsorted(times, low, "right")) - 1)
-            end = min(ends[1], int(np.searchsorted(times, beyond)))
-            if found and begin <= found[-1][1]:
-                found[-1] = found[-1][0], max(end, found[-1][1])
-            elif begin < end:
-                found.append((begin, end))
-        return [x for span in found for x in part.spans(*span, ratio)]
+        spans = [(x, parts[x].spans(*ends[x], ratio)) for x in ends]
+        gap = self.rows.value(prices) - self.batch * self.scale
+        return prices, parts, *self._within(parts, spans, gap)
 
     def hosted(self, taken: Whole) -> Whole:
         """Return sequences of one pipeline that uses a GPU or more of each host.

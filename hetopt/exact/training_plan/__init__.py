@@ -208,11 +208,11 @@ def _small(task: _Task) -> None:
     if max(instance.workload.micro_batch_sizes) > 1:
         _start(task, shares.planners)  # stages of several replicas take long to list
         alone_us = _lay_one(task)
-    known = enumeration.solve(instance, run, warm_start=run.plan)
+    known = enumeration.solve(instance, run)
     if not known.proved:  # it ended at a limit, or not all plans could be listed
         run.check()
         _refute(task, shares.small, alone_us)
-        known = enumeration.solve(instance, run, warm_start=run.plan)
+        known = enumeration.solve(instance, run)
     if known.plan is None and known.proved:
         run.reasons = (_nowhere(task),)
     else:
@@ -272,8 +272,8 @@ def _large(task: _Task) -> None:
     _visit_sites(task)
     if not begun:
         _start(task, shares.planners)
-    if run.plan is None and _fit(task):
-        return
+    if run.plan is None:
+        _fit(task)
     if not unlike:
         alone_us = _lay_one(task)
         _line_up(task)
@@ -317,8 +317,8 @@ def _nowhere_at_all(task: _Task) -> bool:
     run, reasons = task.run, dict[str | None, None]()
     for way in settings.split_variants(task.instance):
         why = impossible.reason(way) or holding.no_room(way)
-        if why is None and _fit(replace(task, instance=way)):
-            (why,), run.reasons = run.reasons, ()
+        if why is None:
+            _fit(replace(task, instance=way))
         if run.plan is not None:
             return False
         reasons[why] = None
@@ -397,23 +397,17 @@ def _visit_sites(task: _Task) -> None:
         task.run.check()
 
 
-def _fit(task: _Task) -> bool:
-    """A pipeline that fits, where there is one; whether it is proved that none does."""
-
+def _fit(task: _Task) -> None:
+    """Offer a pipeline that fits, if one is found."""
     run, instance = task.run, task.instance
-
-    def limits() -> Limits:
-        left = max(0.0, task.deadline(task.shares.fitting) - monotonic())
-        return replace(run.limits, time_s=left, gap=None)
+    left = max(0.0, task.deadline(task.shares.fitting) - monotonic())
+    limits = replace(run.limits, time_s=left, gap=None)
 
     def pipeline() -> TrainingPlan | None:
-        found = fitting.pipeline(instance, limits())
+        found = fitting.pipeline(instance, limits)
         return found and choices.said(run.data, instance, found)
 
     run.offer_of("fitting", pipeline)
-    if run.plan is None and fitting.impossible(instance, limits()):
-        run.reasons = (holding.reason(instance.model.layers),)
-    return bool(run.reasons)
 
 
 def _lay_one(task: _Task) -> int:

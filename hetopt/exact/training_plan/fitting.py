@@ -1,4 +1,4 @@
-"""One pipeline that fits into memory, or that there is none, where no planner has one.
+"""One pipeline that fits into memory, where no planner has one.
 
 Given  a micro-batch size b, of which the pipeline takes n = batch / b,
        most[v,t,i,f] layers that t GPUs of node v hold at position i from the end, as
@@ -16,10 +16,6 @@ Where that can be all layers or more, layers are taken from the stages that take
 until it is just as many. A stage has one replica. Interleaved, it has a layer or more
 for each run, and the micro-batches are a multiple of the stages. The plan is a start,
 and is judged by who asked for it.
-
-Where micro-batches have one sequence, every stage of every plan has one replica, and
-some pipeline takes its part of the batch: with n that small and the least memory, no
-choice that holds all layers means that there is no plan.
 """
 
 from bisect import bisect_left
@@ -30,12 +26,10 @@ from math import inf
 from typing import Any
 
 from ... import entries
-from ...bounds.training_plan import most_pipelines
 from ...clock import monotonic
 from ...costs import CostTable, Position
 from ...modelling import Expression, Limits
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
-from ...result import Status
 from ...schema import Instance
 from . import holding
 
@@ -54,15 +48,13 @@ class _Size:
     table: CostTable
     b: int
     n: int
-    replicas: tuple[int, ...] | None  # of each layer; None for the least memory
     runs: int
 
     def fits(self, node: str, t: int, span: range, stages: int, j: int) -> bool:
         """Tell whether a stage of these layers fits, at place `j` of so many stages."""
-        table, held = self.table, self.replicas
-        need = table.stage_mib(
-            node, span, (t, self.b), Position(self.n, stages, j), held
-        )
+        table, place = self.table, Position(self.n, stages, j)
+        once = (1,) * table.layers  # ZeRO divides nothing
+        need = table.stage_mib(node, span, (t, self.b), place, once)
         return sum(need.values()) <= table.memory_mib(node)
 
     def most(self, node: str, t: int, stages: int, j: int) -> int:
@@ -96,7 +88,6 @@ def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
     tables = [own.under(rule) for rule in instance.workload.recomputes]
     if not holding.counted(tables):
         return None
-    once = (1,) * own.layers  # ZeRO divides nothing
     runs = instance.workload.costs.schedule.interleave
     end = monotonic() + (inf if limits.time_s is None else limits.time_s)
     sizes = (b for b in sorted({*instance.workload.micro_batch_sizes}) if not batch % b)
@@ -104,28 +95,16 @@ def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
     for b, (rule, table) in product(sizes, rules):
         if limits.time_s is not None:  # of all of them together
             limits = replace(limits, time_s=max(0.0, end - monotonic()))
-        found = _plan(_Size(table, b, batch // b, once, runs), rule, limits)
+        found = _plan(_Size(table, b, batch // b, runs), rule, limits)
         if found is not None:
             return found
     return None
 
 
-def impossible(instance: Instance, limits: Limits) -> bool:
-    """Tell whether it is proved that no pipeline fits with its part of the batch.
-
-    Of equal layers, micro-batches of one sequence, and one rule of recomputation.
-    """
-    workload, tables = instance.workload, holding.least_memory(instance)
-    if {*workload.micro_batch_sizes} != {1} or tables is None or len(tables) > 1:
-        return False
-    least = -(-workload.global_batch // most_pipelines(tables[0]))
-    return _chosen(_Size(tables[0], 1, least, None, 1), limits) is None
-
-
 def _plan(size: _Size, rule: Any, limits: Limits) -> TrainingPlan | None:
     chosen = _chosen(size, limits)
-    layers = _shared(size, chosen or [])
-    if chosen is None or layers is None:
+    layers = _shared(size, chosen)
+    if layers is None:
         return None
     first, stages = 0, []
     free = {
@@ -147,16 +126,11 @@ def _plan(size: _Size, rule: Any, limits: Limits) -> TrainingPlan | None:
     return TrainingPlan(pipelines=(only,))
 
 
-def _chosen(size: _Size, limits: Limits) -> list[Choice] | None:
-    """Where stages lie, from the first to the last; empty where nothing was found.
-
-    None where it is proved that no choice holds all layers.
-    """
+def _chosen(size: _Size, limits: Limits) -> list[Choice]:
+    """Where stages lie, from the first to the last; empty where nothing was found."""
     most = _choices(size)
-    if len(most) > _MOST:
+    if not most or len(most) > _MOST:
         return []
-    if not most:
-        return None
     model = entries.backend(_BACKEND).backend("a pipeline that fits")
     x = {choice: model.binary(f"x{choice}") for choice in most}
     at: dict[tuple[int, bool], list[Expression]] = {}
@@ -180,7 +154,7 @@ def _chosen(size: _Size, limits: Limits) -> list[Choice] | None:
     model.maximise(held)
     answer = model.solve(limits, lambda incumbent, bound: None)
     if answer.value is None:
-        return None if answer.status is Status.INFEASIBLE else []
+        return []
     taken = [choice for choice in x if round(answer.value(x[choice]))]
     return sorted(taken, key=lambda choice: -choice[2])
 

@@ -55,7 +55,11 @@ def no_room(instance: Instance) -> str | None:
         found = _replicas(tables, b, -(-sequences // b))
         if found is None or _most_layers(own, found) >= own.layers - _SURE:
             return None
-    return reason(own.layers)
+    return (
+        "memory: no pipeline fits that takes its part of the batch, wherever its "
+        "stages lie: activations of the micro-batches in flight leave too little room "
+        f"for {own.layers} layers; add memory or smaller micro-batches"
+    )
 
 
 def least_memory(instance: Instance) -> list[CostTable] | None:
@@ -78,15 +82,6 @@ def least_memory(instance: Instance) -> list[CostTable] | None:
 def counted(tables: list[CostTable]) -> bool:
     """Tell whether a number of layers says what they need."""
     return all(table.even and not table.profile.weighs for table in tables)
-
-
-def reason(layers: int) -> str:
-    """Say that no pipeline fits."""
-    return (
-        "memory: no pipeline fits that takes its part of the batch, wherever its "
-        "stages lie: activations of the micro-batches in flight leave too little room "
-        f"for {layers} layers; add memory or smaller micro-batches"
-    )
 
 
 def unusable(instance: Instance) -> str:

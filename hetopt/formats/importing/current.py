@@ -12,7 +12,7 @@ from ...errors import InstanceError, UnknownName
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...problems.training_plan import targets
 from ...schema import Instance, Recompute, Split, Workload
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from ...schema.targets import ONE
 from ...trainers.megatron.stages import in_runs
 from ..documents import Values

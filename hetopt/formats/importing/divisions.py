@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from ...errors import InstanceError, Unsupported
 from ...schema import Alternatives, Instance, set_fields
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from ...text import options
 from ...text.complaints import validated
 from ..documents import Options, Values

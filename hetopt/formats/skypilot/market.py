@@ -14,7 +14,7 @@ from math import ceil
 
 from ...errors import InstanceError
 from ...schema import CostSettings, ungroup_fields
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from ..documents import Document, Values
 from ..importing.assumptions import Assumption
 

@@ -42,11 +42,12 @@ from ...costs.compute import LinkRate
 from ...costs.formulas.memory import fit
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, exact
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from ...text.documents import Document
 from ...text.numbers import memory as size
 from .. import Evaluation, Violation
 from . import divided, hosts, ports, shapes, targets
+from .ports import up as _up
 
 sense: Literal["minimise"] = "minimise"
 _LATEST: dict[tuple[str, TrainingPlan], Evaluation] = {}  # the oldest first
@@ -796,8 +797,3 @@ def _rates(
 def _rate(amount: int, time: Fraction) -> float | None:
     """Return None where an iteration takes no time at all."""
     return float(amount / time) if time else None
-
-
-def _up(value: Fraction) -> int:
-    """Return the least integer that is not below `value`."""
-    return -(-value.numerator // value.denominator)

@@ -43,8 +43,27 @@ def experts_broken(
     Tokens pass between all GPUs that divide the experts of a layer, so these are alike:
     of one type, in groups of one size, with the same layers and samples.
     """
-    if split.experts > 1:
-        yield from _experts(data, plan, split.experts)
+    if (e := split.experts) == 1:
+        return
+    cluster = data.planned_cluster
+    held: dict[int, list[Stage]] = {}
+    for pipeline in plan.pipelines:
+        for stage in pipeline.stages:
+            for layer in stage.span:
+                if data.model.routed_parameters[layer]:
+                    held.setdefault(layer, []).append(stage)
+    for layer, stages in held.items():
+        if held.get(layer - 1) == stages:
+            continue  # said of the layer before
+        replicas = [replica for stage in stages for replica in stage.replicas]
+        gpus = sum(replica.degree for replica in replicas)
+        if gpus % e:
+            what = f"{gpus} GPUs hold layer {layer}, not a multiple of {e}"
+            yield Violation("expert_parallel", "plan", what)
+        kinds = {(cluster.node[r.node].gpu, r.degree, r.samples) for r in replicas}
+        if len(kinds) > 1 or len({stage.layers for stage in stages}) > 1:
+            what = f"replicas that share the experts of layer {layer} differ"
+            yield Violation("expert_parallel", "plan", what)
 
 
 def groups_broken(table: CostTable, plan: TrainingPlan) -> Iterator[Violation]:
@@ -77,25 +96,3 @@ def groups(plan: TrainingPlan, split: Split) -> Iterator[Violation]:
                     where = f"pipelines[{number}].stages[{j}].replicas[{r}]"
                     what = f"{replica.degree} GPUs are not a multiple of {c}"
                     yield Violation("context_parallel", where, what)
-
-
-def _experts(data: Instance, plan: TrainingPlan, e: int) -> Iterator[Violation]:
-    cluster = data.planned_cluster
-    held: dict[int, list[Stage]] = {}
-    for pipeline in plan.pipelines:
-        for stage in pipeline.stages:
-            for layer in stage.span:
-                if data.model.routed_parameters[layer]:
-                    held.setdefault(layer, []).append(stage)
-    for layer, stages in held.items():
-        if held.get(layer - 1) == stages:
-            continue  # said of the layer before
-        replicas = [replica for stage in stages for replica in stage.replicas]
-        gpus = sum(replica.degree for replica in replicas)
-        if gpus % e:
-            what = f"{gpus} GPUs hold layer {layer}, not a multiple of {e}"
-            yield Violation("expert_parallel", "plan", what)
-        kinds = {(cluster.node[r.node].gpu, r.degree, r.samples) for r in replicas}
-        if len(kinds) > 1 or len({stage.layers for stage in stages}) > 1:
-            what = f"replicas that share the experts of layer {layer} differ"
-            yield Violation("expert_parallel", "plan", what)

@@ -74,7 +74,7 @@ class Ports:
         """The port that is busy longest, less what is `hidden` of each node's."""
         found = Busy(0, None)
         for (node, rate), size in sorted(self._sent.items()):
-            us = _up(size * 10**6 / rate) - (hidden or {}).get(node, 0)
+            us = up(size * 10**6 / rate) - (hidden or {}).get(node, 0)
             if us > found.us:
                 found = Busy(us, node)
         return found
@@ -196,6 +196,6 @@ def _none(table: CostTable) -> bool:
     return all(node.adapters is None for node in table.cluster.nodes)
 
 
-def _up(value: Fraction) -> int:
+def up(value: Fraction) -> int:
     """Return the least integer that is not below `value`."""
     return -(-value.numerator // value.denominator)

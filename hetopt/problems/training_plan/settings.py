@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ...costs import has_buckets, under
 from ...schema import Instance, Recompute, Split, Workload
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from . import shapes, targets
 
 _T = TypeVar("_T")

@@ -1,11 +1,11 @@
 """Shapes of plans: features that they use, and one form for equal plans."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...costs import CostTable
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, ModelSpec, Split
-from ...schema.splits import FIELDS
+from ...schema.groups import FIELDS
 from ...schema.targets import UNTOLD, Feature
 
 
@@ -63,6 +63,10 @@ def features(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
     return frozenset(found | set(_of_settings(data, plan)) | of_instance(data))
 
 
+def _used(asked: Mapping[Feature, bool]) -> frozenset[Feature]:
+    return frozenset(feature for feature, uses in asked.items() if uses)
+
+
 _ZERO = (Feature.ZERO_1, Feature.ZERO_2, Feature.ZERO_3)
 
 
@@ -80,7 +84,7 @@ def of_instance(data: Instance) -> frozenset[Feature]:
         Feature.QUANTISED: bool(costs.updates.lora and costs.updates.lora.weight_bits),
         Feature.HOSTED_STATES: costs.memory.hosts_update,
     }
-    found = {feature for feature, uses in asked.items() if uses}
+    found = {*_used(asked)}
     if costs.memory.optimiser in _OPTIMISERS:
         found.add(_OPTIMISERS[costs.memory.optimiser])
     found |= of_layers(data.model, data.workload.sequence_length)
@@ -116,7 +120,7 @@ def of_states(costs: CostSettings, zero: int) -> frozenset[Feature]:
         Feature.WIDE_UNDIVIDED: zero == 0
         and costs.memory.precision == "bf16_fp32_gradients",
     }
-    return frozenset(feature for feature, uses in asked.items() if uses)
+    return _used(asked)
 
 
 def of_layers(model: ModelSpec, sequence_length: int) -> frozenset[Feature]:
@@ -149,7 +153,7 @@ def of_layers(model: ModelSpec, sequence_length: int) -> frozenset[Feature]:
         Feature.MORE_NORMS: model.qk_norm,
         Feature.POST_NORMS: model.post_norm,
     }
-    return frozenset(feature for feature, uses in asked.items() if uses)
+    return _used(asked)
 
 
 def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
@@ -159,8 +163,7 @@ def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
         Feature.SELECTIVE: "selective" in rules,
         Feature.NOT_RECOMPUTED: "none" in rules,
     }
-    used = {feature for feature, uses in asked.items() if uses}
-    return frozenset(used | ({_ZERO[zero - 1]} if zero else set()))
+    return _used(asked) | ({_ZERO[zero - 1]} if zero else frozenset())
 
 
 def split_of(data: Instance, plan: TrainingPlan) -> Split:
@@ -183,7 +186,7 @@ def of_split(split: Split) -> frozenset[Feature]:
         Feature.INTERLEAVED: split.interleave > 1,
         Feature.ZERO_GROUPS: split.groups > 1,
     }
-    return frozenset(feature for feature, uses in asked.items() if uses)
+    return _used(asked)
 
 
 def _of_settings(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:

@@ -1,20 +1,21 @@
 """A plan may break rules of the target that its instance runs on."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice, permutations
 
 from ...catalogue import GPU_MAKERS, find_gpu, maker_of
-from ...plans import Pipeline, TrainingPlan
+from ...plans import Pipeline, Replica, TrainingPlan
 from ...schema import Instance
 from ...schema.targets import TARGETS, UNTOLD, Feature, Rule, barred
 from .. import Violation
 from . import models
 from .divided import blocks
-from .neighbours import hosts_apart, together
 from .shapes import apart, features, normal, split_of
 
 #: What needs neither CUDA nor ROCm, or is a plan of every shape.
 ANY_MAKER = ("any", "architecture", "executor", "flagscale")
 _RULES = ("tensor_parallel", "target", "expert_parallel")
+MOST_ORDERS = 10_000  # of replicas, of which one is looked for
 
 
 def broken(data: Instance, plan: TrainingPlan) -> Iterator[Violation]:
@@ -208,6 +209,41 @@ def _tied_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[
         "embedding and head are tied, and the first and the last stage have "
         f"tensor-parallel degrees {first} and {last}"
     ]
+
+
+def hosts_apart(pipeline: Pipeline) -> list[str]:
+    """Hosts whose ranks are not neighbours, sorted."""
+    return _parted(r.node for stage in pipeline.stages for r in stage.replicas)
+
+
+def _parted(held: Iterable[str]) -> list[str]:
+    runs = [host for host, _ in groupby(held)]
+    return sorted({host for host in runs if runs.count(host) > 1})
+
+
+def together(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with its replicas in an order in which hosts serve neighbours.
+
+    Some launchers give a host a run of ranks: stage by stage, in each the replicas in
+    order. It is as it was where stages have different numbers of replicas, and where
+    none of the first `MOST_ORDERS` will do.
+    """
+    rows = [stage.replicas for stage in pipeline.stages]
+    if len(set(map(len, rows))) > 1 or not hosts_apart(pipeline):
+        return pipeline
+    alike: dict[tuple[str, ...], list[tuple[Replica, ...]]] = {}
+    for column in zip(*rows, strict=True):
+        alike.setdefault(tuple(replica.node for replica in column), []).append(column)
+    for order in islice(permutations(sorted(alike)), MOST_ORDERS):
+        columns = [column for hosts in order for column in alike[hosts]]
+        rows = [*zip(*columns, strict=True)]
+        if not _parted(replica.node for row in rows for replica in row):
+            stages = (
+                stage.model_copy(update={"replicas": row})
+                for stage, row in zip(pipeline.stages, rows, strict=True)
+            )
+            return pipeline.model_copy(update={"stages": tuple(stages)})
+    return pipeline
 
 
 def _neighbours(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:

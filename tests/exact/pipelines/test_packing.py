@@ -3,7 +3,6 @@
 from dataclasses import replace
 from random import Random
 
-import drawing
 import numpy as np
 import pytest
 import soaking
@@ -17,7 +16,6 @@ from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Box
 from hetopt.exact.pipelines.pricing import Prices
 from hetopt.plans import TrainingPlan
-from hetopt.problems.training_plan.settings import variants
 from hetopt.schema import Instance
 
 # So many inputs are drawn at least, and on until every way was among them.
@@ -130,7 +128,7 @@ def test_a_slowest_stage_may_lie_between_the_times_of_stages():
     plan = facts(instance, _TWO_STAGES)
     (one,) = plan.pipelines
     bound = PipelineBound(instance, plan.iteration_us, 0)
-    assert one.slowest_us not in bound._view.stages(0).times
+    assert one.slowest_us not in bound.stages(0).times
     box = _alone(plan, (one.slowest_us, one.slowest_us))
     assert not Packing(bound, box, plan).faults
     assert not bound.settles(box, plan.iteration_us)
@@ -264,28 +262,3 @@ def test_the_oracle_finds_what_is_too_narrow():
     assert Packing(bound, narrow, plan).faults
     quicker = replace(plan, iteration_us=plan.iteration_us - 1)
     assert Packing(bound, right, quicker).faults
-
-
-def test_hosts_apart_hand_on_as_fast_as_any_node_of_their_class() -> None:
-    """Which nodes of a class are hosts is not known: links of all of them count."""
-    rng = Random("apart")
-    tree = drawing.instance(rng, (2, 2, 2), layers=2, batch=4, sizes=(1,))
-    drawing.leave_choices_out(tree)
-    cluster, costs = tree["cluster"], tree["workload"]["costs"]
-    for node in cluster["nodes"]:
-        node |= {"gpu": cluster["nodes"][0]["gpu"], "intra_gbytes_per_s": 100}
-        node |= {"intra_latency_us": 5}
-        node.pop("adapters", None)
-    first = cluster["nodes"][0]["gpu"]
-    cluster["gpus"] = {first: cluster["gpus"][first]}
-    names = [node["name"] for node in cluster["nodes"]]
-    costs |= {"sync_overlap": "none", "sync_factor": 1}
-    cluster["inter"] = {"gbytes_per_s": 0.1, "pairs": [[*names[1:], 50]]}
-    (only,) = variants(drawing.read(tree))
-    bound = PipelineBound(only, 1 << 40, 1)
-    (whole,) = bound.table.classes
-    for number in (1, 2):
-        parts = bound._view_of((number,)).table.classes
-        assert len(parts) == 2
-        for part in parts:
-            assert (part.outer_us == whole.outer_us).all()
