@@ -92,9 +92,3 @@ def footing(
     best += [int(found.objective)] if found.valid and found.objective else []
     bound_s = None if bound is None else float(bound.value) / 1e6
     return Footing(measured, found.parts, bound_s, min(best) / 1e6 if best else None)
-
-
-def least_of(data: Instance, bound_s: float) -> float | None:
-    """Return the lower end of the interval of a bound's seconds, where it has one."""
-    calibration = data.workload.costs.compute.calibration
-    return None if calibration is None else calibration.interval_s(bound_s)[0]

@@ -358,12 +358,6 @@ class ModelSpec(Record):
         return self.intermediate or 4 * self.hidden
 
     @property
-    def expert_width(self) -> int:
-        """Width between the matrices of the experts that a token uses, all together."""
-        each = self.expert_intermediate or self.mlp_width
-        return each * ((self.active_experts or 0) + self.shared_experts)
-
-    @property
     def kv_width(self) -> int:
         """Return the width of the keys, and of the values."""
         if self.latent:
