@@ -7,6 +7,7 @@ Source: the problem is AutoHet's, Eq. 4; the method is our own.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from ..errors import Unsupported
 from ..modelling import Limits
@@ -32,31 +33,52 @@ def solve(
 
     `InstanceError` where `warm_start` breaks a rule.
     """
-
-    def by(statement: str) -> Result:
-        return statements.solve(
-            *(problem, data, statement, _BACKEND),
-            limits=limits,
-            warm_start=warm_start,
-            report=report,
-        )
-
-    try:
-        found = by("layer_partition_lattice")
-    except Unsupported:
-        found = by("layer_partition_cuts")
+    given = limits or Limits()
+    found = _solved(data, limits=given, warm_start=warm_start, report=report)
     if found.status is Status.INFEASIBLE:
-        found = replace(found, reasons=(_why_none(data),))
+        left = given.after(sum(found.seconds.values()))
+        found = replace(found, reasons=(_why_none(data, left),))
     return replace(found, method=replace(found.method, name=problem))
 
 
-def _why_none(data: Data) -> str:
-    """Return what a problem without a plan lacks: layers, or memory of stages."""
+def _solved(data: Data, **how: Any) -> Result:
+    try:
+        named = "layer_partition_lattice"
+        return statements.solve(problem, data, named, _BACKEND, **how)
+    except Unsupported:
+        named = "layer_partition_cuts"
+        return statements.solve(problem, data, named, _BACKEND, **how)
+
+
+def _why_none(data: Data, limits: Limits) -> str:
+    """Return what a problem without a plan lacks: layers, or memory of stages.
+
+    The memory is what is proved to be missing within the limits.
+    """
     layers, stages = len(data.layer_mib), len(data.stages)
     if layers < stages:
         return (
             f"layers: {layers} there are, {stages} stages need one each, "
             f"{stages - layers} too few"
         )
+    needs = map(data.needs, data.stages)
+    most = max(sum(once) + data.micro_batches * sum(each) for once, each in needs)
+    few = 0  # MiB more for every stage with which no partition fits
+    while most - few > 1 and limits.time_s != 0:
+        middle = (few + most) // 2
+        larger = [
+            stage.model_copy(update={"memory_mib": stage.memory_mib + middle})
+            for stage in data.stages
+        ]
+        found = _solved(
+            data.model_copy(update={"stages": tuple(larger)}), limits=limits
+        )
+        limits = limits.after(sum(found.seconds.values()))
+        if found.status is Status.UNDECIDED:
+            break
+        few, most = (few, middle) if found.plan is not None else (middle, most)
     where = "in the given order" if data.order == "given" else "in any order"
-    return f"memory: no partition fits {where}; add memory, or take other stages"
+    return (
+        f"memory: no partition fits {where}; every stage needs at least {few + 1} MiB "
+        "more"
+    )

@@ -1,5 +1,6 @@
 """Exact layer partition against brute force, statements."""
 
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -113,6 +114,26 @@ def test_fewer_layers_than_stages_are_infeasible_with_the_reason() -> None:
     result = exact.solve(pipeline(2, (2, 1)))
     assert result.status is Status.INFEASIBLE
     assert result.reasons == ("layers: 2 there are, 3 stages need one each, 1 too few",)
+
+
+def with_more(data: Data, mib: int) -> Data:
+    """The problem with so much more memory on every stage."""
+    stages = (
+        one.model_copy(update={"memory_mib": one.memory_mib + mib})
+        for one in data.stages
+    )
+    return data.model_copy(update={"stages": tuple(stages)})
+
+
+@examples(40)
+@given(TINY)
+def test_the_reason_says_how_much_memory_is_missing(data: Data) -> None:
+    data = with_more(data, -min(one.memory_mib for one in data.stages) + 1)
+    told = re.search(r"needs at least (\d+) MiB more", str(exact.solve(data).reasons))
+    for missing in (int(told[1]) - 1, int(told[1])) if told else ():
+        larger = with_more(data, missing)
+        fits = next(iter(brute_force.valid("layer_partition", larger)), None)
+        assert (fits is None) == (missing < int(told[1]))
 
 
 @examples(40)

@@ -9,7 +9,7 @@ import tiny_recoveries
 from hetopt import problems, registry
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import recovery as exact
-from hetopt.exact.recovery.prices import best_prices, bound_of
+from hetopt.exact.recovery import best_prices, bound_of
 from hetopt.plans import Recovery, Transfer
 from hetopt.problems.recovery import (
     Data,

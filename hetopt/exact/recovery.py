@@ -4,8 +4,12 @@
 
         sum_k n[k] min_q s[k] sum of u[l] / w[l] over the links of q  /  sum_l u[l]
 
-    The best weights are the duals of the linear relaxation (`prices`), found
-    in floats, rounded to integers, and put in here as fractions.
+    The best weights are the duals of the linear relaxation, found in floats as
+
+        maximise  sum_k n[k] pi[k]   subject to   sum_l u[l] = 1,
+                  pi[k] <= time of a piece of k over q, weighted by u     each k, q
+
+    rounded to integers, and put in here as fractions.
 2.  Incumbents: the planners' recoveries.
 3.  Decisions. Whether a plan of at most T us exists is asked of CP-SAT, with whole
     grains as capacities: floor(w[l] T / grain). T runs only over times that some link
@@ -17,21 +21,23 @@ Source: the problem is AutoHet's, section IV; the method is our own.
 """
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import partial
+from math import ceil
 
-from ... import entries
-from ...modelling import Expression, Limits
-from ...plans import Recovery
-from ...problems import Objective
-from ...problems.recovery import Data
-from ...problems.recovery.network import Flow, Network
-from ...result import Bound, Result, Status, Stop
-from ...solving.run import Halt, Run
-from .prices import best_prices, bound_of
+from .. import entries
+from ..modelling import Expression, Limits
+from ..plans import Recovery
+from ..problems import Objective
+from ..problems.recovery import Data
+from ..problems.recovery.network import Flow, Network
+from ..result import Bound, Result, Status, Stop
+from ..solving.run import Halt, Run
 
 problem = "recovery"
 
 _BACKEND = "cpsat"
+_SCALE = 2**24
 _TIDY_S = 2.0
 _PLANNERS = ("autohet_recovery", "varuna")
 
@@ -182,3 +188,49 @@ def decide(
         return answer.status, None, answer.stop
     flow = {key: round(answer.value(variable)) for key, variable in y.items()}
     return answer.status, flow, answer.stop
+
+
+def best_prices(network: Network) -> dict[str, int]:
+    """Integer weights of links near the best ones; one of them is above 0."""
+    links = list(network.bandwidth)
+    if not links:
+        return {}
+    model = entries.backend("pulp").backend("link prices")
+    u = {x: model.real(f"u[{i}]", 0.0, 1.0) for i, x in enumerate(links)}
+    total = sum(kind.count * kind.size for kind in network.kinds) or 1
+    # In units of the time that all pieces would take over the slowest link.
+    longest = max(network.grain_us(x) for x in links) * total
+    pi = [
+        model.real(f"pi[{k}]", 0.0, float(kind.size * kind.count) / total)
+        for k, kind in enumerate(network.kinds)
+    ]
+    model.add("shares", 0, model.total(u.values()) == 1)
+    for k, kind in enumerate(network.kinds):
+        for q, route in enumerate(kind.routes):
+            over = [
+                float(kind.count * kind.size * network.grain_us(x) / longest) * u[x]
+                for x in route
+            ]
+            model.add("cheapest", (k, q), pi[k] <= model.total(over))
+    model.maximise(model.total(pi))
+    answer = model.solve(Limits(), lambda incumbent, bound: None)
+    if answer.value is None:
+        return {links[0]: 1}  # any weights prove something
+    found = {x: round(max(0.0, answer.value(u[x])) * _SCALE) for x in links}
+    kept = {x: price for x, price in found.items() if price}
+    return kept or {links[0]: 1}
+
+
+def bound_of(network: Network, prices: Mapping[str, int]) -> int:
+    """The time, in us, below which these weights of links leave no plan."""
+    whole = sum(prices.values())
+    if whole <= 0 or min(prices.values()) < 0:
+        return 0
+    total = Fraction(0)
+    for kind in network.kinds:
+        costs = [
+            sum(prices.get(x, 0) * network.grain_us(x) for x in route)
+            for route in kind.routes
+        ]
+        total += kind.count * kind.size * min(costs, default=0)
+    return ceil(total / whole)
