@@ -143,6 +143,10 @@ def _no_whole_pipelines(stack: ExitStack) -> None:
     stack.enter_context(patch.object(PipelineBound, "_whole", lambda *_: False))
 
 
+def _no_enumeration(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(refuting, "is_enumerated", lambda _: False))
+
+
 def _no_hosts(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Division, "_by_host", lambda *_: None))
 
@@ -156,6 +160,7 @@ WITHOUT: dict[str, Callable[[ExitStack], None]] = {
     "layers in any order": _no_unordered_layers,
     "pipelines on nodes": _no_pipelines_on_nodes,
     "whole pipelines": _no_whole_pipelines,
+    "enumeration": _no_enumeration,
     "hosts": _no_hosts,
 }
 
@@ -279,8 +284,8 @@ WHY = """The gap of the best known plan to the bound that equal CPU seconds prov
 between stages; gradients, and the shares of nodes for which replicas compete; memory
 that limits what all replicas can hold; equal layers in any order, so that each node is
 visited once; single pipelines of micro-batches of one sequence, searched for on named
-nodes; whole pipelines by the GPUs that they use; and how many nodes hold all replicas
-of a layer.
+nodes; whole pipelines by the GPUs that they use; how many nodes hold all replicas of a
+layer; and boxes whose pipelines are all listed.
 """
 
 

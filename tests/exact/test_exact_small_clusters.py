@@ -15,8 +15,9 @@ from small_instances import small
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
+from hetopt.exact import enumeration
 from hetopt.exact import training_plan as method
-from hetopt.exact.enumeration import is_rather_small, is_small, listing, solve
+from hetopt.exact.enumeration import is_rather_small, is_small, solve
 from hetopt.exact.enumeration.stages import StageTables
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
@@ -181,7 +182,7 @@ def test_a_listing_of_too_many_columns_proves_nothing(instance):
     """The bound is one all the same."""
     best = best_training_plan(instance, several_replicas=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing, "_STAGES", 1)
+        patch.setattr(enumeration, "_MOST_STAGES", 1)
         found, result = solved(instance)
     if best is None:
         assert found.plan is None

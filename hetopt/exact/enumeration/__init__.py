@@ -11,7 +11,8 @@ proved best among all that the judge accepts, stages of several replicas with un
 samples included. Baldacci, Christofides and Mingozzi (2008) close vehicle routing
 problems this way.
 
-`solve` does so for a whole cluster of up to 8 GPUs, often up to 12.
+`solve` does so for a whole cluster of up to 8 GPUs, `boxes` for one box of the engine
+on up to 16.
 """
 
 from collections.abc import Callable
@@ -34,9 +35,9 @@ from ...schema import Instance
 from ...search import islands, racing, symmetric
 from ...search.improving import improve
 from ...solving.run import Halt, Run
-from . import listing
 from .columns import Column
 from .join import Cutoff, Join, Joined, with_named_gpus
+from .listing import Listing
 from .packings import Packings, lasting, tightened
 from .stages import StageTables, TooMany
 from .sync import SyncTimes
@@ -44,6 +45,8 @@ from .sync import SyncTimes
 _METHOD = "proof enumeration"  # in the capability matrix
 _GPUS = 8
 _MORE_GPUS = 12
+_MOST_STAGES = 25_000  # of one size of micro-batches
+_MOST_TRIED = 1_500_000  # stages put before suffixes, each in some us
 _PACKINGS = 15_000  # looked at without trying a smaller value first
 _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
 
@@ -225,7 +228,8 @@ class _Search:
         gpus, sizes = sum(self._tables.gpus), self._instance.workload.micro_batch_sizes
         every = {b: min(b, gpus) for b in set(sizes) if b <= self._tables.batch}
         asked = us, (self._part.pipelines or 1, self._part.pipelines or gpus)
-        return [*listing.columns(self._tables, every, *asked, self._check)]
+        listing = Listing(self._tables, self._check, _MOST_STAGES, us)
+        return [*listing.columns(every, *asked, _MOST_TRIED)]
 
     def _better_than(self, target: int) -> bool:
         """Find the best plan below `target`, and tell whether there is one.

@@ -7,12 +7,13 @@ of a suffix at once.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..pipelines.kernels import compiled
+from ..pipelines.kernels import States, compiled
 from .columns import Column, Range
 from .completion import Completion, Limits, limits, states_of
 from .stages import (
@@ -26,71 +27,103 @@ from .stages import (
 )
 
 _AT_ONCE = 1 << 20  # numbers in a table
-_STAGES = 25_000  # of one size of micro-batches
-_TRIED = 1_500_000  # stages put before suffixes of one size, each in some us
 
 Numbers = NDArray[np.intp]
 Used = tuple[Stage, tuple[int, ...]]  # a stage, and the GPUs of each pool
 
 
-def columns(
-    tables: StageTables,
-    replicas: Mapping[int, int],
-    us: int,
-    counts: tuple[int, int],
-    check: Callable[[], None],
-) -> Iterator[Column]:
-    """Yield columns of packings of the batch that end within `us`.
+class Listing:
+    """The listing finds all columns that packings of an instance may hold."""
 
-    Their stages have at most so many `replicas`, by size of micro-batches; packings
-    have so many columns, fewest and most. Raises `TooMany` where stages or their
-    numbers of GPUs are, or where too many of one size are put before suffixes.
-    """
-    states = states_of(tables.gpus)
-    stages, each = dict[int, list[Used]](), dict[int, Completion]()
-    # Of large micro-batches it is soon known that there are too many.
-    for size in sorted(replicas, reverse=True):
-        every = tables.stages(size, replicas[size], check)
-        found = [*islice(every, _STAGES + 1)]
-        if len(found) > _STAGES:
-            raise TooMany
-        stages[size] = _able(tables, found, size, us, check)
-    for size, some in stages.items():
-        if some:
-            each[size] = Completion(tables, size, some, states)
-    for size, most in limits(each, tables.batch, us, counts, check).items():
-        yield from Listing(tables, size, most, check).columns(stages[size])
+    def __init__(
+        self,
+        tables: StageTables,
+        check: Callable[[], None],
+        most_stages: int | None = None,
+        within_us: int | None = None,
+    ) -> None:
+        """Put at most so many stages of one size of micro-batches into columns.
 
+        Where columns will be asked for `within_us` or less, stages are left out beside
+        which no others take the batch in time.
+        """
+        self._tables, self._check, self._most = tables, check, most_stages
+        self._within_us = within_us
+        self._staged: dict[tuple[int, int], list[Used]] = {}
+        self._completed: dict[tuple[int, int], Completion] = {}
 
-def _able(
-    tables: StageTables,
-    stages: list[Used],
-    size: int,
-    us: int,
-    check: Callable[[], None],
-) -> list[Used]:
-    """Return stages that leave enough to the others, wherever they stand.
+    @cached_property
+    def _states(self) -> States:
+        return states_of(self._tables.gpus)
 
-    n samples through a stage leave the other layers, and the samples that are not
-    theirs, to the GPUs left, by the work that these do in the time.
-    """
-    if tables.work_bound is None:
-        return stages
-    (rates, ahead), able = tables.work_bound, list[Used]()
-    shares, limit = ahead[None, :] - ahead[:, None], tables.batch // size
-    some = max(1, _AT_ONCE // (tables.layers + 1) ** 2)
-    for start in range(0, len(stages), some):
-        check()
-        part = stages[start : start + some]
-        each = tables.each_us([stage for stage, _ in part], final=False)
-        n = np.minimum((us - each) // np.maximum(each, 1) + 1, limit)
-        n = np.where(each == 0, limit, n) * size
-        mine = np.where(each <= us, n * shares, -np.inf).max(axis=(1, 2))
-        rest = (np.array(tables.gpus) - [used for _, used in part]) @ rates * us
-        # Floats: a little more is allowed than the bound says.
-        kept = np.flatnonzero(mine + rest >= tables.batch * (1 - 1e-9))
-        able += [part[k] for k in kept.tolist()]
-    return able
+    def columns(
+        self,
+        replicas: Mapping[int, int],
+        us: int,
+        counts: tuple[int, int],
+        most_tried: float = inf,
+    ) -> Iterator[Column]:
+        """Yield columns of packings of the batch that end within `us`.
+
+        Their stages have at most so many `replicas`, by size of micro-batches; packings
+        have so many columns, fewest and most. Raises `TooMany` where stages or their
+        numbers of GPUs are, or where more than `most_tried` of one size are put
+        before suffixes.
+        """
+        # Of large micro-batches it is soon known that there are too many.
+        sizes = sorted(replicas, reverse=True)
+        stages = {size: self._stages(size, replicas[size]) for size in sizes}
+        each = {b: self._completion(b, replicas[b]) for b in sizes if stages[b]}
+        batch = self._tables.batch
+        for size, most in limits(each, batch, us, counts, self._check).items():
+            lister = Lister(self._tables, size, most, self._check, most_tried)
+            yield from lister.columns(stages[size])
+
+    def _stages(self, size: int, replicas: int) -> list[Used]:
+        """Return stages of so many replicas or fewer."""
+        key, most = (size, replicas), self._most
+        if key not in self._staged:
+            every = self._tables.stages(size, replicas, self._check)
+            found = [*islice(every, None if most is None else most + 1)]
+            if most is not None and len(found) > most:
+                raise TooMany
+            if self._within_us is not None:
+                found = self._able(found, size, self._within_us)
+            self._staged[key] = found  # from here on, and not where they are too many
+        return self._staged[key]
+
+    def _able(self, stages: list[Used], size: int, us: int) -> list[Used]:
+        """Return stages that leave enough to the others, wherever they stand.
+
+        n samples through a stage leave the other layers, and the samples that are not
+        theirs, to the GPUs left, by the work that these do in the time.
+        """
+        tables, able = self._tables, list[Used]()
+        if tables.work_bound is None:
+            return stages
+        rates, ahead = tables.work_bound
+        shares, limit = ahead[None, :] - ahead[:, None], tables.batch // size
+        some = max(1, _AT_ONCE // (tables.layers + 1) ** 2)
+        for start in range(0, len(stages), some):
+            self._check()
+            part = stages[start : start + some]
+            each = tables.each_us([stage for stage, _ in part], final=False)
+            n = np.minimum((us - each) // np.maximum(each, 1) + 1, limit)
+            n = np.where(each == 0, limit, n) * size
+            mine = np.where(each <= us, n * shares, -np.inf).max(axis=(1, 2))
+            rest = (np.array(tables.gpus) - [used for _, used in part]) @ rates * us
+            # Floats: a little more is allowed than the bound says.
+            kept = np.flatnonzero(mine + rest >= tables.batch * (1 - 1e-9))
+            able += [part[k] for k in kept.tolist()]
+        return able
+
+    def _completion(self, size: int, replicas: int) -> Completion:
+        """Return what layers take at the least."""
+        key = size, replicas
+        if key not in self._completed:
+            given = self._tables, size, self._staged[key], self._states
+            self._completed[key] = Completion(*given)
+        return self._completed[key]
 
 
 class _Suffix(NamedTuple):
@@ -101,8 +134,8 @@ class _Suffix(NamedTuple):
     maxima: Matrix  # the least maxima
 
 
-class Listing:
-    """The listing finds columns of micro-batches of `size` that are within limits."""
+class Lister:
+    """The lister finds columns of micro-batches of `size` that are within limits."""
 
     def __init__(
         self,
@@ -110,9 +143,10 @@ class Listing:
         size: int,
         limits: Limits,
         check: Callable[[], None],
+        most_tried: float = inf,
     ) -> None:
-        """List them, or raise `TooMany` where too many stages precede suffixes."""
-        self._limits = limits
+        """List them, or raise `TooMany` where more stages are put before suffixes."""
+        self._limits, self._most_tried = limits, most_tried
         self._tables, self._size, self._check = tables, size, check
         self._tried = 0
         self._ends = _ends(tables, size)
@@ -135,7 +169,7 @@ class Listing:
             self._check()
             some = room[start : start + self._some]
             self._tried += len(some)
-            if self._tried > _TRIED:
+            if self._tried > self._most_tried:
                 raise TooMany
             yield from self._whole(stages, some, behind, free)
             # Nothing is left for a stage in front where all GPUs are used.

@@ -31,6 +31,10 @@ _KEPT_COUPLINGS = 16  # of boxes with stages
 _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 
+#: Tells whether all plans of a box can be listed, with an effort of 0 or 1.
+Listed = Callable[[Box, int], bool]
+
+
 class PipelineBound:
     """Refutes iteration times of one instance, whose stage of ZeRO and split are fixed.
 
@@ -61,6 +65,8 @@ class PipelineBound:
         self.whole = whole
         least, most = schedule.counting.early_labels
         self._early_labels = isqrt(least * most)
+        #: Lists all plans of a box, none of which is better than the best one known.
+        self.listed: Listed | None = None
         self.table = StageTable(instance)
         costs = instance.workload.costs
         self.pipeline_factor, self.sync_factor = self.table.factors
@@ -94,6 +100,8 @@ class PipelineBound:
         self.fair = _fair(self.table, each)
         self.first = self._first()
         self.boxes = list(self.first)
+        #: Sequences that the last master took in a box that stands.
+        self.taken = 0.0
 
     def _division(self, least_slowest_us: int) -> Division:
         """Return how boxes are divided."""
@@ -180,6 +188,35 @@ class PipelineBound:
         box.laid, box.proof, box.whole = False, None, None
         if time_us >= self._single_us:
             return False
+        if box.listed or self._prices_settle(box, time_us):
+            return True
+        box.listed = self._is_listed(box, time_us)
+        return box.listed
+
+    def _is_listed(self, box: Box, time_us: int) -> bool:
+        """Tell whether all plans of a box that stands can be listed.
+
+        First where ranges are fine and prices nearly refute it; at last where nothing
+        else is left to do.
+        """
+        left = self._left(time_us, box.sync_low_us)
+        if self.listed is None or not self.scale:
+            return False
+        last = self.division.split(box, left) is None
+        single, near = box.count_high == 1, self.schedule.listed_near * self.batch
+        fine = self.division.is_fine(box) and (
+            single or (box.replicas_low == box.replicas_high and self.taken <= near)
+        )
+        early = fine and not self.few
+        if box.listings > last or not (last or early):
+            return False
+        if self.listed(box, int(last)):
+            return True
+        box.listings = 1 + last
+        return False
+
+    def _prices_settle(self, box: Box, time_us: int) -> bool:
+        """Tell whether prices refute a box."""
         left = self._left(time_us, box.sync_low_us)
         if left < 0:
             return True
@@ -189,10 +226,12 @@ class PipelineBound:
         if single and time_us < self.alone_us and self.table.sizes[box.size_low] == 1:
             box.laid = box.size_high == box.size_low
             return box.laid  # the other sizes are looked at by themselves
+        self.taken = inf
         split = self.division.split(box, left)
         # A single pipeline is cheap to count: none has to be put beside it.
         early = single or (self.few and not self.division.is_coarse(box))
         verdict = self.verdict(box, time_us)
+        self.taken = verdict.taken
         if verdict.prices is not None:
             box.proof = verdict.prices
             return True
@@ -411,9 +450,11 @@ class Refutation:
     def certificate(self) -> BoxCertificate | None:
         """Return what a checker needs, of a time that is proved; no later one is begun.
 
-        None where there are more boxes than a file may have.
+        None where there are more boxes than a file may have, or boxes that were listed.
         """
         bound = self.bound
+        if any(box.listed for box in self.settled):
+            return None
         trees = [self._tree(box) for box in bound.first]
         tree = trees[0]
         if len(trees) > 1:

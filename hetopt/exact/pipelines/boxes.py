@@ -25,7 +25,7 @@ class Box:
     nothing is known.
     `state` is what is known. `proof` are the prices that refuted the box, if it was not
     divided, or `whole` those at which whole pipelines did; or it is `laid` on named
-    nodes.
+    nodes. All plans of a box that was `listed` are known, those of its parts too.
     """
 
     sync_low_us: int
@@ -44,6 +44,8 @@ class Box:
     proof: Prices | None = None
     whole: Prices | None = None
     laid: bool = False
+    listed: bool = False
+    listings: int = 0  # that were tried, and left the box open
     split: "Split | None" = None
 
     def part(self, **ranges: object) -> "Box":
@@ -128,6 +130,11 @@ class Division:
         if width is not None and not alone and width > plan.finest:
             return self._by_sync(box)
         return self._by_slowest(box, left_us, 1.005) if single else None
+
+    def is_fine(self, box: Box) -> bool:
+        """Tell whether the range of synchronisation is fine, if that has any."""
+        width = self._width(box)
+        return width is None or width <= self.schedule.fine
 
     def is_coarse(self, box: Box) -> bool:
         """Tell whether a box is divided by what gains most: no effort pays before."""

@@ -128,6 +128,9 @@ class Searching(Record):
     )
     starts: int = Field(default=4, description="Sets of sites that are searched.")
     unlimited_s: float = Field(default=30.0, description="Without a time limit.")
+    moment_s: float = Field(
+        default=1.0, description="At the most, on a plan that a proof came upon."
+    )
     reason_s: float = Field(
         default=1.0, description="At the most, to tell why there is no plan."
     )
@@ -167,6 +170,10 @@ class Schedule(Record):
     )
     hosts: int = Field(
         default=3, description="Classes whose nodes may be hosts, which boxes tell."
+    )
+    listed_near: float = Field(
+        default=1.15,
+        description="Batches that the linear master takes, where columns are listed.",
     )
     counting: Counting = Counting()
     goals: Goals = Field(

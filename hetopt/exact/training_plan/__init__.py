@@ -104,6 +104,20 @@ class _Task:
         run.check()
         return run.objective != before
 
+    def offer(self, plan: TrainingPlan) -> int:
+        """Offer a plan, and return its time in us, whether or not it is the best.
+
+        The best is improved for a moment. `PlanRejected` where it breaks rules.
+        """
+        run, before = self.run, self.run.objective
+        run.offer(plan)
+        if run.objective != before:
+            moment = monotonic() + self.schedule.searching.moment_s
+            self.search(plan, min(self.deadline(1.0), moment))
+        judged = run.judge.evaluate(run.data, plan)
+        assert judged.objective is not None  # an offer is refused where it is
+        return int(judged.objective)
+
 
 def solve(
     data: Instance,
@@ -477,7 +491,7 @@ def _refute(task: _Task, share: float, alone_us: int = 0) -> None:
     clock = task.clock(share) if task.limited else endless(run.check)
     with suppress(OutOfTime):  # what was refuted in time is known
         times = Times(lowest, highest, alone_us)
-        found = Tightening(instance, times, clock, task.schedule)
+        found = Tightening(instance, times, clock, task.schedule, task.offer)
         if found.ended:
             return
         several = len(settings.split_variants(instance)) > 1

@@ -15,15 +15,18 @@ from ... import capability
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...errors import OutOfTime
+from ...plans import TrainingPlan
 from ...problems import Objective
 from ...problems.training_plan import settings
 from ...result import Bound
 from ...schema import Instance, Record
 from ...solving.certificates import joined
+from ..enumeration.boxes import BoxEnumeration, is_enumerated
 from ..pipelines.bound import PipelineBound, Refutation
 from ..pipelines.schedule import Goals, Schedule
 
 _PRICED = "linear-programming bound"
+_LISTED = "linear-programming bound, enumeration where it leaves a gap"
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
 
 
@@ -132,14 +135,20 @@ class Tightening:
         times: Times,
         clock: Clock,
         schedule: Schedule = Schedule(),  # noqa: B008 -- frozen
+        offer: Callable[[TrainingPlan], int] | None = None,
     ) -> None:
-        """Begin with these times; nothing is refuted where prices do not carry this."""
+        """Begin with these times; nothing is refuted where prices do not carry this.
+
+        Where plans may be offered (`offer` returns their time), boxes are closed by
+        listing all of their plans, too.
+        """
         self._schedule, self._clock, self._lowest = schedule, clock, times.lowest_us
         #: Whether nothing is left to do.
         self.ended = not capability.carries("proof pipelines", instance)
         several = len(settings.split_variants(instance)) > 1
         lightest = () if self.ended else settings.lightest(instance)
         self._bounds = list[PipelineBound]()
+        self._listing: BoxEnumeration | None = None
         place = dict[int, int]()  # of the bound, by number of a variant
         for number in sorted({*lightest}):
             variant = settings.variants(instance)[number]
@@ -154,6 +163,11 @@ class Tightening:
                     whole=True,
                 )
             )
+            if offer and is_enumerated(instance):
+                self._listing = BoxEnumeration(
+                    variant, times.highest_us, offer, clock.check
+                )
+                self._bounds[-1].listed = self._listing.closes
         #: Bounds whose certificates are of the choices; none where one has none.
         self._certified = list[int]()
         if {*lightest} <= {*place}:
@@ -192,10 +206,16 @@ class Tightening:
             if target <= run.bound.value:
                 self._goals.tell(refuted=True)
             elif (record := self._tried(target)) is not None:
-                run.tighten(target + 1, _PRICED)
-                run.certificate = None
+                least, certificate = target + 1, None
                 if self._certified:
-                    run.certificate = joined([record[i] for i in self._certified])
+                    certificate = joined([record[i] for i in self._certified])
+                source = _PRICED
+                if self._listing is not None:
+                    least = min(least, self._listing.value)
+                    if self._listing.closed and certificate is None:
+                        source = _LISTED
+                run.tighten(least, source)
+                run.certificate = certificate
                 run.check()
 
     def _tried(self, target: int) -> list[Any] | None:
