@@ -53,11 +53,6 @@ def test_a_solver_that_has_no_time_is_not_called_wrong(
         assert "install" not in str(one.reason)
 
 
-def test_completion_of_the_shell_can_be_shown() -> None:
-    told = CliRunner().invoke(cli.app, ["--help"])
-    assert "--show-completion" in told.stdout
-
-
 def test_what_proofs_run_by_is_told() -> None:
     told = CliRunner().invoke(cli.app, ["doctor", "--json"])
     found = json.loads(told.stdout)["kernels"]

@@ -177,11 +177,6 @@ def test_ctrl_c_before_there_is_an_answer_is_a_document(
     assert (found["kind"], found["exit_code"]) == ("interrupted", 4)
 
 
-def test_an_answer_without_a_plan_keeps_its_own_document() -> None:
-    told = hetopt("plan", "tiny/infeasible", "--planner", "megatron", "--json")
-    assert json.loads(told.stdout)["status"] == "infeasible"
-
-
 def test_kinds_of_errors_are_the_names_of_their_classes() -> None:
     classes = [
         one

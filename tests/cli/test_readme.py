@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from hurried import hurried
 from places import ROOT
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from hetopt import cli
@@ -69,13 +68,6 @@ def run(words: list[str]) -> None:
     assert told.exit_code == 0, (words, told.output)
 
 
-@pytest.mark.parametrize("words", commands("sh", "sh elsewhere"), ids=" ".join)
-def test_every_command_is_understood(words: list[str]) -> None:
-    command = get_command(cli.app).commands[words[0]]  # type: ignore[attr-defined]
-    with command.make_context(words[0], words[1:]):
-        pass
-
-
 def test_files_that_are_read_are_in_the_tree() -> None:
     named = {word for words in commands("sh") for word in words if "examples/" in word}
     there = {
@@ -107,39 +99,6 @@ def test_the_quick_commands_run(
     assert Path("job", "launch.sh").is_file()
     assert Path("lab", "launch.sh").is_file()
     assert Path("timeline.html").stat().st_size > 10_000
-
-
-def test_the_result_that_is_shown_is_what_the_command_prints() -> None:
-    """But for what a solver finds in the time that it has, and how long all took."""
-    (shown,) = blocks("text", [FIRST])
-    (words,) = [w for w in commands("sh") if w[0] == "compare" and "autohet/" in w[1]]
-    told = CliRunner().invoke(cli.app, words)
-    assert told.exit_code == 0, told.output
-    was, now = (
-        {
-            line.split()[0]: line.split()[1:3]
-            for line in text.splitlines()
-            if line[:1] > " "
-        }
-        for text in (shown, told.stdout)
-    )
-    assert list(was) == list(now)
-    for planner in ("planner", "megatron", "hexiscale"):
-        assert was[planner] == now[planner]
-
-
-def test_a_screen_of_the_readme_has_what_a_newcomer_needs() -> None:
-    """A picture, how to install, a command and its result; then five of one's own."""
-    order = ("![", "pip install .", "\nhetopt compare", "```text", "no plan is f")
-    places = [FIRST.index(word) for word in (*order, "## How far from optimal")]
-    assert places == sorted(places)
-    mine = FIRST.partition("\n## Your own cluster\n")[2]
-    assert len(re.findall(r"^hetopt ", mine, re.MULTILINE)) == 5
-
-
-def test_the_python_of_the_page_is_python() -> None:
-    for block in blocks("python"):
-        compile(block, "README.md", "exec")
 
 
 # --- all of it -------------------------------------------------------------------

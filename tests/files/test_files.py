@@ -10,7 +10,7 @@ import pytest
 import yaml
 from places import INSTANCES
 
-from hetopt.errors import CannotWrite, InstanceError, MixedData, UnknownName
+from hetopt.errors import CannotWrite, InstanceError
 from hetopt.files import load_instance, load_plan, load_problem
 from hetopt.plans import Partition, TrainingPlan
 from hetopt.text import parsing
@@ -41,19 +41,6 @@ def test_yaml_and_json_of_one_instance_have_the_same_digest(tmp_path: Path) -> N
     as_yaml.write_text(yaml.safe_dump(instance.model_dump(mode="json")))
     assert load_instance(as_json).digest == instance.digest
     assert load_instance(as_yaml).digest == instance.digest
-
-
-def test_an_unknown_name_lists_the_nearest_ones() -> None:
-    with pytest.raises(UnknownName) as caught:
-        load_instance("tiny/two-node")
-    assert str(caught.value).startswith(
-        "unknown instance 'tiny/two-node': expected one of "
-    )
-    assert "tiny/two-nodes" in str(caught.value)
-    assert str(caught.value).endswith(
-        "or a file; `hetopt list instances` has all names"
-    )
-    assert "hexiscale" not in str(caught.value)
 
 
 @pytest.mark.parametrize("read", [load_instance, load_problem, load_plan])
@@ -198,14 +185,6 @@ def test_an_instance_that_is_given_stands_in_for_the_files_own(
         "record": load_instance("tiny/one-gpu"),
     }[given]
     assert load_plan(file, instance)[1].name == "tiny/one-gpu"
-
-
-def test_a_result_of_another_version_of_its_instance_is_refused(
-    tmp_path: Path,
-) -> None:
-    document = {"instance": "tiny/one-gpu", "digest": "sha256:0", "plan": ONE_GPU}
-    with pytest.raises(MixedData, match="the plan was made for other data"):
-        load_plan(written(tmp_path / "plan.json", document))
 
 
 def test_plans_of_subproblems_are_known_by_their_fields(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from flat import flat
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import api, cli
+from hetopt import api
 from hetopt.exact.provisioning import Frontier
 from hetopt.report import front, words, writers
 
@@ -35,39 +33,6 @@ def test_tables_have_a_row_for_each_point(found: Frontier, tmp_path: Path) -> No
     document = json.loads((tmp_path / "front.json").read_text())
     assert len(document["points"]) == len(found.points) > 1
     assert document["instance"] == "tiny/offers"
-
-
-@pytest.mark.parametrize(
-    ("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
-)
-def test_pictures_are_written(
-    found: Frontier, tmp_path: Path, suffix: str, begins: bytes
-) -> None:
-    path = tmp_path / f"front{suffix}"
-    writers.write(front.sheet(found), {}, path)
-    assert path.read_bytes().startswith(begins)
-
-
-def command(*words: str) -> Any:
-    return CliRunner().invoke(cli.app, ["provision", "tiny/offers", *words])
-
-
-def test_the_command_rents_by_a_planner() -> None:
-    told = command("--planner", "espresso", "--json")
-    assert told.exit_code == 0, told.output
-    document = json.loads(told.stdout)
-    assert document["method"]["name"] == "espresso"
-    parts = document["evaluation"]
-    assert parts["deadline_slack_s"] >= 0
-    assert parts["least_headroom_mib"] == min(parts["headroom_mib"]) >= 0
-    per_iteration = parts["usd"] / hetopt.load("tiny/offers").workload.iterations
-    assert parts["usd_per_iteration"] == pytest.approx(per_iteration)
-
-
-def test_the_command_says_what_to_rent_and_what_is_left() -> None:
-    told = command()
-    for heading in ("to rent", "slack to the deadline", "headroom", "per iteration"):
-        assert heading in told.stdout
 
 
 def test_machines_are_counted_as_they_are_rented() -> None:

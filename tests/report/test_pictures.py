@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from places import INSTANCES
 
 import hetopt
 from hetopt.explaining.simulator import simulate
@@ -28,7 +27,6 @@ from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
 
 TWO_NODES = "tiny/two-nodes"
-PLAN = INSTANCES / "hexiscale" / "case-study-hexiscale.plan.json"
 
 
 def judged(*stages: tuple[int, int, str], times: int = 1) -> Result:

@@ -132,20 +132,6 @@ def test_a_hop_is_the_end_of_its_box_and_the_next_stage_begins_behind_it() -> No
     assert ends == pytest.approx([second.get_x()] * 2)
 
 
-def test_boxes_of_one_gpu_type_have_one_colour_and_others_another() -> None:
-    big, _, small = (box.get_facecolor() for box in boxes(made(TWO_STAGES)))
-    assert [box.get_facecolor() for box in boxes(made(TWO_PIPELINES))] == [big, small]
-    assert big != small
-
-
-def test_unknown_values_sort_last_and_are_no_zero(html: str) -> None:
-    cells = Page(html).of("td", "number")
-    columns = len(gaps.HEADINGS) - len(("planner", "status"))
-    summary = 3 * len(gaps.SUMMARY_HEADINGS)
-    nobody = cells[summary + 2 * columns : summary + 3 * columns]
-    assert [cell["data-value"] for cell in nobody] == ["", "", "", "", "0.25", "", ""]
-
-
 def test_the_comma_separated_numbers_are_the_reports(report: GapReport) -> None:
     table = list(csv.DictReader(io.StringIO(writers.records(gaps.sheet(report)))))
     for line, row in zip(table, report.rows, strict=True):
