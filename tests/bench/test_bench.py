@@ -86,24 +86,21 @@ def test_words_stand_for_all_of_the_problem(tmp_path: Path) -> None:
     }
 
 
-def test_limits_of_a_group_come_before_those_of_the_suite(tmp_path: Path) -> None:
-    text = "time_limit_s = 7\nmemory_mib = 100\nseeds = [1, 2]\n"
-    text += group(["tiny/star"], ["megatron"], "time_limit_s = 3\n")
-    text += group(["tiny/islands"], ["megatron"], "wall_limit_s = 4\nseeds = [9]\n")
-    found = suites.tasks("mine", suite(tmp_path / "s.toml", text))
-    limits = [(t.time_limit_s, t.wall_limit_s, t.memory_mib, t.seed) for t in found]
-    assert limits == [(3, 36, 100, 1), (3, 36, 100, 2), (7, 4, 100, 9)]
-
-
-def test_a_time_limit_that_is_asked_for_replaces_those_of_the_suite(
+def test_limits_are_those_asked_for_then_of_the_group_then_of_the_suite(
     tmp_path: Path,
 ) -> None:
-    text = "time_limit_s = 7\n"
-    text += group(["tiny/star"], ["megatron"], "time_limit_s = 3\nmemory_mib = 99\n")
-    text += group(["tiny/islands"], ["megatron"], "wall_limit_s = 500\n")
-    found = suites.tasks("mine", suite(tmp_path / "s.toml", text), 20.0)
-    limits = [(t.time_limit_s, t.wall_limit_s, t.memory_mib) for t in found]
-    assert limits == [(20, 70, 99), (20, 513, 4096)]
+    text = "time_limit_s = 7\nmemory_mib = 100\nseeds = [1, 2]\n"
+    text += group(["tiny/star"], ["megatron"], "time_limit_s = 3\n")
+    more = "wall_limit_s = 500\nmemory_mib = 99\nseeds = [9]\n"
+    text += group(["tiny/islands"], ["megatron"], more)
+    file = suite(tmp_path / "s.toml", text)
+    for asked, limits in (
+        (None, [(3, 36, 100, 1), (3, 36, 100, 2), (7, 500, 99, 9)]),
+        (20.0, [(20, 70, 100, 1), (20, 70, 100, 2), (20, 513, 99, 9)]),
+    ):
+        found = suites.tasks("mine", file, asked)
+        told = [(t.time_limit_s, t.wall_limit_s, t.memory_mib, t.seed) for t in found]
+        assert told == limits
 
 
 @pytest.mark.parametrize(

@@ -206,15 +206,10 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not() -> None:
         assert (stream.getvalue() == "") == (not terminal)
 
 
-@pytest.mark.parametrize("command", ["plan", "solve"])
-def test_a_proof_ends_at_a_limit_of_memory(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proof_ends_at_a_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_CHECKS_PER_LOOK", 1)
-    words = (command, "tiny/two-nodes", "--time-limit", "60", "--json")
+    words = ("solve", "tiny/two-nodes", "--time-limit", "60", "--json")
     held = json.loads(hetopt(*words, "--memory", "2MiB").stdout)
     assert held["stop"] == "memory"
     assert held["status"] in ("feasible", "undecided")
-    free = json.loads(hetopt(*words, "--memory", "64GiB").stdout)
-    assert free["status"] == "optimal"
     assert hetopt(*words, "--memory", "0").exit_code == 2

@@ -44,14 +44,6 @@ def test_constants_of_calibrate_are_what_predict_takes(
         assert line["mean_error"] == pytest.approx(told["after"]["mean_error"], 1e-6)
 
 
-def test_for_a_terminal_both_say_errors(runs: Path) -> None:
-    runs.write_text(json.dumps(json.loads(runs.read_text("utf-8"))[:1]), "utf-8")
-    for command in ("predict", "calibrate"):
-        answer = RUNNER.invoke(app, [command, str(runs)])
-        assert answer.exit_code == 0
-        assert "mean error" in answer.stdout
-
-
 def test_runs_of_which_nothing_is_known_are_bad_input(tmp_path: Path) -> None:
     path = tmp_path / "none.json"
     path.write_text('[{"gpu": "h100_80gb"}]', encoding="utf-8")

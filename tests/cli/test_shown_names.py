@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +13,8 @@ from exporter_plans import EVEN, instance
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.cli import measuring, output
-from hetopt.report import words, writers
-from hetopt.report.sheet import Table
+from hetopt.cli import output
+from hetopt.report import words
 
 CLOSING, OPENING, LINK = "[/x]", "[bold]", "[link=x]"
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -116,15 +114,6 @@ def printed(renderable: Any, capsys: pytest.CaptureFixture[str]) -> str:
 def printed_all(renderables: Iterable[Any], capsys: pytest.CaptureFixture[str]) -> str:
     output.show(renderables)
     return STYLE.sub("", capsys.readouterr().out)
-
-
-def test_tables_of_measurements_show_names_as_they_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    made: Any = SimpleNamespace(gpu=CLOSING, torch="2", measured=[])
-    assert CLOSING in printed_all(measuring._shown(made), capsys)
-    line = Table.of(("a",), [(CLOSING,)])
-    assert CLOSING in printed(writers.grid(line), capsys)
 
 
 def test_lines_are_neither_markup_nor_emoji_nor_commands(

@@ -9,7 +9,7 @@ from places import INSTANCES
 from hetopt import problems
 from hetopt.costs import CostTable
 from hetopt.files import instance_names, load_instance, load_plan, load_problem
-from hetopt.files.clusters import FAMILIES, generate
+from hetopt.files.clusters import generate
 
 
 @pytest.mark.parametrize("name", instance_names())
@@ -40,16 +40,6 @@ def test_every_family_is_described_in_the_readme() -> None:
 
 
 # --- generated instances ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_tiny_instances_are_small_enough_to_enumerate(family: str) -> None:
-    for seed in range(40):
-        instance = generate(family, seed=seed)
-        assert 3 <= instance.model.layers <= 8
-        if instance.cluster is not None:
-            assert 2 <= len(instance.cluster.nodes) <= 3
-            assert instance.cluster.gpu_count <= 8
 
 
 def test_families_are_what_they_say() -> None:
