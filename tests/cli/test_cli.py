@@ -36,14 +36,10 @@ def hetopt(*words: str | Path) -> Any:
     return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
-def process(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+def process(*words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "hetopt", *map(str, words)],
-        capture_output=True,
-        text=True,
-        **options,
-    )
+    command = [sys.executable, "-m", "hetopt", *words]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -212,4 +208,6 @@ def test_a_proof_ends_at_a_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> N
     held = json.loads(hetopt(*words, "--memory", "2MiB").stdout)
     assert held["stop"] == "memory"
     assert held["status"] in ("feasible", "undecided")
+    free = json.loads(hetopt(*words, "--memory", "64GiB").stdout)
+    assert free["status"] == "optimal"
     assert hetopt(*words, "--memory", "0").exit_code == 2

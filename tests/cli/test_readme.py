@@ -1,8 +1,8 @@
 """The README's commands run as they are printed, in order, from a fresh clone.
 
-So do those of the pages that go on from it, by task and by trainer. By default every
-command is read, and those that take a moment are run on the files that it names; the
-whole, word for word in a shell, is `-m slow`. There `git clone` takes this tree; what
+So do those of the pages that go on from it, by task and by trainer. By default those
+that take a moment are run on the files that they name; the whole, word for word in a
+shell, is `-m slow`. There `git clone` takes this tree; what
 is installed is left to the tests of the package, and the tests are not begun again.
 """
 
@@ -12,8 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -43,18 +41,15 @@ def pages() -> list[str]:
     return [FIRST, by_task, of_formats.partition(TRAINERS)[2]]
 
 
-def blocks(kind: str, texts: Sequence[str] = ()) -> list[str]:
-    """What stands in blocks of that kind, by default those of all pages."""
-    found = (
-        re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        for text in (texts or pages())
-    )
-    return list(chain.from_iterable(found))
+def blocks(kind: str) -> list[str]:
+    """What stands in blocks of that kind on all pages."""
+    block = rf"^```{kind}\n(.*?)^```$"
+    return [x for p in pages() for x in re.findall(block, p, re.MULTILINE | re.DOTALL)]
 
 
-def commands(*kinds: str) -> list[list[str]]:
-    """The words of every `hetopt` line of such blocks."""
-    lines = [line for kind in kinds for b in blocks(kind) for line in b.splitlines()]
+def commands() -> list[list[str]]:
+    """The words of every `hetopt` line of a shell's blocks."""
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
     read = [shlex.split(line, comments=True) for line in lines]
     return [words[1:] for words in read if words[:1] == ["hetopt"]]
 
@@ -69,7 +64,7 @@ def run(words: list[str]) -> None:
 
 
 def test_files_that_are_read_are_in_the_tree() -> None:
-    named = {word for words in commands("sh") for word in words if "examples/" in word}
+    named = {word for words in commands() for word in words if "examples/" in word}
     there = {
         str(path.relative_to(ROOT))
         for path in (ROOT / EXAMPLES).rglob("*.*")
@@ -83,7 +78,7 @@ def test_the_quick_commands_run(
 ) -> None:
     shutil.copytree(ROOT / EXAMPLES, tmp_path / EXAMPLES)
     monkeypatch.chdir(tmp_path)
-    lines = commands("sh")
+    lines = commands()
     quick = [w for w in lines if w[0] in QUICK or w[-2:] == ["--out", "lab.json"]]
     assemble = next(words for words in quick if words[0] == "assemble")
     equal = next(w for w in lines if w[0] == "plan" and "equal.json" in w)

@@ -4,9 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from exporter_plans import EVEN, instance
@@ -107,19 +105,11 @@ def test_a_command_shows_names_in_brackets_as_they_are(
         assert name in found
 
 
-def printed(renderable: Any, capsys: pytest.CaptureFixture[str]) -> str:
-    return printed_all([renderable], capsys)
-
-
-def printed_all(renderables: Iterable[Any], capsys: pytest.CaptureFixture[str]) -> str:
-    output.show(renderables)
-    return STYLE.sub("", capsys.readouterr().out)
-
-
 def test_lines_are_neither_markup_nor_emoji_nor_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert printed(f"{OPENING} :smile: {CLOSING}", capsys) == "[bold] :smile: [/x]\n"
+    output.show([f"{OPENING} :smile: {CLOSING}"])
+    assert STYLE.sub("", capsys.readouterr().out) == "[bold] :smile: [/x]\n"
     assert output.lines("a\x1b[2J\nb\x9b") == "a\\x1b[2J\nb\\x9b"
 
 

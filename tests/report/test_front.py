@@ -1,17 +1,10 @@
-"""Cost against time: the front, and the files that it is written to."""
+"""Cost against time: the page of a front."""
 
-import pytest
 from flat import flat
 
 import hetopt
 from hetopt import api
-from hetopt.exact.provisioning import Frontier
 from hetopt.report import front, writers
-
-
-@pytest.fixture(scope="module")
-def found() -> Frontier:
-    return api.frontier("tiny/offers")
 
 
 def test_a_front_says_which_settings_its_plans_chose() -> None:
