@@ -85,8 +85,3 @@ def test_commands_know_the_plans_that_are_given(folder: Path, optimum: int) -> N
     assert told(*words)["rows"][0]["best_known"] == optimum
     rows = told(*words, "--exact", "--known", *LIMIT)["rows"]
     assert rows[-1]["result"]["objective"] == optimum
-    refused = CliRunner().invoke(
-        cli.app, ["plan", "tiny/two-nodes", "--start", str(given[1])]
-    )
-    assert refused.exit_code == 2
-    assert "expected one to start from" in refused.output

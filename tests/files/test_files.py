@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from places import INSTANCES
 
 from hetopt.errors import CannotWrite, InstanceError
@@ -30,15 +29,6 @@ def written(path: Path, document: Any) -> Path:
 
 
 # --- instances -----------------------------------------------------------------
-
-
-def test_yaml_and_json_of_one_instance_have_the_same_digest(tmp_path: Path) -> None:
-    instance = load_instance("tiny/star")
-    as_json = written(tmp_path / "a.json", instance.model_dump(mode="json"))
-    as_yaml = tmp_path / "a.yaml"
-    as_yaml.write_text(yaml.safe_dump(instance.model_dump(mode="json")))
-    assert load_instance(as_json).digest == instance.digest
-    assert load_instance(as_yaml).digest == instance.digest
 
 
 @pytest.mark.parametrize("read", [load_instance, load_problem, load_plan])
