@@ -5,7 +5,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from inspect import signature
 from pathlib import Path
 
 import house
@@ -196,20 +195,6 @@ def test_entries_have_what_their_protocols_say() -> None:
     for folder, protocol in {**protocols, "backends": Backend}.items():
         for name in registry.names(folder):
             assert isinstance(registry.entry(folder, name), protocol), (folder, name)
-
-
-@pytest.mark.parametrize("folder", ["planners", "exact"])
-def test_entries_take_what_callers_give_by_name(folder: str) -> None:
-    named = {
-        "planners": {"seed", "deadline"},
-        "exact": {"limits", "warm_start", "report"},
-    }
-    for name in registry.names(folder):
-        module = registry.entry(folder, name)
-        work = module.plan if folder == "planners" else module.solve
-        taken = signature(work).parameters
-        keywords = {p for p, one in taken.items() if one.kind is one.KEYWORD_ONLY}
-        assert named[folder] <= keywords, (folder, name)
 
 
 #: Functions of others, and of ours that take any value, which a truth may be.

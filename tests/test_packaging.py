@@ -12,8 +12,6 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from email import message_from_string
-from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -206,25 +204,6 @@ def test_a_build_without_a_compiler_asks_for_one(archive: Path, tmp_path: Path) 
 
 
 # --- what the release says of itself ----------------------------------------------
-
-
-def metadata(site: Path) -> Message:
-    (folder,) = site.glob("hetopt-*.dist-info")
-    return message_from_string((folder / "METADATA").read_text("utf-8"))
-
-
-def test_the_metadata_is_complete(site: Path) -> None:
-    told = metadata(site)
-    for field in ("Author", "Summary", "Keywords", "License-Expression"):
-        assert told[field], field
-    assert told["Description-Content-Type"] == "text/markdown"
-    assert told.get_payload() == (ROOT / "README.md").read_text("utf-8")
-    ends = [name.rpartition(" :: ")[2] for name in told.get_all("Classifier", [])]
-    pythons = {name for name in ends if re.fullmatch(r"3\.\d+", name)}
-    assert pythons == {"3.11", "3.12", "3.13"}
-    assert set(told.get_all("Provides-Extra", [])) == {
-        *PROJECT["optional-dependencies"]
-    }
 
 
 def test_one_version_is_told_everywhere() -> None:

@@ -167,11 +167,3 @@ def test_the_site_is_made_of_every_page_without_a_warning(tmp_path: Path) -> Non
     assert "pyscipopt" in texts[tmp_path / "site" / "licences" / "index.html"].lower()
     for made_too in ("search/search_index.json", "site.css"):
         assert (tmp_path / "site" / made_too).is_file(), made_too
-
-
-def test_what_is_drawn_on_white_has_dark_ink_in_dark_mode() -> None:
-    """Drawings within a page have `currentColor` for ink, which is pale there."""
-    style = (ROOT / ".github" / "site.css").read_text("utf-8")
-    white = [rule for rule in style.split("}") if "background: #fff" in rule]
-    assert white
-    assert [rule for rule in white if "; color: #" not in rule] == []

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hetopt.bench import gate, suites
-from hetopt.bench.records import Allowed
+from hetopt.bench import gate
 from hetopt.cli import app
 from hetopt.files import best
 
@@ -94,14 +93,3 @@ def test_the_command_ends_by_the_verdict(
     assert bool(verdict["why"]) == bool(code)
     page = (tmp_path / "gate.md").read_text("utf-8")
     assert "| 5.00% |" in page if code else "| 0.00% |" in page
-
-
-def test_the_nightly_gate_is_of_twelve_instances_that_are_known() -> None:
-    tasks = suites.tasks("gate")
-    assert len({task.instance for task in tasks}) == len(tasks) == 12
-    for task in tasks:
-        assert task.time_limit_s <= 10
-        assert isinstance(task.allowed, Allowed)
-        known = best.known(str(task.instance))
-        assert known is not None
-        assert known.bound is not None

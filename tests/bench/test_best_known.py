@@ -112,21 +112,20 @@ def test_a_bound_as_strong_replaces_one_that_had_no_certificate(
     assert [*update(weaker)] == []
 
 
-def test_a_plan_that_is_not_what_its_row_says_is_refused(
-    library: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("changes", "error", "told"),
+    [
+        ({"objective": 1, "bound": None}, InstanceError, "expected 1 and none"),
+        ({"bound": 10**9}, BoundContradicted, "contradicts the plan"),
+    ],
+)
+def test_a_row_that_is_not_its_plans_is_refused(
+    changes: Any, error: Any, told: str, library: Path, tmp_path: Path
 ) -> None:
-    folder = run(tmp_path / "run", "megatron", objective=1, bound=None)
-    with pytest.raises(InstanceError, match="expected 1 and none"):
+    folder = run(tmp_path / "run", "megatron", **changes)
+    with pytest.raises(error, match=told):
         [*update(folder)]
     assert [path.name for path in library.iterdir()] == ["two-nodes.yaml"]
-
-
-def test_a_bound_that_contradicts_a_plan_is_refused(
-    library: Path, tmp_path: Path
-) -> None:
-    folder = run(tmp_path / "run", "megatron", bound=10**9)
-    with pytest.raises(BoundContradicted, match="contradicts the plan"):
-        [*update(folder)]
 
 
 def test_a_best_of_other_data_is_not_the_best_of_this(

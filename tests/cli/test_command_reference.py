@@ -55,14 +55,6 @@ def test_every_command_is_described_with_an_example(name: str) -> None:
     assert f"hetopt {name}" in ROWS[name]["details"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_an_option_stands_alone(name: str) -> None:
-    """A fragment such as "Of the planners." needs the option's name to be read."""
-    for param in COMMANDS[name].params:
-        said = str(getattr(param, "help", None) or "")
-        assert not re.match(r"(Of|That|As|Whether|By|In place of) ", said), param.name
-
-
 def help_of(command: str, option: str | None) -> set[str]:
     if option is None:
         return set(re.findall(r"\w+", ROWS[command]["details"]))

@@ -19,6 +19,8 @@ def test_every_back_end_is_tried_and_works() -> None:
     assert [one["name"] for one in found["backends"]] == registry.names("backends")
     assert all(one["healthy"] and one["version"] for one in found["backends"])
     assert found["threads"] >= 1
+    kernels = {"active": "compiled", "reason": f"loaded {core.__file__}"}
+    assert found["kernels"] == kernels
     assert "works" in CliRunner().invoke(cli.app, ["doctor"]).stdout
 
 
@@ -51,14 +53,3 @@ def test_a_solver_that_has_no_time_is_not_called_wrong(
     for one in late:
         assert "the machine is busy; try again" in str(one.reason)
         assert "install" not in str(one.reason)
-
-
-def test_completion_of_the_shell_can_be_shown() -> None:
-    told = CliRunner().invoke(cli.app, ["--help"])
-    assert "--show-completion" in told.stdout
-
-
-def test_what_proofs_run_by_is_told() -> None:
-    told = CliRunner().invoke(cli.app, ["doctor", "--json"])
-    found = json.loads(told.stdout)["kernels"]
-    assert found == {"active": "compiled", "reason": f"loaded {core.__file__}"}

@@ -19,14 +19,9 @@ SMALL, OFFERS = "tiny/two-nodes", "tiny/offers"
 BOTH = ("--deadline", "1", "--budget", "1")
 BAD: list[tuple[str, list[str], str]] = [
     ("instance_error", ["plan", "nowhere.yaml"], "nowhere.yaml"),
-    ("instance_error", ["plan", OFFERS], "hetopt provision"),
-    ("unknown_name", ["plan", "tiny/two-nodez"], "tiny/two-nodes"),
-    ("unknown_name", ["plan", SMALL, "--planner", "megatrom"], "megatron"),
-    ("unsupported", ["plan", SMALL, "--planner", "megatron", "--exact"], "choose one"),
     ("unsupported", ["plan", SMALL, "--option", "=1"], ""),
     ("usage_error", ["plan"], "instance"),
     ("usage_error", ["plan", SMALL, "--colour"], "--colour"),
-    ("usage_error", ["plan", SMALL, "--time-limit", "soon"], ""),
     ("usage_error", ["plan", SMALL, "--threads", "0"], "--threads"),
     (
         "cannot_write",
@@ -34,11 +29,6 @@ BAD: list[tuple[str, list[str], str]] = [
         "no/such/folder",
     ),
     ("instance_error", ["solve", "nowhere.json"], ""),
-    (
-        "unknown_name",
-        ["solve", SMALL, "--backend", "gurobi"],
-        "cpsat, pulp, scip",
-    ),
     ("unsupported", ["compare", SMALL, "--planners", "megatron,"], "commas"),
     ("usage_error", ["compare"], ""),
     ("unsupported", ["provision", OFFERS, "--frontier", "--budget", "1"], "no other"),
@@ -47,7 +37,6 @@ BAD: list[tuple[str, list[str], str]] = [
     ("usage_error", ["list", "colours"], "instances"),
     ("unsupported", ["list", "planners", "--markdown"], ""),
     ("unknown_name", ["fit", "gpt-9", "--gpus", "A100-40G", "--batch", "2"], ""),
-    ("unsupported", ["fit", "gpt2", "--batch", "2"], ""),
     ("unknown_name", ["rent", "gpt-9", "--tokens", "1B"], ""),
     ("unknown_name", ["schedule", "frenzy/simulator-30", "--policy", "nobody"], ""),
     ("instance_error", ["schedule", SMALL, "--trace", "nowhere.csv"], ""),
@@ -78,8 +67,6 @@ BAD: list[tuple[str, list[str], str]] = [
     ("instance_error", ["cancel", "1", "--queue", "nowhere"], ""),
     ("instance_error", ["logs", "1", "--queue", "nowhere"], ""),
     ("usage_error", ["dance"], "dance"),
-    ("usage_error", ["plan", SMALL, "--time-limit", "-1"], "--time-limit"),
-    ("usage_error", ["plan", SMALL, "--time-limit", "nan"], "--time-limit"),
     ("unsupported", ["compare", SMALL, "--out", "report.doc"], ".html, .md, .csv"),
     ("unknown_name", ["solve", SMALL, "--method", "provisioning"], "provisioning"),
     ("instance_error", ["provision", OFFERS, *BOTH], "give one"),
@@ -134,24 +121,28 @@ def test_an_error_carries_its_file_and_field(tmp_path: Path) -> None:
     assert the_error(hetopt("plan", SMALL, "--hue", "--json"))["field"] == "--hue"
 
 
-def test_a_bug_of_ours_is_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    def contradicted(*args: Any, **kwargs: Any) -> Any:
-        raise BoundContradicted("bound 3 contradicts the plan at 2")
+@pytest.mark.parametrize(
+    ("raised", "kind", "code", "file"),
+    [
+        (BoundContradicted("bound 3 contradicts"), "internal_error", 1, None),
+        (OSError(28, "No space left", "a"), "system_error", 2, "a"),
+        (KeyboardInterrupt(), "interrupted", 4, None),
+    ],
+    ids=lambda part: str(part),
+)
+def test_what_ends_a_command_is_a_document(
+    raised: BaseException,
+    kind: str,
+    code: int,
+    file: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ended(*args: Any, **kwargs: Any) -> Any:
+        raise raised
 
-    monkeypatch.setattr(api, "plan", contradicted)
-    told = hetopt("plan", SMALL, "--json")
-    found = the_error(told)
-    assert (found["kind"], found["exit_code"]) == ("internal_error", 1)
-    assert "a bug in hetopt, please report it: bound 3 contradicts" in told.stderr
-
-
-def test_what_the_system_refuses_is_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*args: Any, **kwargs: Any) -> Any:
-        raise OSError(28, "No space left on device", "/tmp/somewhere")
-
-    monkeypatch.setattr(api, "plan", refused)
+    monkeypatch.setattr(api, "plan", ended)
     found = the_error(hetopt("plan", SMALL, "--json"))
-    assert (found["kind"], found["file"]) == ("system_error", "/tmp/somewhere")
+    assert (found["kind"], found["exit_code"], found["file"]) == (kind, code, file)
 
 
 def test_an_unforeseen_bug_is_a_document_beside_its_traceback() -> None:
@@ -164,22 +155,6 @@ def test_an_unforeseen_bug_is_a_document_beside_its_traceback() -> None:
     assert told.returncode == 1
     assert "Traceback" in told.stderr
     assert "please report it" in told.stderr
-
-
-def test_ctrl_c_before_there_is_an_answer_is_a_document(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def interrupted(*args: Any, **kwargs: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(api, "plan", interrupted)
-    found = the_error(hetopt("plan", SMALL, "--json"))
-    assert (found["kind"], found["exit_code"]) == ("interrupted", 4)
-
-
-def test_an_answer_without_a_plan_keeps_its_own_document() -> None:
-    told = hetopt("plan", "tiny/infeasible", "--planner", "megatron", "--json")
-    assert json.loads(told.stdout)["status"] == "infeasible"
 
 
 def test_kinds_of_errors_are_the_names_of_their_classes() -> None:

@@ -32,21 +32,6 @@ def document(*words: str | Path) -> dict:
     return json.loads(answer.stdout)
 
 
-def test_predict_has_a_row_for_every_run(runs: Path) -> None:
-    found = document("predict", runs)
-    rows = found["rows"]
-    assert [one["index"] for one in rows] == list(range(3))
-    keys = {"iteration_s", "low_s", "high_s", "peak_gib", "fits", "not_modelled"}
-    assert all(keys <= one.keys() for one in rows)
-    assert rows[-1]["not_modelled"]
-    assert rows[-1]["iteration_s"] is None
-    line = found["summary"]["synthetic"]
-    assert {"rows", "predicted", "mean_error", "median_error", "bias", "worst"} <= set(
-        line
-    )
-    assert (line["rows"], line["predicted"]) == (3, 2)
-
-
 def test_constants_of_calibrate_are_what_predict_takes(
     runs: Path, tmp_path: Path
 ) -> None:
@@ -59,27 +44,12 @@ def test_constants_of_calibrate_are_what_predict_takes(
         assert line["mean_error"] == pytest.approx(told["after"]["mean_error"], 1e-6)
 
 
-def test_for_a_terminal_both_say_errors(runs: Path) -> None:
-    runs.write_text(json.dumps(json.loads(runs.read_text("utf-8"))[:1]), "utf-8")
-    for command in ("predict", "calibrate"):
-        answer = RUNNER.invoke(app, [command, str(runs)])
-        assert answer.exit_code == 0
-        assert "mean error" in answer.stdout
-
-
 def test_runs_of_which_nothing_is_known_are_bad_input(tmp_path: Path) -> None:
     path = tmp_path / "none.json"
     path.write_text('[{"gpu": "h100_80gb"}]', encoding="utf-8")
     answer = RUNNER.invoke(app, ["calibrate", str(path)])
     assert answer.exit_code == 2
     assert "missing: give" in answer.output
-
-
-def test_a_row_says_how_it_fits(runs: Path) -> None:
-    words = {"fits", "tight", "does not fit", None}
-    for one in document("predict", runs)["rows"]:
-        assert one["fit"] in words
-        assert (one["oom_probability"] is None) is (one["fit"] is None)
 
 
 def test_what_does_not_fit_is_told(tmp_path: Path) -> None:

@@ -21,15 +21,6 @@ def answer(*words: str) -> Any:
     return told.exit_code, json.loads(told.stdout)
 
 
-def test_a_deadline_in_days_is_one_in_seconds() -> None:
-    code, plain = answer("provision", "espresso/llama-7b", "--deadline", "5400")
-    for text in ("90min", "1h30m", "1.5h"):
-        other = answer("provision", "espresso/llama-7b", "--deadline", text)
-        assert other[0] == code == 0
-        assert other[1]["objective"] == plain["objective"]
-        assert other[1]["digest"] == plain["digest"]
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -61,21 +52,6 @@ def test_fields_of_a_file_take_units(tmp_path: Path) -> None:
     said.write_text(json.dumps(tree))
     assert load_instance(said) == load_instance(plain)
     assert load_instance(said).digest == load_instance(plain).digest
-
-
-def test_options_of_importers_take_units(tmp_path: Path) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text("a slots=4\nb slots=4\n")
-    out = tmp_path / "cluster.json"
-    words = ["import", "hostfile", str(hosts), "--gpu", "A100-80GB-SXM4"]
-    for text in ("25GbE", "3.125"):
-        told = RUN.invoke(
-            cli.app, [*words, "--inter-gbytes-per-s", text, "--out", str(out)]
-        )
-        assert told.exit_code == 0, told.output
-        assert json.loads(out.read_text())["cluster"]["inter"]["gbytes_per_s"] == 3.125
-    told = RUN.invoke(cli.app, [*words, "--inter-gbytes-per-s", "25G"])
-    assert told.exit_code == 2
 
 
 def test_assemble_joins_islands_of_hosts(tmp_path: Path) -> None:

@@ -57,15 +57,3 @@ def test_what_was_not_found_in_time_is_not_said_to_be_none() -> None:
     first = out.partition("\n")[0]
     assert "never" not in first
     assert "in time" in first
-
-
-def test_long_times_are_told_in_days() -> None:
-    code, out = told("provision", OFFERS, "--deadline", "10d")
-    first = out.partition("\n")[0]
-    assert code == 0
-    assert first.startswith("Rent ")
-    assert re.search(r"[0-9.]+ days before the deadline", first)
-
-
-def test_no_time_is_no_deadline() -> None:
-    assert told("provision", OFFERS, "--deadline", "soon")[0] == 2

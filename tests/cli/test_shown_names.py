@@ -4,19 +4,15 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from exporter_plans import EVEN, instance
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.cli import measuring, output
-from hetopt.report import words, writers
-from hetopt.report.sheet import Table
+from hetopt.cli import output
+from hetopt.report import words
 
 CLOSING, OPENING, LINK = "[/x]", "[bold]", "[link=x]"
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -109,28 +105,11 @@ def test_a_command_shows_names_in_brackets_as_they_are(
         assert name in found
 
 
-def printed(renderable: Any, capsys: pytest.CaptureFixture[str]) -> str:
-    return printed_all([renderable], capsys)
-
-
-def printed_all(renderables: Iterable[Any], capsys: pytest.CaptureFixture[str]) -> str:
-    output.show(renderables)
-    return STYLE.sub("", capsys.readouterr().out)
-
-
-def test_tables_of_measurements_show_names_as_they_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    made: Any = SimpleNamespace(gpu=CLOSING, torch="2", measured=[])
-    assert CLOSING in printed_all(measuring._shown(made), capsys)
-    line = Table.of(("a",), [(CLOSING,)])
-    assert CLOSING in printed(writers.grid(line), capsys)
-
-
 def test_lines_are_neither_markup_nor_emoji_nor_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert printed(f"{OPENING} :smile: {CLOSING}", capsys) == "[bold] :smile: [/x]\n"
+    output.show([f"{OPENING} :smile: {CLOSING}"])
+    assert STYLE.sub("", capsys.readouterr().out) == "[bold] :smile: [/x]\n"
     assert output.lines("a\x1b[2J\nb\x9b") == "a\\x1b[2J\nb\\x9b"
 
 

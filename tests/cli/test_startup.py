@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 
 from hetopt import registry
 
+LISTED = ("formulations", "methods", "planners", "backends")
 SOLVERS = {"ortools", "pyscipopt", "pulp"}
 HEAVY = SOLVERS | {"matplotlib", "networkx", "numpy", "pandas", "scipy", "jinja2"}
 
@@ -44,10 +46,34 @@ def test_importing_hetopt_loads_no_dependency() -> None:
     assert found & (HEAVY | {"pydantic", "yaml", "rich", "typer"}) == set()
 
 
-def test_help_loads_no_solver_and_no_schema() -> None:
-    found = loaded_after(run_commands("--help", "plan --help", "--version"))
-    assert "typer" in found
-    assert found & (HEAVY | {"yaml", "hetopt.api", "hetopt.schema"}) == set()
+@pytest.mark.parametrize(
+    ("commands", "needed", "others"),
+    [
+        (
+            ("--help", "plan --help", "--version"),
+            {"typer"},
+            HEAVY | {"yaml", "hetopt.api", "hetopt.schema"},
+        ),
+        (
+            ("plan tiny/two-nodes --time-limit 1 --json",),
+            {"hetopt.exact.training_plan"},
+            {"rich", "jinja2", "hetopt.report", "hetopt.exact.checking"},
+        ),
+        (
+            ("plan tiny/two-nodes --fresh --time-limit 1",),
+            {"rich", "hetopt.report.writers", "hetopt.planners.autohet"},
+            {"jinja2", "hetopt.planners.espresso", "hetopt.problems.recovery"},
+        ),
+        ([f"list {kind}" for kind in LISTED], set(), SOLVERS),
+    ],
+    ids=("help", "json", "table", "list"),
+)
+def test_a_command_loads_what_it_needs_and_no_other(
+    commands: Iterable[str], needed: set[str], others: set[str]
+) -> None:
+    found = loaded_after(run_commands(*commands))
+    assert needed <= found
+    assert found & others == set()
 
 
 def test_a_plan_draws_nothing() -> None:
@@ -65,19 +91,6 @@ def test_a_plan_draws_nothing() -> None:
     assert found & heavy == set()
 
 
-def test_a_plan_as_json_loads_no_terminal_and_no_checker_to_its_end() -> None:
-    found = loaded_after(run_commands("plan tiny/two-nodes --time-limit 1 --json"))
-    assert "hetopt.exact.training_plan" in found
-    assert found & {"rich", "jinja2", "hetopt.report", "hetopt.exact.checking"} == set()
-
-
-def test_a_table_needs_no_templates_and_planners_of_no_other_problem() -> None:
-    found = loaded_after(run_commands("plan tiny/two-nodes --fresh --time-limit 1"))
-    assert {"rich", "hetopt.report.writers", "hetopt.planners.autohet"} <= found
-    others = {"hetopt.planners.espresso", "hetopt.problems.recovery"}
-    assert found & (others | {"jinja2"}) == set()
-
-
 def test_the_table_of_planners_says_what_their_modules_say() -> None:
     listed = registry._listed_problems()
     assert set(listed) <= set(registry.names("planners"))
@@ -92,22 +105,11 @@ def test_a_planner_that_no_row_lists_is_loaded(monkeypatch: pytest.MonkeyPatch) 
     assert registry.entries_for("planners", "recovery") == expected
 
 
-def test_listing_loads_no_solver() -> None:
-    kinds = ("formulations", "methods", "planners", "backends")
-    commands = run_commands(*(f"list {kind}" for kind in kinds))
-    assert loaded_after(commands) & SOLVERS == set()
-
-
 def test_every_public_name_is_there_when_asked_for() -> None:
     import hetopt
 
     for name in hetopt.__all__:
         assert getattr(hetopt, name) is not None
     assert set(hetopt.__all__) <= set(dir(hetopt))
-
-
-def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
-    import hetopt
-
     with pytest.raises(AttributeError, match="no attribute 'plam'"):
         _ = hetopt.plam

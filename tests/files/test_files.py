@@ -2,17 +2,14 @@
 
 import json
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from places import INSTANCES
 
-from hetopt.errors import CannotWrite, InstanceError, MixedData, UnknownName
+from hetopt.errors import CannotWrite, InstanceError
 from hetopt.files import load_instance, load_plan, load_problem
-from hetopt.plans import Partition, TrainingPlan
 from hetopt.text import parsing
 from hetopt.text.writing import write_text
 
@@ -32,28 +29,6 @@ def written(path: Path, document: Any) -> Path:
 
 
 # --- instances -----------------------------------------------------------------
-
-
-def test_yaml_and_json_of_one_instance_have_the_same_digest(tmp_path: Path) -> None:
-    instance = load_instance("tiny/star")
-    as_json = written(tmp_path / "a.json", instance.model_dump(mode="json"))
-    as_yaml = tmp_path / "a.yaml"
-    as_yaml.write_text(yaml.safe_dump(instance.model_dump(mode="json")))
-    assert load_instance(as_json).digest == instance.digest
-    assert load_instance(as_yaml).digest == instance.digest
-
-
-def test_an_unknown_name_lists_the_nearest_ones() -> None:
-    with pytest.raises(UnknownName) as caught:
-        load_instance("tiny/two-node")
-    assert str(caught.value).startswith(
-        "unknown instance 'tiny/two-node': expected one of "
-    )
-    assert "tiny/two-nodes" in str(caught.value)
-    assert str(caught.value).endswith(
-        "or a file; `hetopt list instances` has all names"
-    )
-    assert "hexiscale" not in str(caught.value)
 
 
 @pytest.mark.parametrize("read", [load_instance, load_problem, load_plan])
@@ -142,26 +117,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_field(tmp_path: Path) -> None
 # --- problems ------------------------------------------------------------------
 
 
-def test_a_problem_file_is_read_by_its_problem(tmp_path: Path) -> None:
-    _, data = load_problem("tiny/offers")
-    file = written(tmp_path / "p.json", data.model_dump(mode="json"))
-    assert load_problem(file) == ("provisioning", data)
-
-
 # --- plans -----------------------------------------------------------------------
-
-
-def test_a_plan_file_may_name_its_instance_or_hold_it(tmp_path: Path) -> None:
-    inline = load_instance("tiny/one-gpu").model_dump(mode="json")
-    plan = TrainingPlan.model_validate_json(json.dumps(ONE_GPU))
-    for own in ("tiny/one-gpu", inline):
-        document = {"instance": own, "plan": ONE_GPU, "origin": "extra keys are kept"}
-        file = written(tmp_path / "plan.json", document)
-        assert load_plan(file) == (
-            "training_plan",
-            load_instance("tiny/one-gpu"),
-            plan,
-        )
 
 
 def test_a_plan_file_may_name_an_instance_file_beside_it(tmp_path: Path) -> None:
@@ -200,31 +156,6 @@ def test_an_instance_that_is_given_stands_in_for_the_files_own(
     assert load_plan(file, instance)[1].name == "tiny/one-gpu"
 
 
-def test_a_result_of_another_version_of_its_instance_is_refused(
-    tmp_path: Path,
-) -> None:
-    document = {"instance": "tiny/one-gpu", "digest": "sha256:0", "plan": ONE_GPU}
-    with pytest.raises(MixedData, match="the plan was made for other data"):
-        load_plan(written(tmp_path / "plan.json", document))
-
-
-def test_plans_of_subproblems_are_known_by_their_fields(tmp_path: Path) -> None:
-    problem = {
-        "problem": "layer_partition",
-        "layer_mib": [1, 1, 1],
-        "stages": [{"name": "s", "memory_mib": 9, "layer_us": [1, 2, 3]}],
-        "in_flight_mib": [0, 0, 0],
-        "micro_batches": 2,
-    }
-    plan = {"order": ["s"], "layers": [3]}
-    file = written(tmp_path / "plan.json", {"instance": problem, "plan": plan})
-    name, data, read = load_plan(file)
-    assert (name, read) == ("layer_partition", Partition(order=("s",), layers=(3,)))
-    outside = written(tmp_path / "problem.json", problem)
-    alone = written(tmp_path / "alone.json", {"plan": plan})
-    assert load_plan(alone, outside) == (name, data, read)
-
-
 # --- writing ---------------------------------------------------------------------
 
 
@@ -242,26 +173,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_draft(
         write_text(file, "new")
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
-
-
-def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "out.txt"
-    texts = ["a" * 100_000, "b" * 100_000]
-    write_text(file, texts[0])
-    done = threading.Event()
-
-    def write_on() -> None:
-        for i in range(100):
-            write_text(file, texts[i % 2])
-        done.set()
-
-    writer = threading.Thread(target=write_on)
-    writer.start()
-    seen = set()
-    while not done.is_set():
-        seen.add(file.read_text())
-    writer.join()
-    assert seen <= set(texts)
 
 
 def test_a_link_is_written_through_and_a_pipe_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from hetopt.errors import InstanceError
 from hetopt.files import reference
 from hetopt.files.guide import guide
 from hetopt.report.listing import page
-from hetopt.schema import Instance
 from hetopt.text.parsing import read_tree
 
 SMALL = read_tree(INSTANCES / "tiny" / "two-nodes.yaml")
@@ -58,18 +57,6 @@ def test_nothing_is_described_that_there_is_not() -> None:
     there = {(row["record"], row["name"].rpartition(".")[2]) for row in rows().values()}
     told = {(kind, name) for kind, group in reference.told().items() for name in group}
     assert told - there == set()
-
-
-def test_what_a_schema_describes_is_not_said_again() -> None:
-    schema = Instance.model_json_schema()
-    kinds = {"Instance": schema, **schema["$defs"]}
-    twice = [
-        (kind, name)
-        for kind, group in reference.told().items()
-        for name, said in group.items()
-        if "is" in said and "description" in kinds[kind]["properties"][name]
-    ]
-    assert twice == []
 
 
 @pytest.mark.parametrize("name", files.instance_names())

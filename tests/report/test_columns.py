@@ -2,17 +2,13 @@
 
 import io
 
-import pytest
 from hypothesis import given
 from hypothesis.strategies import booleans, data, integers, lists, sampled_from, text
-from places import INSTANCES
 from rich.console import Console
 
-import hetopt
-from hetopt.report import explanation, results, writers
+from hetopt.report import writers
 from hetopt.report.sheet import Table
 
-PLAN = INSTANCES / "hexiscale" / "case-study-hexiscale.plan.json"
 _LETTERS = "abcdefgh-–"
 
 
@@ -49,27 +45,3 @@ def test_every_number_is_whole_and_every_word_is_there(
             assert all(any(x in line for line in lines) for x in cell.split())
     for name in headings:
         assert all(any(x in line for line in lines) for x in name.split())
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_an_explanation_names_its_rows_at_any_width(width: int) -> None:
-    found = hetopt.explain(PLAN, limits=0)
-    for section in explanation.sheet(found).sections[1:]:
-        if section.table is None:
-            continue
-        lines = shown(writers.grid(section.table), width)
-        whole = " ".join(" ".join(lines).split())
-        assert all(len(line) <= width for line in lines)
-        for row in section.table.rows:
-            for cell in row:
-                assert all(part in whole for part in cell.text.split())
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_a_plan_names_its_gpus_at_any_width(width: int) -> None:
-    result = hetopt.plan("tiny/two-nodes", "megatron", limits=1)
-    told = writers.terminal(results.sheet(result))
-    lines = [line for one in told for line in shown(one, width)]
-    whole = " ".join(lines)
-    assert all(node.gpu in whole for node in result.data.planned_cluster.nodes)
-    assert all(len(line) <= width for line in lines)

@@ -133,11 +133,6 @@ def test_what_divides_is_drawn_with_every_memory_and_on_single_gpus(field):
     assert {(x, tight, True) for x in places for tight in (True, False)} <= seen
 
 
-def test_what_is_drawn_is_an_instance_that_the_schema_accepts():
-    for instance in read():
-        assert instance.planned_cluster.gpu_count in (3, 5)
-
-
 def test_limits_are_drawn_together():
     """Zeros and the largest numbers of the schema, also several in one instance."""
     seen = set()

@@ -5,11 +5,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from places import INSTANCES
 
 import hetopt
 from hetopt.explaining.simulator import simulate
-from hetopt.explaining.timeline import Schedule
 from hetopt.formats.importing.current import in_runs
 from hetopt.gaps import GapReport
 from hetopt.plans import TrainingPlan
@@ -28,7 +26,6 @@ from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
 
 TWO_NODES = "tiny/two-nodes"
-PLAN = INSTANCES / "hexiscale" / "case-study-hexiscale.plan.json"
 
 
 def judged(*stages: tuple[int, int, str], times: int = 1) -> Result:
@@ -71,35 +68,6 @@ def test_an_axis_ends_where_its_longest_bar_ends(seed: int, width: float) -> Non
         assert box.x0 > axes.transData.transform((value, 0))[0]
         assert box.x1 <= figure.bbox.x1
     assert axes.xaxis.label.get_window_extent().x1 <= figure.bbox.x1
-
-
-def test_boxes_of_a_picture_name_their_gpus_alike() -> None:
-    """All by the name, or all by the letter of the legend."""
-    alike = judged((0, 2, "node0"), (2, 4, "node1"))
-    shorter = judged((0, 3, "node0"), (3, 4, "node1"))
-    for found in (alike, shorter):
-        palette = pipelines.colours(found.data.planned_cluster.gpus)
-        for width in (figures.WIDTH, 4.4, 2.6):
-            axes = pipelines.drawing(found, palette, width).axes[0]
-            told = [text.get_text() for text in axes.texts if text.get_text()]
-            named = [any(gpu in text for gpu in palette) for text in told]
-            assert len(set(named)) < 2
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-def test_every_schedule_has_a_page_that_names_its_stages(schedule: Schedule) -> None:
-    found = judged((0, 3, "node0"), (3, 4, "node1"), times=2)
-    simulated = simulate(found.data, found.plan, schedule)
-    html = writers.page(timeline.sheet(simulated))
-    gpus = {node.name: node.gpu for node in found.data.planned_cluster.nodes}
-    assert f"layers 0–2 on 1 × {gpus['node0']}" in html
-    assert f"layer 3 on 1 × {gpus['node1']}" in html
-    # Equal pipelines are one, on the page and in the picture.
-    assert html.count("<svg ") == 1
-    axes = timeline.picture(simulated).axes[0]
-    assert len(axes.get_yticklabels()) == 2
-    last = max(line.total_us for line in simulated.timelines)
-    assert axes.get_xlim() == (0, pytest.approx(float(last) / 1e6))
 
 
 def test_a_method_of_several_seeds_is_one_bar_and_one_plan() -> None:

@@ -5,7 +5,6 @@ import io
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,14 +113,6 @@ def boxes(result: Result) -> list[Any]:
     return list(axes.patches)
 
 
-def test_boxes_are_as_wide_as_their_stages_are_long() -> None:
-    result = made(TWO_PIPELINES)
-    assert result.evaluation is not None
-    times = [stages[0]["compute_us"] for stages in result.evaluation.parts["stages"]]
-    wide = [box.get_width() * 1e3 for box in boxes(result)]
-    assert wide == pytest.approx(times)
-
-
 def test_a_hop_is_the_end_of_its_box_and_the_next_stage_begins_behind_it() -> None:
     result = made(TWO_STAGES)
     assert result.evaluation is not None
@@ -130,20 +121,6 @@ def test_a_hop_is_the_end_of_its_box_and_the_next_stage_begins_behind_it() -> No
     assert hop.get_width() * 1e3 == pytest.approx(rows[0]["hop_us"])
     ends = [box.get_x() + box.get_width() for box in (first, hop)]
     assert ends == pytest.approx([second.get_x()] * 2)
-
-
-def test_boxes_of_one_gpu_type_have_one_colour_and_others_another() -> None:
-    big, _, small = (box.get_facecolor() for box in boxes(made(TWO_STAGES)))
-    assert [box.get_facecolor() for box in boxes(made(TWO_PIPELINES))] == [big, small]
-    assert big != small
-
-
-def test_unknown_values_sort_last_and_are_no_zero(html: str) -> None:
-    cells = Page(html).of("td", "number")
-    columns = len(gaps.HEADINGS) - len(("planner", "status"))
-    summary = 3 * len(gaps.SUMMARY_HEADINGS)
-    nobody = cells[summary + 2 * columns : summary + 3 * columns]
-    assert [cell["data-value"] for cell in nobody] == ["", "", "", "", "0.25", "", ""]
 
 
 def test_the_comma_separated_numbers_are_the_reports(report: GapReport) -> None:
@@ -177,26 +154,10 @@ def test_the_headline_is_the_strongest_bound() -> None:
     assert "by CP-SAT" in gaps.outcome(GapReport.of([asked]).rows[0])
 
 
-@pytest.mark.parametrize("suffix", [".html", ".md", ".csv", ".json"])
-def test_the_suffix_says_the_format(
-    report: GapReport, suffix: str, tmp_path: Path
-) -> None:
-    path = tmp_path / f"report{suffix}"
-    writers.write(gaps.sheet(report), report.to_json(), path)
-    text = writers.document(report.to_json())
-    if suffix != ".json":
-        text = writers.as_text(gaps.sheet(report), suffix)
-    assert path.read_text(encoding="utf-8") == text
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize(
     ("value", "unit", "shown"),
     [
         (26_312_345, "us", "26.31 s"),
-        (812_300, "us", "812.3 ms"),
-        (9_458, "us", "9.46 ms"),
-        (290_123_456, "us", "290.1 s"),
         (31.4278, "USD", "31.43 USD"),
         (0.037590, "USD", "0.03759 USD"),
         (1234, "GFLOP/s", "1,234 GFLOP/s"),

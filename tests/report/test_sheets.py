@@ -15,7 +15,7 @@ import hetopt
 from hetopt import api
 from hetopt.api import replaying
 from hetopt.explaining.simulator import simulate
-from hetopt.files import load_instance, load_plan
+from hetopt.files import load_plan
 from hetopt.report import (
     bench,
     explanation,
@@ -26,7 +26,6 @@ from hetopt.report import (
     schedule,
     targets,
     timeline,
-    words,
     writers,
 )
 
@@ -131,31 +130,6 @@ def test_names_within_pictures_are_their_own(pages: dict[str, str]) -> None:
             there = set(re.findall(r' id="([^"]+)"', picture))
             used = re.findall(r'(?:url\(#|href="#)([^")]+)', picture)
             assert set(used) <= there
-
-
-def test_what_pages_and_the_served_page_look_like_is_one() -> None:
-    root = Path(hetopt.__file__).parent
-    sheets = (root / "report/style.css.j2", root / "serving/static/style.css")
-    told = []
-    for path in sheets:
-        rules = dict(re.findall(r"--(\w+): ([^;]+);", path.read_text("utf-8")[:1500]))
-        told.append({name: rules[name] for name in ("ink", "soft", "line", "accent")})
-    assert told[0] == told[1]
-
-
-@pytest.mark.parametrize("suffix", writers.PICTURES)
-def test_a_recovery_is_a_picture_too(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"recovery{suffix}"
-    writers.write(recovery.sheet(recovered()), {}, path)
-    assert path.stat().st_size > 5_000
-
-
-def test_the_recovery_says_what_the_judge_says(pages: dict[str, str]) -> None:
-    found = recovered()
-    assert found.chosen is not None
-    told = words.amount(found.chosen.iteration_us, "us")
-    assert told in Page(pages["recover"]).words
-    assert load_instance("tiny/two-nodes").name in Page(pages["recover"]).words
 
 
 # --- in a browser ----------------------------------------------------------------

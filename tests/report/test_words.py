@@ -43,12 +43,6 @@ def test_an_interval_has_its_unit_once() -> None:
     assert words.interval_of({"low_s": None}) is None
 
 
-def test_one_of_a_thing_is_no_plural() -> None:
-    assert [words.counted(n, "sample") for n in (0, 1, 2, 4096)] == [
-        *("0 samples", "1 sample", "2 samples", "4,096 samples")
-    ]
-
-
 def known(result: hetopt.Result) -> dict[str, str]:
     return dict(results.known(result))
 
@@ -61,14 +55,6 @@ def test_what_is_finished_is_named() -> None:
     gap = words.share(one.gap)
     told = f"feasible (every planner finished; the search stopped at a gap of {gap})"
     assert known(every)["status"] == told
-
-
-def test_planning_is_all_the_time_that_planning_took() -> None:
-    found = hetopt.plan("tiny/two-nodes", limits=20)
-    exact = {name: s for name, s in found.seconds.items() if name != "planners"}
-    assert sum(found.seconds.values()) > sum(exact.values())
-    total = sum(found.seconds.values())
-    assert known(found)["planning"] == words.duration(total)
 
 
 def test_a_fault_of_equal_pipelines_is_one_line() -> None:
