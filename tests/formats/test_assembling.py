@@ -19,7 +19,7 @@ from hetopt.costs.weighing import Weighing
 from hetopt.errors import HetoptError, InstanceError, UnknownName
 from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
-from hetopt.formats import exporting, importing
+from hetopt.formats import importing
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import Imported, assumptions
 from hetopt.formats.importing.assumptions import Assumption
@@ -29,16 +29,6 @@ from hetopt.problems.training_plan.support import PROGRAMS
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
-MODELS: dict[str, dict[str, Any]] = {
-    "llama-3-8b": LLAMA,
-    "mixtral-8x7b": {
-        **LLAMA,
-        "model_type": "mixtral",
-        "vocab_size": 32000,
-        "num_local_experts": 8,
-        "num_experts_per_tok": 2,
-    },
-}
 WORK = {"sequence_length": 4096, "global_batch": 64, "micro_batch_sizes": [1]}
 LINK = "inter_gbytes_per_s=25"
 
@@ -334,28 +324,6 @@ def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
 
 
 # --- the story: from hosts and a configuration to a plan that fits -------------------
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_what_is_assembled_is_planned_with_room_to_spare(
-    tmp_path: Path, name: str
-) -> None:
-    hosts = [f"a100-{i} slots=8 type=A100-80GB" for i in range(4)]
-    config, listed = put(tmp_path / name, MODELS[name], *hosts, "r slots=8 type=L40S")
-    out = tmp_path / "instance.json"
-    document = assembly(
-        config, Listed("hostfile", [listed]), [LINK], dict(WORK)
-    ).document
-    importing.write(out, document)
-    data = load_instance(out)
-    result = hetopt.plan(out, planner="megatron")
-    assert result.plan is not None
-    found = training_plan.evaluate(data, result.plan)
-    assert found.valid
-    assert found.objective == result.objective
-    nominal = catalogue.gpus()["A100-80GB-SXM4"].memory_gib
-    assert data.planned_cluster.gpus["A100-80GB-SXM4"].memory_gib < nominal - 3
-    assert exporting.explain(data, result.plan)
 
 
 def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ import pytest
 from exporter_plans import EVEN, instance, one
 from model_configs import (
     GPT,
-    LLAMA_3_8B,
     MIXTRAL,
     QWEN,
     QWEN_3,
-    QWEN_3_MOE,
     made_of,
 )
 
@@ -50,18 +48,6 @@ def told(target: str, data: Instance, plan: TrainingPlan) -> dict[str, Any]:
     if "window_size" in words:
         made["window_size"] = [int(x) for x in words["window_size"].split(",")]
     return made
-
-
-@pytest.mark.parametrize("target", MEGATRONS)
-@pytest.mark.parametrize("config", [QWEN_3, QWEN_3_MOE], ids=["dense", "moe"])
-def test_norms_of_queries_and_keys_are_told(
-    target: str, config: dict[str, Any]
-) -> None:
-    data = made_of(config, {"precision": "bf16_mixed"})
-    assert support.reason(data.on(target)) is None
-    assert told(target, data, whole(data))["qk_layernorm"] is True
-    plain = made_of(LLAMA_3_8B, {"precision": "bf16_mixed"})
-    assert "qk_layernorm" not in told(target, plain, whole(plain))
 
 
 def kinds_of(random: Random, layers: int) -> list[str]:
