@@ -320,10 +320,7 @@ def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
         assert (gpu["memory_gib"] == nominal) == whole
 
 
-# --- from the command line ---------------------------------------------------------
-
-
-# --- the story: from hosts and a configuration to a plan that fits -------------------
+# --- from hosts and a configuration to a plan that fits ------------------------------
 
 
 def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
@@ -357,9 +354,6 @@ def test_a_workload_with_costs_of_its_own_says_how_it_is_trained(
     assert not changes(found.assumed) & set(assumptions.OPTIONS)
     with pytest.raises(UnknownName, match="flash"):
         assembly(config, Listed("hostfile", [hosts]), ["flash=true"], work)
-
-
-# --- one catalogue: every spelling of a card means it in every command --------------
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,6 @@ WRITTEN = {
     "words.txt": lambda run: "pretrain_gpt.py " + " ".join(flags(run)) + "\n",
     "lines.txt": lambda run: "\n".join(flags(run)) + "\n",
     "script.sh": script,
-    "flags.yaml": lambda run: "".join(f"{k}: {v}\n" for k, v in run.items()),
-    "dashed.yaml": lambda run: (
-        "ARGS:\n" + "".join(f"  --{k.replace('_', '-')}: {v}\n" for k, v in run.items())
-    ),
-    "flags.json": lambda run: json.dumps(run, indent=2),
-    "recipe.py": lambda run: (
-        "cfg = base()\n" + "".join(f"cfg.model.{k} = {v!r}\n" for k, v in run.items())
-    ),
 }
 
 

@@ -87,15 +87,6 @@ def on_hosts(plan: TrainingPlan) -> Counter[object]:
     )
 
 
-# --- Megatron-LM -----------------------------------------------------------------
-
-
-# --- FlagScale -------------------------------------------------------------------
-
-
-# --- hosts that serve neighbouring ranks -------------------------------------------
-
-
 # --- refusals --------------------------------------------------------------------
 
 
@@ -143,7 +134,7 @@ def test_a_plan_that_the_judge_refuses_is_not_exported() -> None:
         exporting.export_plan("megatron", instance(batch=31), EVEN)
 
 
-# --- the command line ------------------------------------------------------------
+# --- files -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -86,19 +86,9 @@ def test_layers_are_those_that_megatron_builds(target: str, seed: int) -> None:
         assert (before + 1, behind) == (window["window"], 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "lacks"),
-    [
-        ("gemma-3", "norms after attention and MLP"),
-        ("llama-4", "attention within chunks of the sequence"),
-        ("deepseek-v3.2", "sparse attention with an indexer (DSA)"),
-        ("nemotron-h", "Mamba-2 layers"),
-    ],
-)
-def test_what_megatron_is_not_told_is_named(name: str, lacks: str) -> None:
-    paths = [path for path in PUBLIC.glob("*.json") if path.stem.startswith(name)]
-    assert paths, sorted(path.stem for path in PUBLIC.glob("*.json"))
-    config = json.loads(paths[0].read_text("utf-8"))
+def test_what_megatron_is_not_told_is_named() -> None:
+    """Chunks of attention, where a sequence is longer than one."""
+    config = json.loads(next(PUBLIC.glob("llama-4*.json")).read_text("utf-8"))
     data = made_of(config, {"precision": "bf16_mixed"})
     tree = data.model_dump(mode="json")
     tree["workload"]["sequence_length"] = 16_384
@@ -106,8 +96,7 @@ def test_what_megatron_is_not_told_is_named(name: str, lacks: str) -> None:
     for target in MEGATRONS:
         why = str(support.reason(data.on(target)))
         assert why.startswith("not supported by our Megatron")
-        assert lacks in why
-        assert "infeasible" not in why
+        assert "attention within chunks of the sequence" in why
 
 
 @pytest.mark.parametrize("target", MEGATRONS)

@@ -85,16 +85,6 @@ def test_a_family_with_more_than_the_record_tells_has_none() -> None:
     assert from_config({**QWEN, "rope_scaling": yarn}, "m").architecture is None
 
 
-def test_transformers_5_writes_rope_elsewhere() -> None:
-    rope = {**LLAMA_31["rope_scaling"], "rope_theta": 500000.0}
-    newer = {
-        key: value
-        for key, value in LLAMA_31.items()
-        if key not in ("rope_theta", "rope_scaling")
-    } | {"rope_parameters": rope}
-    assert from_config(newer, "m") == from_config(LLAMA_31, "m")
-
-
 def long_of(config: dict[str, Any], length: int) -> Instance:
     tree = made_of(config, {"precision": "bf16_fp32_gradients"}).model_dump(mode="json")
     tree["workload"]["sequence_length"] = length

@@ -374,15 +374,11 @@ def test_states_are_divided_where_the_target_can_divide_them(
         ("deepspeed", SGD, ['"type": "SGD"', '"momentum": 0.9']),
         ("deepspeed", HOSTED, ['"offload_optimizer"', '"type": "AdamW"', '"stage": 1']),
         ("deepspeed", {"zero": 1}, ['"stage": 1']),
-        ("deepspeed", {"precision": "fp32"}, ['"enabled": false']),
-        ("deepspeed", {"precision": "fp16_mixed"}, ['"fp16": {\n  "enabled": true']),
-        ("torchtitan", {"zero": 3}, ['"reshard": "never"', '= "never"']),
         (
             "torchtitan",
             {"zero": 2, "zero_groups": 2},
             ['"groups": 2', "replicate_degree = 2", "shard_degree = 2"],
         ),
-        ("megatron", MUON, ["--optimizer muon"]),
     ],
 )
 def test_settings_are_told_in_the_words_of_the_target(

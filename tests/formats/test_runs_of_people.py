@@ -69,14 +69,9 @@ FORMS: dict[str, dict[str, str]] = {
         "  --gradient_checkpointing True\n",
         "fsdp.yaml": ACCELERATE,
     },
-    "LLaMA-Factory, started": {
-        "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train run.yaml\n",
-        "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "")
-        + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\n",
-        "ds.json": json.dumps(AUTO),
-    },
     "LLaMA-Factory, with other words": {
-        "run.sh": "llamafactory-cli train run.yaml per_device_train_batch_size=1\n",
+        "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train run.yaml "
+        "per_device_train_batch_size=1\n",
         "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "").replace(
             "batch_size: 1", "batch_size: 4"
         )
