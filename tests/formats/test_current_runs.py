@@ -274,10 +274,6 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ("--num-layers 13", "num-layers: found 13, expected 12"),
-        (
-            "--moe-shared-expert-intermediate-size 512",
-            "moe-shared-expert-intermediate-size: found 512, expected 0",
-        ),
         ("--ffn-hidden-size 1024", "ffn-hidden-size: found 1024, expected 2048"),
         ("--global-batch-size 30", "found 30, expected 32"),
         ("--tensor-model-parallel-size 5", "expected a multiple of stages"),
