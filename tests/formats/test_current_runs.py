@@ -495,10 +495,6 @@ def test_the_command_says_how_far_the_run_is_from_the_best(tmp_path: Path) -> No
     file = tmp_path / "hosts.json"
     file.write_text(instance().model_dump_json())
     words = ["check", "--from-megatron", str(path), "--instance", str(file)]
-    shown = CliRunner().invoke(cli.app, [*words, "--json"])
-    assert shown.exit_code == 0, shown.output
-    document = json.loads(shown.stdout)
-    assert 0 < document["bound"] <= document["objective"]
     shown = CliRunner().invoke(cli.app, words)
     assert "more than the best plan" in shown.stdout.replace("\n", " ")
     both = [*words, "--from", str(path)]

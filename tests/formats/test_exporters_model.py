@@ -34,12 +34,6 @@ def arguments(config: dict[str, Any], *options: str) -> set[str]:
             "--untie-embeddings-and-output-weights|--vocab-size 128256|--swiglu|"
             "--make-vocab-size-divisible-by 1|--max-position-embeddings 131072",
         ),
-        (
-            MIXTRAL,
-            "--num-experts 8|--moe-router-topk 2|--moe-aux-loss-coeff 0.02|"
-            "--moe-router-load-balancing-type aux_loss|--rotary-base 1000000|"
-            "--moe-ffn-hidden-size 14336",
-        ),
         (QWEN, "--add-qkv-bias|--disable-bias-linear|--norm-epsilon 1e-06"),
         (
             GPT,
@@ -47,7 +41,7 @@ def arguments(config: dict[str, Any], *options: str) -> set[str]:
             "--hidden-dropout 0.1|--attention-dropout 0.1",
         ),
     ],
-    ids=["llama", "mixtral", "qwen", "gpt"],
+    ids=["llama", "qwen", "gpt"],
 )
 def test_megatron_is_told_the_whole_model(config: dict[str, Any], told: str) -> None:
     found = arguments(config)
