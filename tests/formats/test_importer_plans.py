@@ -103,7 +103,6 @@ LINE = "1, 9.5, (<DeviceType.X90: 'x90'>, <DeviceType.Y10: 'y10'>), [4, 4], {}, 
         ("rank, cost", r"found no plan, expected lines `rank, cost"),
         (LINE.format("[(4, 1)]", "[0, 6]"), r"line 1: .* expected node_sequence"),
         (LINE.format("[(4, 1), (4, 1)]", "[0, 6"), r"line 1: .* as Python writes"),
-        (LINE.format("[(4, 1), (4, 1)", "[0, 5, 6]"), r"line 1: .* as Python writes"),
         (LINE.format("[(4, 1), __import__('os')]", "[0, 5, 6]"), r"line 1: .* as Pyth"),
         (
             LINE.format("[(4, 1), (4, 1)]", "[0, -5, 6]"),
