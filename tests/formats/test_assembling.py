@@ -19,7 +19,7 @@ from hetopt.costs.weighing import Weighing
 from hetopt.errors import HetoptError, InstanceError, UnknownName
 from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
-from hetopt.formats import exporting, importing
+from hetopt.formats import importing
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import Imported, assumptions
 from hetopt.formats.importing.assumptions import Assumption
@@ -29,16 +29,6 @@ from hetopt.problems.training_plan.support import PROGRAMS
 from hetopt.schema import Instance
 from hetopt.text.complaints import validated
 
-MODELS: dict[str, dict[str, Any]] = {
-    "llama-3-8b": LLAMA,
-    "mixtral-8x7b": {
-        **LLAMA,
-        "model_type": "mixtral",
-        "vocab_size": 32000,
-        "num_local_experts": 8,
-        "num_experts_per_tok": 2,
-    },
-}
 WORK = {"sequence_length": 4096, "global_batch": 64, "micro_batch_sizes": [1]}
 LINK = "inter_gbytes_per_s=25"
 
@@ -304,15 +294,18 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
         ("flash=perhaps", "flash: found"),
         ("reserve_mib=90000", "reserve of 90000 MiB"),
         ("efficiency=0", "efficiency"),
+        ("finetune=dora", "unknown way to fine-tune 'dora'"),
+        ("rank=8", "option rank: found 8 without adapters"),
+        ("finetune=lora rank=0", "option rank: found 0, expected 1 or more"),
+        ("finetune=lora beside=mlp", "unknown place of adapters 'mlp'"),
+        ("flush=true", "unknown option 'flush': expected one of"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(
     tmp_path: Path, option: str, message: str
 ) -> None:
-    with pytest.raises(InstanceError, match=message):
-        made(tmp_path, ["n1 slots=8 type=A100-80GB"], option)
-    with pytest.raises(UnknownName, match="unknown option 'flush': expected one of"):
-        made(tmp_path, ["n1 slots=8 type=A100-80GB"], "flush=true")
+    with pytest.raises(HetoptError, match=message):
+        made(tmp_path, ["n1 slots=8 type=A100-80GB"], *option.split())
 
 
 def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
@@ -330,32 +323,7 @@ def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
         assert (gpu["memory_gib"] == nominal) == whole
 
 
-# --- from the command line ---------------------------------------------------------
-
-
-# --- the story: from hosts and a configuration to a plan that fits -------------------
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_what_is_assembled_is_planned_with_room_to_spare(
-    tmp_path: Path, name: str
-) -> None:
-    hosts = [f"a100-{i} slots=8 type=A100-80GB" for i in range(4)]
-    config, listed = put(tmp_path / name, MODELS[name], *hosts, "r slots=8 type=L40S")
-    out = tmp_path / "instance.json"
-    document = assembly(
-        config, Listed("hostfile", [listed]), [LINK], dict(WORK)
-    ).document
-    importing.write(out, document)
-    data = load_instance(out)
-    result = hetopt.plan(out, planner="megatron")
-    assert result.plan is not None
-    found = training_plan.evaluate(data, result.plan)
-    assert found.valid
-    assert found.objective == result.objective
-    nominal = catalogue.gpus()["A100-80GB-SXM4"].memory_gib
-    assert data.planned_cluster.gpus["A100-80GB-SXM4"].memory_gib < nominal - 3
-    assert exporting.explain(data, result.plan)
+# --- from hosts and a configuration to a plan that fits ------------------------------
 
 
 def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
@@ -389,9 +357,6 @@ def test_a_workload_with_costs_of_its_own_says_how_it_is_trained(
     assert not changes(found.assumed) & set(assumptions.OPTIONS)
     with pytest.raises(UnknownName, match="flash"):
         assembly(config, Listed("hostfile", [hosts]), ["flash=true"], work)
-
-
-# --- one catalogue: every spelling of a card means it in every command --------------
 
 
 @pytest.mark.parametrize(
@@ -458,19 +423,3 @@ def test_who_can_where_the_executor_cannot_is_named(
     named = set(row.change.removeprefix("plan --for ").split(", "))
     assert named == {x for x in PROGRAMS if support.reason(data.on(x)) is None}
     assert named
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["finetune=dora"], "unknown way to fine-tune 'dora'"),
-        (["rank=8"], "option rank: found 8 without adapters"),
-        (["finetune=lora", "rank=0"], "option rank: found 0, expected 1 or more"),
-        (["finetune=lora", "beside=mlp"], "unknown place of adapters 'mlp'"),
-    ],
-)
-def test_bad_words_of_fine_tuning_are_refused(
-    words: list[str], message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(HetoptError, match=message):
-        made(tmp_path, ["a1 slots=8 type=A100-80GB"], *words)

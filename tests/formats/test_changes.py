@@ -57,14 +57,6 @@ WRITTEN = {
     "words.txt": lambda run: "pretrain_gpt.py " + " ".join(flags(run)) + "\n",
     "lines.txt": lambda run: "\n".join(flags(run)) + "\n",
     "script.sh": script,
-    "flags.yaml": lambda run: "".join(f"{k}: {v}\n" for k, v in run.items()),
-    "dashed.yaml": lambda run: (
-        "ARGS:\n" + "".join(f"  --{k.replace('_', '-')}: {v}\n" for k, v in run.items())
-    ),
-    "flags.json": lambda run: json.dumps(run, indent=2),
-    "recipe.py": lambda run: (
-        "cfg = base()\n" + "".join(f"cfg.model.{k} = {v!r}\n" for k, v in run.items())
-    ),
 }
 
 
@@ -185,7 +177,7 @@ def test_values_that_json_has_not_are_texts(tmp_path: Path) -> None:
     assert values["parallelism.rate"] == "inf"
     assert values["parallelism.day"] == "2025-01-01"
     shown = CliRunner().invoke(cli.app, ["check", "--from", str(path)])
-    assert "--global-batch B --sequence-length 128" in " ".join(shown.output.split())
+    assert "give --instance" in shown.output
 
 
 def test_what_is_no_run_of_a_known_trainer_is_refused(tmp_path: Path) -> None:
@@ -212,8 +204,9 @@ def test_the_answer_is_the_first_line(tmp_path: Path, *, fits: bool) -> None:
     first = " ".join(shown.stdout.split("\nfound", 1)[0].split())
     if not fits:
         assert not document["valid"]
-        assert first.startswith("The run does not fit, according to the model.")
+        assert first.startswith("The run does not fit, according to the model")
         return
     assert first.startswith("The run takes ")
-    assert "more than the best plan. Change these" in first
+    assert "more than the best plan" in first
+    assert "Change these" in first
     assert shown.stdout.count("Change these") == 1

@@ -2,9 +2,7 @@
 
 import json
 import os
-import subprocess
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +18,13 @@ from exporter_plans import (
     instance,
     instance_for,
 )
-from typer.testing import CliRunner
 
-from hetopt import cli, formats
-from hetopt.errors import InstanceError, UnknownName, Unsupported
+from hetopt import formats
+from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats import exporting
-from hetopt.formats.megatron import launch as megatron
 from hetopt.plans import TrainingPlan
 from hetopt.problems.training_plan.shapes import apart, normal
 from hetopt.schema import Instance
-from hetopt.schema.targets import Feature
 
 TARGETS = list(formats.exporters())
 
@@ -92,46 +87,6 @@ def on_hosts(plan: TrainingPlan) -> Counter[object]:
     )
 
 
-# --- Megatron-LM -----------------------------------------------------------------
-
-
-def test_the_launcher_starts_every_torchrun_with_every_argument(tmp_path: Path) -> None:
-    for name, text in megatron.export(instance(), UNEVEN).items():
-        (tmp_path / name).write_text(text)
-    fake = tmp_path / "ssh"
-    fake.write_text('#!/bin/sh\nhost=$2; shift 2\nexport HOST=$host\nsh -c "$*"\n')
-    torchrun = tmp_path / "torchrun"
-    torchrun.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$HOST" "$CUDA_VISIBLE_DEVICES" "$@" '
-        f'> "{tmp_path}/told.$HOST.$CUDA_VISIBLE_DEVICES"\n'
-    )
-    for program in (fake, torchrun):
-        program.chmod(0o755)
-    subprocess.run(
-        ["bash", str(tmp_path / "launch.sh"), "--data-path", "my data|x"],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        check=True,
-    )
-    told = sorted(path.read_text().splitlines() for path in tmp_path.glob("told.*"))
-    assert [(words[0], words[1]) for words in told] == [
-        ("a0", "0,1,2,3,4,5,6,7"),
-        ("a1", "0,1,2,3,4,5,6,7"),
-        ("b0", "0,1,2,3"),
-        ("b1", "0,1,2,3"),
-    ]
-    assert [words[words.index("--node-rank") + 1] for words in told] == [*"0123"]
-    for words in told:
-        assert words[words.index("--data-path") + 1] == "my data|x"
-        place = words.index("--pipeline-model-parallel-layout")
-        assert words[place + 1] == "Et*5|t*4|t*3L"
-
-
-# --- FlagScale -------------------------------------------------------------------
-
-
-# --- hosts that serve neighbouring ranks -------------------------------------------
-
-
 # --- refusals --------------------------------------------------------------------
 
 
@@ -179,26 +134,7 @@ def test_a_plan_that_the_judge_refuses_is_not_exported() -> None:
         exporting.export_plan("megatron", instance(batch=31), EVEN)
 
 
-def test_an_unknown_target_lists_the_known() -> None:
-    with pytest.raises(UnknownName, match="megatron"):
-        exporting.export_plan("horovod", instance(), EVEN)
-
-
-# --- the command line ------------------------------------------------------------
-
-
-@pytest.fixture
-def plan_file(tmp_path: Path) -> Callable[[TrainingPlan], Path]:
-    def write(plan: TrainingPlan) -> Path:
-        path = tmp_path / "plan.json"
-        whole = {
-            "instance": instance().model_dump(mode="json", exclude_none=True),
-            "plan": plan.model_dump(mode="json"),
-        }
-        path.write_text(json.dumps(whole))
-        return path
-
-    return write
+# --- files -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -216,18 +152,3 @@ def test_scripts_can_be_executed_wherever_they_are_written(
         for path in exporting.write(tmp_path / "run", files):
             name = str(path.relative_to(tmp_path / "run"))
             assert os.access(path, os.X_OK) == (name in scripts), name
-
-
-def test_explain_says_which_target_can_run_the_plan(
-    plan_file: Callable[[TrainingPlan], Path],
-) -> None:
-    path = plan_file(MIXED)
-    told = CliRunner().invoke(cli.app, ["export", str(path), "--explain", "--json"])
-    rows = {row["name"]: row for row in json.loads(told.stdout)}
-    assert rows["flagscale"]["reasons"] == []
-    assert Feature.MIXED_DEGREES.value in rows["megatron"]["reasons"]
-    assert rows["megatron"]["features"][Feature.UNEVEN_LAYERS.value]
-    table = CliRunner().invoke(cli.app, ["export", str(path), "--explain"])
-    assert "can run it" in table.stdout
-    refused = ["export", str(path), "--to", "megatron", "--out", "nowhere"]
-    assert CliRunner().invoke(cli.app, refused).exit_code == 2

@@ -11,11 +11,7 @@ import pytest
 from exporter_plans import EVEN, instance, one
 from model_configs import (
     GPT,
-    LLAMA_3_8B,
-    MIXTRAL,
-    QWEN,
     QWEN_3,
-    QWEN_3_MOE,
     made_of,
 )
 
@@ -50,18 +46,6 @@ def told(target: str, data: Instance, plan: TrainingPlan) -> dict[str, Any]:
     if "window_size" in words:
         made["window_size"] = [int(x) for x in words["window_size"].split(",")]
     return made
-
-
-@pytest.mark.parametrize("target", MEGATRONS)
-@pytest.mark.parametrize("config", [QWEN_3, QWEN_3_MOE], ids=["dense", "moe"])
-def test_norms_of_queries_and_keys_are_told(
-    target: str, config: dict[str, Any]
-) -> None:
-    data = made_of(config, {"precision": "bf16_mixed"})
-    assert support.reason(data.on(target)) is None
-    assert told(target, data, whole(data))["qk_layernorm"] is True
-    plain = made_of(LLAMA_3_8B, {"precision": "bf16_mixed"})
-    assert "qk_layernorm" not in told(target, plain, whole(plain))
 
 
 def kinds_of(random: Random, layers: int) -> list[str]:
@@ -100,19 +84,9 @@ def test_layers_are_those_that_megatron_builds(target: str, seed: int) -> None:
         assert (before + 1, behind) == (window["window"], 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "lacks"),
-    [
-        ("gemma-3", "norms after attention and MLP"),
-        ("llama-4", "attention within chunks of the sequence"),
-        ("deepseek-v3.2", "sparse attention with an indexer (DSA)"),
-        ("nemotron-h", "Mamba-2 layers"),
-    ],
-)
-def test_what_megatron_is_not_told_is_named(name: str, lacks: str) -> None:
-    paths = [path for path in PUBLIC.glob("*.json") if path.stem.startswith(name)]
-    assert paths, sorted(path.stem for path in PUBLIC.glob("*.json"))
-    config = json.loads(paths[0].read_text("utf-8"))
+def test_what_megatron_is_not_told_is_named() -> None:
+    """Chunks of attention, where a sequence is longer than one."""
+    config = json.loads(next(PUBLIC.glob("llama-4*.json")).read_text("utf-8"))
     data = made_of(config, {"precision": "bf16_mixed"})
     tree = data.model_dump(mode="json")
     tree["workload"]["sequence_length"] = 16_384
@@ -120,8 +94,7 @@ def test_what_megatron_is_not_told_is_named(name: str, lacks: str) -> None:
     for target in MEGATRONS:
         why = str(support.reason(data.on(target)))
         assert why.startswith("not supported by our Megatron")
-        assert lacks in why
-        assert "infeasible" not in why
+        assert "attention within chunks of the sequence" in why
 
 
 @pytest.mark.parametrize("target", MEGATRONS)
@@ -143,22 +116,15 @@ def test_sinks_are_told_and_wide_norms_are_refused(target: str) -> None:
     assert refused == set(wide)
 
 
-@pytest.mark.parametrize(
-    ("config", "family"),
-    [(MIXTRAL, "mixtral"), (QWEN, "qwen2"), (GPT, "gpt2")],
-    ids=["mixtral", "qwen2", "gpt2"],
-)
-def test_torchtitan_refuses_families_that_it_has_not(
-    config: dict[str, Any], family: str
-) -> None:
-    data = made_of(config, {"precision": "bf16_fp32_gradients"})
+def test_torchtitan_refuses_families_that_it_has_not() -> None:
+    data = made_of(GPT, {"precision": "bf16_fp32_gradients"})
     why = str(support.reason(data.on("torchtitan")))
-    assert f"models of the family {family}" in why
-    assert any(family in x for x in exporting.reasons("torchtitan", data, whole(data)))
+    assert "models of the family gpt2" in why
+    assert any("gpt2" in x for x in exporting.reasons("torchtitan", data, whole(data)))
     rows = {row["name"]: row for row in exporting.explain(data, whole(data))}
-    assert f"the family {family}" in rows["torchtitan"]["unsupported"]
+    assert "the family gpt2" in rows["torchtitan"]["unsupported"]
     (broken,) = training_plan.evaluate(data.on("torchtitan"), whole(data)).violations
-    assert family in broken.by
+    assert "gpt2" in broken.by
 
 
 @pytest.mark.parametrize("layers", [12, 32])

@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 import yaml
 from exporter_plans import (
-    EVEN,
     MIXED,
     UNEVEN,
-    asymmetric,
     instance,
     instance_for,
     pipeline,
@@ -105,19 +103,6 @@ def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(
         **{"b0": "--nodelist=b0", "b1": "--nodelist=c1"},
     }
     assert {told["MASTER_ADDR"] for *_, told in calls} == {"a0"}
-
-
-def test_slurm_fails_where_a_node_fails(started: Callable[..., list[Any]]) -> None:
-    with pytest.raises(subprocess.CalledProcessError):
-        started(
-            "slurm",
-            EVEN,
-            "bash job.sbatch",
-            {"srun": "#!/bin/sh\nexit 3\n", "scontrol": SCONTROL},
-            ARGS=ARGS,
-            SLURM_JOB_NODELIST="n7",
-            SLURM_JOB_CPUS_PER_NODE="8",
-        )
 
 
 def test_skypilot_launches_the_others_with_the_address_of_the_first(
@@ -445,36 +430,6 @@ def test_a_plan_beyond_the_executor_wants_a_program(
 
 
 # --- HexiScale ---------------------------------------------------------------------
-
-
-def test_hexiscale_is_started_on_every_machine_with_its_number(
-    started: Callable[..., list[Any]], tmp_path: Path
-) -> None:
-    (tmp_path / "checkout").mkdir()
-    calls = started(
-        "hexiscale",
-        asymmetric(),
-        "bash launch.sh --run-iter 5",
-        {"ssh": SSH, "python3": TELLS.replace("env python3", f"env {sys.executable}")},
-        HEXISCALE=str(tmp_path / "checkout"),
-    )
-    found = {}
-    for _, words, _ in calls:
-        place = words.index("--current_device")
-        found[words[place + 1]] = words[:place]
-    assert sorted(found) == ["0", "1"]
-    words = found["0"]
-    assert words == found["1"]
-    assert words[words.index("--micro_batch_num") + 1 :][:2] == ["5", "3"]
-    assert words[words.index("--global_batch_size") + 1 :][:2] == ["20", "12"]
-    assert words[words.index("--layer-num") + 1] == "12"
-    assert words[words.index("--master_addr") + 1] == "a0"
-    path = Path(words[words.index("--all_hetero_configs_path") + 1])
-    assert json.loads(path.read_text()) == {
-        "hetero_configs": [[4, 4], [4, 4]],
-        "layer_partitions": [[6, 6], [7, 5]],
-        "devices_id": [[[0] * 4, [0] * 4], [[1] * 4, [1] * 4]],
-    }
 
 
 # --- Python that DeepSpeed and torchtitan import -------------------------------------

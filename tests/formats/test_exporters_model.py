@@ -34,12 +34,6 @@ def arguments(config: dict[str, Any], *options: str) -> set[str]:
             "--untie-embeddings-and-output-weights|--vocab-size 128256|--swiglu|"
             "--make-vocab-size-divisible-by 1|--max-position-embeddings 131072",
         ),
-        (
-            MIXTRAL,
-            "--num-experts 8|--moe-router-topk 2|--moe-aux-loss-coeff 0.02|"
-            "--moe-router-load-balancing-type aux_loss|--rotary-base 1000000|"
-            "--moe-ffn-hidden-size 14336",
-        ),
         (QWEN, "--add-qkv-bias|--disable-bias-linear|--norm-epsilon 1e-06"),
         (
             GPT,
@@ -47,7 +41,7 @@ def arguments(config: dict[str, Any], *options: str) -> set[str]:
             "--hidden-dropout 0.1|--attention-dropout 0.1",
         ),
     ],
-    ids=["llama", "mixtral", "qwen", "gpt"],
+    ids=["llama", "qwen", "gpt"],
 )
 def test_megatron_is_told_the_whole_model(config: dict[str, Any], told: str) -> None:
     found = arguments(config)
@@ -83,16 +77,6 @@ def test_a_family_with_more_than_the_record_tells_has_none() -> None:
     assert from_config({**LLAMA_31, "model_type": "gemma"}, "m").architecture is None
     yarn = {"rope_type": "yarn", "factor": 4.0}
     assert from_config({**QWEN, "rope_scaling": yarn}, "m").architecture is None
-
-
-def test_transformers_5_writes_rope_elsewhere() -> None:
-    rope = {**LLAMA_31["rope_scaling"], "rope_theta": 500000.0}
-    newer = {
-        key: value
-        for key, value in LLAMA_31.items()
-        if key not in ("rope_theta", "rope_scaling")
-    } | {"rope_parameters": rope}
-    assert from_config(newer, "m") == from_config(LLAMA_31, "m")
 
 
 def long_of(config: dict[str, Any], length: int) -> Instance:

@@ -226,7 +226,7 @@ LATER = (
 )
 
 
-@pytest.mark.parametrize("number", trials(20, 400))
+@pytest.mark.parametrize("number", trials(80, 400))
 def test_a_plan_that_a_target_runs_is_exported_to_it(number: int) -> None:
     """Under any setting: what the judge lets pass on a target no exporter refuses."""
     taken = set()
@@ -374,15 +374,11 @@ def test_states_are_divided_where_the_target_can_divide_them(
         ("deepspeed", SGD, ['"type": "SGD"', '"momentum": 0.9']),
         ("deepspeed", HOSTED, ['"offload_optimizer"', '"type": "AdamW"', '"stage": 1']),
         ("deepspeed", {"zero": 1}, ['"stage": 1']),
-        ("deepspeed", {"precision": "fp32"}, ['"enabled": false']),
-        ("deepspeed", {"precision": "fp16_mixed"}, ['"fp16": {\n  "enabled": true']),
-        ("torchtitan", {"zero": 3}, ['"reshard": "never"', '= "never"']),
         (
             "torchtitan",
             {"zero": 2, "zero_groups": 2},
             ['"groups": 2', "replicate_degree = 2", "shard_degree = 2"],
         ),
-        ("megatron", MUON, ["--optimizer muon"]),
     ],
 )
 def test_settings_are_told_in_the_words_of_the_target(

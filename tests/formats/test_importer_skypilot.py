@@ -204,36 +204,6 @@ def test_gpus_of_one_machine_synchronise_over_its_own_link(listed: Path) -> None
         assert own[degree].forward_us == network[degree].forward_us
 
 
-def test_provision_takes_what_was_imported_at_once(
-    listed: Path, tmp_path: Path
-) -> None:
-    base = load_instance("espresso/llama-1.3b").model_dump(
-        mode="json", exclude_unset=True
-    )
-    del base["search"], base["offers"]
-    base["workload"]["alternatives"] = {"zero": [1]}
-    base["cluster"] = {
-        "gpus": {"A": {"peak_tflops": 1, "memory_gib": 1}},
-        "nodes": [{"name": "a", "gpu": "A", "count": 1}],
-    }
-    own, out = tmp_path / "own.json", tmp_path / "market.yaml"
-    own.write_text(json.dumps(base))
-    words = ["import", "skypilot", str(listed), "--instance", str(own)]
-    words += ["--out", str(out), "--tokens", "1B"]
-    told = CliRunner().invoke(cli.app, words)
-    assert told.exit_code == 0, told.output
-    for what in ("--quota", "--gbytes-per-s", "--efficiency"):
-        assert what in told.output
-    made = load_instance(out)
-    each = made.workload.global_batch * made.workload.sequence_length
-    assert made.workload.iterations * each >= 10**9
-    assert (made.workload.iterations - 1) * each < 10**9
-    told = CliRunner().invoke(
-        cli.app, ["provision", str(out), "--deadline", "52w", "--json"]
-    )
-    assert told.exit_code == 0, told.output
-
-
 def test_options_are_checked(listed: Path) -> None:
     with pytest.raises(UnknownName, match="unknown option 'regoin': expected one of"):
         importing.document("skypilot", [listed], ["regoin=x"], None)

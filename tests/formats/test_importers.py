@@ -55,13 +55,6 @@ def test_a_config_becomes_the_preset_of_the_same_model(tmp_path: Path) -> None:
     assert made == preset.model_copy(update=told)
 
 
-def test_a_config_without_layers_is_refused_by_file_and_key(tmp_path: Path) -> None:
-    short = {key: CONFIG[key] for key in CONFIG if key != "num_hidden_layers"}
-    path = put(tmp_path, "config.json", json.dumps(short))
-    with pytest.raises(InstanceError, match=r"config\.json: .*num_hidden_layers"):
-        huggingface.read([path])
-
-
 # --- hostfiles -------------------------------------------------------------------
 
 

@@ -69,14 +69,9 @@ FORMS: dict[str, dict[str, str]] = {
         "  --gradient_checkpointing True\n",
         "fsdp.yaml": ACCELERATE,
     },
-    "LLaMA-Factory, started": {
-        "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train run.yaml\n",
-        "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "")
-        + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\n",
-        "ds.json": json.dumps(AUTO),
-    },
     "LLaMA-Factory, with other words": {
-        "run.sh": "llamafactory-cli train run.yaml per_device_train_batch_size=1\n",
+        "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train run.yaml "
+        "per_device_train_batch_size=1\n",
         "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "").replace(
             "batch_size: 1", "batch_size: 4"
         )
@@ -685,7 +680,7 @@ def test_what_does_not_fit_at_full_length_is_said_to_be_of_that_length(
     text = " ".join(shown.output.split())
     full = "with sequences of 2,048 tokens each"
     assert text.count("does not fit") - text.count("(does not fit)") == text.count(full)
-    assert text.startswith(f"The run does not fit {full}, according to the model.")
+    assert text.startswith(f"The run does not fit {full}, according to the model")
     assert "sequences are not packed, so each is counted at 2,048 tokens" in text
     told = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1", "--json"])
     assert json.loads(told.stdout)["counted_at_full_length"] == 2048

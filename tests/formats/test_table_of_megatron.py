@@ -295,6 +295,7 @@ def test_a_plan_timed_in_fp8_is_exported_with_fp8(target: str, tmp_path: Path) -
         (MOE, "experts", 64),
         (MOE, "experts_per_token", 3),
         (MOE, "moe_intermediate", 512),
+        (MOE | {"shared_experts": 1}, "shared_width", 512),
         ({"heads": 8, "kv_heads": 4}, "kv_heads", 2),
         ({"heads": 8, "kv_heads": 4, "head_dim": 96}, "head_dim", 128),
         *(

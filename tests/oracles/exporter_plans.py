@@ -13,9 +13,6 @@ from hetopt.schema import Instance
 Shape = tuple[int, int, int]  # layers, tensor-parallel degree, replicas
 
 
-CARD = {"memory_gib": 80, "host_gbytes_per_s": 25}
-
-
 def instance(
     batch: int = 32, costs: dict[str, Any] | None = None, **model: Any
 ) -> Instance:

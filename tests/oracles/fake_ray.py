@@ -29,10 +29,9 @@ def remote(function):
 """,
     "ray/util/__init__.py": 'def get_node_ip_address(): return "10.0.0.1"\n',
     "ray/util/placement_group.py": """\
-import os
 import ray
 class Group:
-    def wait(self, seconds): return "UNLABELLED" not in os.environ
+    def wait(self, seconds): return True
 def placement_group(bundles, **options):
     ray.tell("group", bundles, options)
     return Group()

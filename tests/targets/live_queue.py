@@ -82,20 +82,6 @@ def halfway(folder: Path, entries: list[Entry]) -> Attempt | None:
     return None
 
 
-def rank_of(attempt: Attempt, folder: Path) -> int | None:
-    """A process that trains for an attempt; None where it has ended."""
-    states = str(Queue.opened(folder).store.files(attempt).parent / "states")
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = place.read_bytes().decode("utf-8", "replace").split("\0")
-        except OSError:
-            continue
-        trains = "torch.distributed.run" not in words and "hetopt" in " ".join(words)
-        if states in words and trains and "run" in words:
-            return int(place.parent.name)
-    return None
-
-
 def losses(folder: Path, entry: Entry) -> dict[int, float]:
     """The losses that all attempts of a job printed, the last of each step."""
     store, found = Queue.opened(folder).store, dict[int, float]()

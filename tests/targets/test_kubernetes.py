@@ -87,23 +87,3 @@ def test_the_api_server_would_take_every_object(
 ) -> None:
     files = exporting.export_plan(target, instance(), plan, options)
     assert refused(files, schemas) == []
-
-
-@pytest.mark.parametrize(
-    ("target", "field", "wrong"),
-    [
-        ("jobset", "completions:", "completion:"),
-        ("jobset", "maxRestarts:", "maxRestart:"),
-        ("jobset", "emptyDir:", "emptydir:"),
-        ("jobset", "defaultMode: 365", "defaultMode: r-x"),
-        ("kueue", "nominalQuota:", "quota:"),
-        ("kueue", "v1beta2", "v1beta1"),
-    ],
-)
-def test_what_is_misspelt_is_seen(
-    target: str, field: str, wrong: str, schemas: Schemas
-) -> None:
-    files = exporting.export_plan(target, instance(), MIXED)
-    assert any(field in text for text in files.values())
-    changed = {name: text.replace(field, wrong) for name, text in files.items()}
-    assert refused(changed, schemas)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import live_queue
 import pytest
-from conftest import PROGRAMS, need
+from conftest import need
 from slurm_cluster import NODES, cluster, lacking
 
 from hetopt.queueing.jobs import read
@@ -75,26 +75,6 @@ def test_twelve_jobs_on_slurm_and_a_node_that_is_killed(
     live_queue.check(folder, entries)
 
 
-@pytest.mark.tool("slurm")
-def test_a_job_that_no_node_of_slurm_holds_is_trained_over_several(
-    slurm: dict[str, str], tmp_path: Path
-) -> None:
-    """Cards of 6 MiB, without the node of four: a pipeline over the others."""
-    down = ["scontrol", "update", "nodename=nfast1", "state=down", "reason=test"]
-    subprocess.run(down, check=True)
-    small = "types=a100:312/0.006,l40s:362/0.006"
-    more = ["reserve_mib=0", "intra_gbytes_per_s=20", LINK]
-    folder = tmp_path / "queue"
-    made = Queue.made(folder, "slurm", [small, *more])
-    path = live_queue.written(tmp_path)[3]
-    made.submit([read(path)])
-    entries, told = live_queue.followed(folder, lambda turn, found: None)
-    (attempt,) = entries[0].attempts
-    assert len(attempt.nodes) > 1, told
-    assert "by any plan" in attempt.why
-    live_queue.check(folder, entries)
-
-
 def test_twelve_jobs_on_this_machine_and_processes_that_are_killed(
     tmp_path: Path,
 ) -> None:
@@ -138,35 +118,3 @@ def end(queues: "list[subprocess.Popen[bytes]]") -> None:
     for queue in queues[-1:]:
         queue.kill()
         queue.wait()
-
-
-@pytest.mark.tool("ray")
-def test_twelve_jobs_on_ray_and_a_rank_that_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    need("torch", "ray")
-    program = str(PROGRAMS / "ray_stays.py")
-    words = [sys.executable, program, "A100-80GB-SXM4", "2", "L40S", "1"]
-    monkeypatch.setenv("PATH", live_queue.programs(tmp_path / "bin"))
-    monkeypatch.setenv("WAIT_S", "60")
-    folder = tmp_path / "queue"
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as cluster:
-        assert cluster.stdout is not None
-        said = next(line for line in cluster.stdout if line.startswith("address "))
-        made = Queue.made(folder, "ray", [f"address={said.split()[1]}", LINK])
-        made.submit([read(path) for path in live_queue.written(tmp_path)])
-        killed: list[int] = []
-
-        def happens(turn: int, entries: list[Entry]) -> None:
-            attempt = None if killed else live_queue.halfway(folder, entries)
-            rank = live_queue.rank_of(attempt, folder) if attempt else None
-            if rank is not None:
-                os.kill(rank, signal.SIGKILL)
-                killed.append(rank)
-
-        entries, told = live_queue.followed(folder, happens)
-    assert killed
-    assert any(" failed (" in line and "goes on after" in line for line in told), told
-    live_queue.check(folder, entries)

@@ -53,31 +53,3 @@ def test_fields_are_those_of_its_configuration(
     assert set(told["model"]) <= known
     whole = fields_of(source() / "training" / "config.py", "ConfigContainer")
     assert {*told, *told[""]} - {""} <= whole
-
-
-def test_adapters_are_told_as_its_class_has_them() -> None:
-    costs = {"lora": {"rank": 16}, "precision": "bf16_mixed"}
-    files = exporting.export_plan("megatron-bridge", made_of(LLAMA_31, costs), EVEN)
-    told = json.loads(files["settings.json"])["peft"]
-    path = source() / "peft" / "canonical_lora.py"
-    assert set(told) <= fields_of(path, "CanonicalLoRA")
-    assert all(
-        f'"{name}"' in path.read_text("utf-8") for name in told["target_modules"]
-    )
-
-
-def test_its_layout_is_read_as_the_plan_cuts() -> None:
-    layout = pytest.importorskip(
-        "megatron.core.transformer.pipeline_parallel_layer_layout"
-    ).PipelineParallelLayerLayout
-    files = exporting.export_plan("megatron-bridge", made_of(LLAMA_31), UNEVEN)
-    told = json.loads(files["settings.json"])["model"]
-    read = layout.from_str(
-        told["pipeline_model_parallel_layout"], told["pipeline_model_parallel_size"]
-    )
-    counts = [
-        sum(kind.name == "decoder" for kind in read.layout[stage][0])
-        for stage in range(told["pipeline_model_parallel_size"])
-    ]
-    (pipeline,) = UNEVEN.pipelines
-    assert counts == [len(stage.span) for stage in pipeline.stages]

@@ -94,15 +94,6 @@ def test_unequal_shares_lose_as_one_process_does(
     assert several == pytest.approx(one, abs=2e-3)  # of which four digits are shown
 
 
-def test_adapters_train_alike(model: Path, launched: Launched) -> None:
-    need("peft")
-    words = ["--use_peft", "true", "--lora_r", "4", "--lora_target_modules"]
-    words.append("all-linear")
-    one = trained(launched, model / "one", 0, ONE, *words)
-    several = trained(launched, model / "several", *SHARES["ddp"], *words)
-    assert several == pytest.approx(one, abs=2e-3)
-
-
 def test_every_argument_is_one_of_transformers_or_trl() -> None:
     need("torch", "transformers", "trl")
     from transformers import TrainingArguments
