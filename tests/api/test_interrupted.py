@@ -18,7 +18,6 @@ from hetopt.api import (
     recovering,
     scheduling,
 )
-from hetopt.cli import output
 from hetopt.errors import Interrupted, keeping
 from hetopt.explaining import effects
 from hetopt.modelling import Limits
@@ -210,28 +209,6 @@ def test_fit_and_rent_tell_what_is_known_and_what_is_open() -> None:
     assert "(Interrupted" in rent_report.answer(found)
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("rent", "gpt2", "--tokens", "1B", "--gpus", "B200-180GB-SXM"), 4),
-        (("fit", "gpt2", "--gpus", "T4", "--batch", "4"), 4),
-    ],
-)
-def test_a_question_that_a_signal_ends_prints_one_document(
-    words: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Watch(output.Silence):
-        def started(self, what: str) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(output, "watch", lambda *_: Watch())
-    told = hetopt(*words, "--json")
-    assert told.exit_code == code
-    document = json.loads(told.stdout)
-    assert not document["complete"]
-    assert "(Interrupted" in document["answer"]
-
-
 def test_compare_keeps_the_rows_that_are_finished() -> None:
     report = api.compare(SMALL, ["megatron", "whale", "metis"], progress=after(2))
     assert [row.result.method.name for row in report.rows] == ["megatron", "whale"]
@@ -244,22 +221,6 @@ def test_schedule_keeps_the_policies_that_are_finished() -> None:
     assert [one.policy for one in done] == ["opportunistic", "frenzy"]
     assert done[0].result.plan is not None
     assert done[1].result.stop is Stop.INTERRUPTED
-
-
-def test_the_command_schedule_shows_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from hetopt.scheduling.policies import frenzy
-
-    monkeypatch.setattr(frenzy, "policy", interrupt)
-    out = tmp_path / "queue.md"
-    words = ("schedule", QUEUE, "--policy", "opportunistic,frenzy", "--out", out)
-    told = hetopt(*words, "--json")
-    assert told.exit_code == 0
-    statuses = [row["status"] for row in json.loads(told.stdout)["results"]]
-    assert statuses == ["feasible", "undecided"]
-    assert out.is_file()
-    assert hetopt("schedule", QUEUE, "--policy", "frenzy").exit_code == 4
 
 
 def test_explain_keeps_the_explanation_and_the_changes_looked_at(
@@ -294,16 +255,3 @@ def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
     assert found.new_plan is not None
     assert found.result.plan is not None
     assert found.result.stop in (Stop.INTERRUPTED, Stop.PROVED)
-
-
-def test_bench_says_where_its_rows_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from hetopt.bench import running
-
-    monkeypatch.setattr(running, "_answers", interrupt)
-    told = hetopt("bench", "smoke", "--out", tmp_path / "run", "--json")
-    assert told.exit_code == 4
-    found = json.loads(told.stdout)["error"]
-    assert found["kind"] == "interrupted"
-    assert "--resume" in found["message"]

@@ -110,13 +110,6 @@ def test_rents_are_proved_by_their_statement_on_another_solver(tmp_path: Path) -
     assert proof.by == "statement provisioning on cpsat"
 
 
-def test_the_command_says_what_it_was_derived_by(small: Result, tmp_path: Path) -> None:
-    file = str(written(small, tmp_path / "plan.json"))
-    told = CliRunner().invoke(app, ["check", file, "--bound", "--time-limit", "1min"])
-    assert told.exit_code == 0
-    assert "verified: the exact method, run again" in told.stdout
-
-
 def test_bounds_of_the_library_are_derived_again() -> None:
     proof = api.bound_checked(best.place("frenzy/testbed-30"))
     assert (proof.missing, proof.by) == ((), "its certificate, by code of its own")

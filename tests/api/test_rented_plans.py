@@ -22,7 +22,6 @@ from hetopt.result import Result
 from hetopt.schema import Instance
 
 FAST_GBYTES_PER_S = 10**6  # nothing that is sent takes a microsecond
-EXPORTS = ("skypilot", "slurm", "torchrun", "deepspeed", "ray")
 
 
 def offers(seed: int, **changes: Any) -> Instance:
@@ -191,17 +190,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     return folder
-
-
-@pytest.mark.parametrize("target", EXPORTS)
-def test_a_plan_of_offers_is_exported_as_any_other(folder: Path, target: str) -> None:
-    out = folder / target
-    words = ["export", str(folder / "prov.json"), "--to", target, "--out", str(out)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    texts = {path.name: path.read_text() for path in out.iterdir()}
-    made = api.posed_training(folder / "prov.json")
-    assert texts == exporting.export_plan(target, *made)
 
 
 def test_a_file_without_its_instance_needs_it_named(folder: Path) -> None:
