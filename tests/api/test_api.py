@@ -79,16 +79,6 @@ def test_limits_that_mean_nothing_are_refused(
 # --- solve -----------------------------------------------------------------------
 
 
-def test_every_planner_of_a_problem_can_be_asked_for() -> None:
-    expected = best("device_grouping", DEVICES)
-    for name in api.methods_for("device_grouping")["planners"]:
-        result = hetopt.solve(DEVICES, name)
-        assert result.plan == hetopt.solve(DEVICES, planner=name).plan
-        assert result.objective is not None
-        assert result.objective <= expected
-        assert (result.method.name, result.method.kind) == (name, "heuristic")
-
-
 def test_the_exact_method_is_the_default_of_solve() -> None:
     result = hetopt.solve(DEVICES)
     assert result.method.kind == "exact"

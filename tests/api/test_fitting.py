@@ -1,7 +1,6 @@
 """Whether a model fits, and how much is left: by trying all plans."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +21,6 @@ from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.formats.importing import divisions
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
-from hetopt.report import fitting as report
 from hetopt.result import Status
 from hetopt.schema import Instance, exact
 
@@ -219,18 +217,3 @@ def test_a_model_that_is_not_known_is_answered_with_a_way() -> None:
     with pytest.raises(InstanceError, match=r"nowhere\.json: found no such file"):
         hetopt.fit("nowhere.json", ["H100-80GB-SXM5"])
     assert scheduling.load_model("Llama-3-70B") == scheduling.load_model("llama-3-70b")
-
-
-def test_a_model_that_fits_tightly_is_said_to() -> None:
-    (verdict,) = (found := hetopt.fit("gpt2", ["1xT4"], 4, limits=5)).verdicts
-    assert verdict.plan is not None
-    assert verdict.plan.evaluation is not None
-    parts = verdict.plan.evaluation.parts
-    assert verdict.oom_probability == parts["oom_probability"]
-    assert "tight" not in report.answer(found)
-    close = {**parts, "fit": "tight", "oom_probability": 0.25}
-    judged = replace(verdict.plan.evaluation, parts=close)
-    tight = replace(verdict, plan=replace(verdict.plan, evaluation=judged))
-    said = report.answer(replace(found, verdicts=(tight,)))
-    assert "it is tight: 25% of such runs run out of memory" in said
-    assert tight.to_json()["oom_probability"] == 0.25

@@ -77,14 +77,6 @@ def test_no_planner_by_itself_blames_memory_for_the_sizes(planner: str) -> None:
     assert "MiB" not in str(told.value)
 
 
-def test_one_gpu_cannot_do_two_sizes() -> None:
-    data = tree(global_batch=5, micro_batch_sizes=[2, 3])
-    data["cluster"]["nodes"] = [{"name": "n0", "gpu": "A", "count": 1}]
-    result = training_plan.solve(read(data), limits=Limits(time_s=5))
-    assert result.status is Status.INFEASIBLE
-    assert result.reasons[0].startswith("batch: every plan")
-
-
 def test_sizes_that_were_not_measured_are_the_reason_not_memory() -> None:
     rows = [{"gpu": "A", "tensor_parallel": 1, "micro_batch": 2, "layer_us": [5, 5]}]
     costs = {"layer_times": "profile", "profile": rows}

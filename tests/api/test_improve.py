@@ -10,7 +10,6 @@ from random_pipelines import random_instance, random_pipes
 from settings import SIMPLE, setting
 
 from hetopt import api, registry
-from hetopt.errors import Unsupported
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.portfolio import searching
@@ -157,11 +156,6 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
     assert result.stop is Stop.INTERRUPTED
     assert heard[0] == start.objective
     assert result.objective == heard[2] < heard[1]
-
-
-def test_improve_and_the_exact_method_are_a_choice() -> None:
-    with pytest.raises(Unsupported, match="exclude each other"):
-        api.plan("tiny/two-nodes", exact=True, improve=True)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -141,23 +141,6 @@ def test_what_is_rented_is_what_the_plan_pays_for(seed: int) -> None:
             assert judged.objective >= parts["iteration_us"] - slack
 
 
-def test_degrees_of_a_machine_lie_within_one() -> None:
-    instance = offers(0)
-    plan = planned(
-        {
-            "data_parallel": 2,
-            "stages": [
-                {"gpu": "8xA100@aws/us-east-1", "layers": 1},
-                {"gpu": "8xA100@aws/us-east-1", "layers": instance.model.layers - 1},
-            ],
-        }
-    )
-    on, trained = api.rented.training(instance, plan)
-    assert [node.count for node in on.planned_cluster.nodes] == [8]
-    gpus = [replica.gpus[0] for replica in trained.replicas()]
-    assert gpus == [f"a100-{0}:{k}" for k in range(4)]
-
-
 def test_samples_of_a_micro_batch_are_divided_as_equally_as_may_be() -> None:
     instance = api.load("tiny/offers")
     search = instance.search.model_copy(update={"micro_batches": 1})
