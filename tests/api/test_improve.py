@@ -4,8 +4,6 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
-from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
 from settings import SIMPLE, setting
 
@@ -21,30 +19,6 @@ from hetopt.search.fast_cost import FastCost, Pipe
 from hetopt.search.improving import improve
 from hetopt.search.moves import Moves
 from hetopt.search.state import first_state
-
-
-def _random_plan(seed: int) -> tuple[Instance, TrainingPlan]:
-    """A plan on a random cluster with random cost settings; it may be refused."""
-    random = Random(f"improve {seed}")
-    instance = random_instance(random)
-    return instance, FastCost(instance).plan(random_pipes(random, instance))
-
-
-@examples(20)
-@given(seed=seeds())
-def test_the_result_is_valid_and_never_worse(seed: int) -> None:
-    instance, plan = _random_plan(seed)
-    before = training_plan.evaluate(instance, plan)
-    found = improve(instance, plan, rounds=150, seed=seed)
-    if not before.valid:
-        assert found is plan
-        return
-    after = training_plan.evaluate(instance, found)
-    assert after.valid
-    assert after.objective is not None
-    assert before.objective is not None
-    assert after.objective <= before.objective
-    assert found is plan or after.objective < before.objective
 
 
 def _one_pipeline(instance: Instance) -> TrainingPlan:

@@ -135,24 +135,23 @@ def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
 # --- what comes after a plan ------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["training_plan_bound", "Search"])
-def test_the_local_search_keeps_the_plan_before_it_begins(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(searching, where, interrupt)
-    found = api.plan(SMALL, "megatron", improve=True)
-    assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
-
-
 @pytest.mark.parametrize(
-    ("home", "where", "planner"),
-    [(asking, "training_plan_bound", "megatron"), (searching, "exactly", None)],
+    ("home", "where", "words"),
+    [
+        (searching, "training_plan_bound", {"planner": "megatron", "improve": True}),
+        (searching, "Search", {"planner": "megatron", "improve": True}),
+        (asking, "training_plan_bound", {"planner": "megatron", "limits": 2}),
+        (searching, "exactly", {"limits": 2}),
+    ],
 )
-def test_the_best_planners_plan_outlives_the_exact_method(
-    home: ModuleType, where: str, planner: str | None, monkeypatch: pytest.MonkeyPatch
+def test_a_plan_outlives_what_comes_after_it(
+    home: ModuleType,
+    where: str,
+    words: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(home, where, interrupt)
-    found = api.plan(SMALL, planner, limits=2)
+    found = api.plan(SMALL, **words)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 
 
