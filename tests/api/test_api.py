@@ -79,13 +79,6 @@ def test_limits_that_mean_nothing_are_refused(
 # --- solve -----------------------------------------------------------------------
 
 
-def test_the_exact_method_is_the_default_of_solve() -> None:
-    result = hetopt.solve(DEVICES)
-    assert result.method.kind == "exact"
-    assert result.status is Status.OPTIMAL
-    assert result.objective == best("device_grouping", DEVICES)
-
-
 def test_a_back_end_without_a_method_takes_a_statement_that_it_carries() -> None:
     result = hetopt.solve(DEVICES, backend="cpsat")
     assert (
