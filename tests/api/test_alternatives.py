@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flat import flat
 from pydantic import ValidationError
-from random_alternatives import cost_of, with_alternatives, with_choices
+from random_alternatives import with_alternatives, with_choices
 from random_pipelines import random_instance, random_pipes
 
 from hetopt.costs import fixed, under
@@ -56,38 +56,21 @@ def test_a_choice_made_everywhere_is_the_setting_of_the_workload() -> None:
         assert judge.evaluate(instance, plan) == judge.evaluate(fixed(instance), plan)
 
 
-def test_the_fast_evaluator_agrees_with_the_judge_on_any_choices() -> None:
-    timed = fitting = 0
-    for random, instance, plan in random_plans():
-        for _ in range(2):
-            chosen = with_choices(random, instance, plan)
-            found = judge.evaluate(instance, chosen)
-            cost = cost_of(instance, chosen)
-            pipes = cost.compact(chosen)
-            assert pipes is not None
-            fits = all(cost.fits(pipe, len(pipes)) for pipe in pipes)
-            assert fits == found.valid
-            if found.objective is not None:
-                assert cost.iteration_us(pipes) == found.objective
-                timed += 1
-            fitting += fits
-            again = cost.plan(pipes).model_copy(update={"zero": chosen.zero})
-            assert judge.evaluate(instance, again).objective == found.objective
-    assert timed > 80
-    assert fitting > 20
-
-
 def test_an_explanation_adds_up_whatever_was_chosen() -> None:
     for random, instance, plan in random_plans():
         chosen = with_choices(random, instance, plan)
         judged = judge.evaluate(instance, chosen)
         found = explain(instance, chosen, Limits(time_s=0))
         assert found.iteration_us == judged.objective
+        gpus = instance.planned_cluster.gpu_count
+        assert sum(found.gpu_time.values()) == gpus * found.iteration_us
         for row in found.stages:
             assert sum(row.parts.values()) == found.iteration_us
             assert min(row.parts.values()) >= 0
         peaks = {gpu: row.need_mib for row in found.memory for gpu in row.gpus}
         assert peaks == judged.parts["peak_memory_mib"]
+        assert found.tightest.headroom_mib == judged.parts["least_headroom_mib"]
+        assert all(min(row.parts.values()) >= 0 for row in found.memory)
 
 
 def test_what_is_not_offered_is_a_violation() -> None:

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt import api, registry
 from hetopt.api import Listener
-from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.cli import app
 from hetopt.errors import MixedData, UnknownName, Unsupported
 from hetopt.modelling import Limits
@@ -36,17 +35,6 @@ DEVICES = device_grouping.Data(
 def stopped_by_ctrl_c(*args: Any, **kwargs: Any) -> Any:
     """A planner that is interrupted at once."""
     raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("planner", PLANNERS)
-def test_a_planner_gives_a_judged_plan_with_a_bound(planner: str) -> None:
-    result = hetopt.plan(SMALL, planner)
-    assert result.method.name == planner
-    assert result.plan is not None
-    assert hetopt.check(result.plan, SMALL).objective == result.objective
-    assert result.bound is not None
-    assert result.bound.value >= training_plan_bound(hetopt.load(SMALL)).value
-    assert result.seconds["solve"] > 0
 
 
 def test_the_default_plan_is_no_worse_than_any_planners() -> None:
@@ -91,40 +79,6 @@ def test_limits_that_mean_nothing_are_refused(
 # --- solve -----------------------------------------------------------------------
 
 
-def grouping_methods() -> list[tuple[str, str | None]]:
-    """Every method of device grouping, statements with each of their back ends."""
-    known = api.methods_for("device_grouping")
-    stated = [(f, b) for f in known["formulations"] for b in api.carriers(f)]
-    return [*((name, None) for name in known["exact"]), *stated]
-
-
-@pytest.mark.parametrize(("method", "solver"), grouping_methods())
-def test_every_method_of_a_problem_can_be_asked_for(
-    method: str, solver: str | None
-) -> None:
-    expected = best("device_grouping", DEVICES)
-    result = hetopt.solve(DEVICES, method, solver)
-    assert result.objective == expected
-    assert result.method.backend == solver or solver is None
-
-
-def test_every_planner_of_a_problem_can_be_asked_for() -> None:
-    expected = best("device_grouping", DEVICES)
-    for name in api.methods_for("device_grouping")["planners"]:
-        result = hetopt.solve(DEVICES, name)
-        assert result.plan == hetopt.solve(DEVICES, planner=name).plan
-        assert result.objective is not None
-        assert result.objective <= expected
-        assert (result.method.name, result.method.kind) == (name, "heuristic")
-
-
-def test_the_exact_method_is_the_default_of_solve() -> None:
-    result = hetopt.solve(DEVICES)
-    assert result.method.kind == "exact"
-    assert result.status is Status.OPTIMAL
-    assert result.objective == best("device_grouping", DEVICES)
-
-
 def test_a_back_end_without_a_method_takes_a_statement_that_it_carries() -> None:
     result = hetopt.solve(DEVICES, backend="cpsat")
     assert (
@@ -141,29 +95,11 @@ def test_what_poses_no_problem_is_refused() -> None:
 # --- provision -------------------------------------------------------------------
 
 
-def test_the_cheapest_in_time_costs_no_less_than_the_cheapest_of_all() -> None:
-    free = hetopt.provision("tiny/offers", deadline_s=1e6)
-    tight = hetopt.provision("tiny/offers", deadline_s=17)
-    assert free.objective is not None
-    assert tight.objective is not None
-    assert free.objective <= tight.objective
-    assert tight.evaluation is not None
-    assert tight.evaluation.parts["total_s"] <= 17
-
-
 def test_a_budget_asks_for_time() -> None:
     result = hetopt.provision("tiny/offers", budget_usd=1)
     assert result.to_json()["unit"] == "us"
     assert result.evaluation is not None
     assert result.evaluation.parts["usd"] <= 1
-
-
-def test_the_front_holds_the_cheapest_plan() -> None:
-    front = hetopt.frontier("tiny/offers")
-    cheapest = hetopt.provision("tiny/offers")
-    assert min(p.evaluation.parts["usd"] for p in front.points) == pytest.approx(
-        float(cheapest.objective or 0)
-    )
 
 
 # --- compare ---------------------------------------------------------------------
@@ -179,19 +115,6 @@ def test_compare_has_a_row_for_every_planner_on_every_instance() -> None:
     for row in report.rows:
         assert (row.gap_to_bound is None) == (row.result.plan is None)
         assert row.gap_to_bound is None or row.gap_to_bound >= 0
-
-
-def test_the_exact_methods_bound_is_every_rows_bound() -> None:
-    report = hetopt.compare(SMALL, ["megatron"], exact=True, limits=10)
-    planner, exact = report.rows
-    assert exact.result.method.kind == "exact"
-    assert exact.result.bound is not None
-    assert planner.result.objective is not None
-    assert exact.result.objective is not None
-    assert exact.result.objective <= planner.result.objective
-    assert planner.gap_to_bound == hetopt.gap(
-        planner.result.objective, exact.result.bound.value
-    )
 
 
 def test_nothing_is_planned_when_one_instance_is_wrong(

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from html_page import Page
 from random_data import tiny
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import problems, registry
-from hetopt.cli import app
+from hetopt import registry
 from hetopt.errors import MixedData, UnknownName, Unsupported
 from hetopt.gaps import GapReport
 from hetopt.report import gaps, writers
@@ -176,27 +174,3 @@ def test_forms_of_a_report_are_of_any_problem(
     assert len(lines) == 1 + len(report.rows)
     document = json.loads((tmp_path / "gaps.json").read_text())
     assert {row["result"]["problem"] for row in document["rows"]} == {"device_grouping"}
-
-
-@pytest.mark.parametrize("problem", SUBPROBLEMS)
-def test_a_page_says_limits_in_the_problems_own_words(
-    problem: str, tmp_path: Path
-) -> None:
-    report = hetopt.compare(tiny(problem, 0), statements=[], limits=10)
-    page = writers.page(gaps.sheet(report))
-    unit = problems.get(problem).unit(tiny(problem, 0))
-    words = {"GFLOP/s": "has more than", "us": "is faster than", "USD": "is cheaper"}
-    best = next(row for row in report.rows if row.method == problem)
-    if best.result.bound is not None and best.result.plan is not None:
-        assert words[unit] in page
-
-
-def test_the_command_compares_any_problem(tmp_path: Path) -> None:
-    out = tmp_path / "gaps.json"
-    words = ["compare", NAME, "--problem", "device-grouping", "--time-limit", "5"]
-    words += ["-o", "tensor_parallel=2", "--planners", "equal_groups"]
-    words += ["--statements", "none", "--out", str(out), "--json"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    rows = json.loads(out.read_text())["rows"]
-    assert [row["method"] for row in rows] == ["equal_groups", "device_grouping"]

@@ -153,37 +153,6 @@ def test_an_interruption_of_any_way_is_told() -> None:
     assert found.stop is Stop.INTERRUPTED
 
 
-def test_a_way_whose_time_was_too_short_has_what_others_leave() -> None:
-    ways = settings.split_variants(chosen([0]))
-    asked: list[Instance] = []
-
-    def solve(way: Instance, limits: Limits) -> Result:
-        asked.append(way)
-        first = way is asked[0] and asked.count(way) == 1
-        return undecided(way, 7, Stop.TIME if first else Stop.FINISHED)
-
-    found = variants.solve_variants(ways, Limits(time_s=1000), solve)
-    assert found.status is Status.UNDECIDED
-    assert sorted(map(asked.count, ways)) == [1, 1, 1, 2]
-    assert asked[0] is asked[-1]
-
-
-def test_reasons_of_all_ways_are_told() -> None:
-    method = Method("training_plan", "exact")
-    of = ("training_plan", mixture([4]), method, Status.INFEASIBLE, Stop.PROVED)
-    results = [Result(*of, reasons=(reason,)) for reason in ("one", "other", "one")]
-    assert variants._together(results, []).reasons == ("one", "other")
-
-
-def test_ways_without_a_setting_that_the_target_runs_are_left_out() -> None:
-    path = TESTS / "found" / "divided_grids-185.json"
-    data = json.loads(path.read_text())["data"]
-    instance = Instance.model_validate(data["instance"], strict=False)
-    ways = settings.split_variants(instance.on(data["target"]))
-    assert [way.workload.costs.zero_groups for way in ways] == [1]
-    assert all(map(settings.state_choices, ways))
-
-
 def test_ways_that_time_leaves_out_may_have_plans(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import hetopt
 from hetopt import registry, search
@@ -15,7 +14,6 @@ from hetopt.plans import TrainingPlan
 from hetopt.scheduling.policies import frenzy
 from hetopt.search import symmetric
 
-RUN = CliRunner()
 TINY = "tiny/two-nodes"
 
 
@@ -96,17 +94,6 @@ def test_planner_asked_for_by_name_fails_the_call(
     monkeypatch.setattr(whale, "plan", refused)
     with pytest.raises(PlanRejected, match="whale on training_plan: "):
         hetopt.plan(TINY, "whale")
-
-
-def test_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*args: Any, **kwargs: Any) -> TrainingPlan:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(whale, "plan", interrupted)
-    found = hetopt.plan(TINY, limits=10)
-    assert found.stop is hetopt.Stop.INTERRUPTED
-    assert found.plan is not None
-    assert found.failed == ()
 
 
 def test_policy_that_fails_is_a_row_beside_the_others(

@@ -1,17 +1,14 @@
 """Why there is no plan: the reason is a true one, and proved where arithmetic can."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from small_instances import document
-from typer.testing import CliRunner
 
 import hetopt
 from hetopt import registry
 from hetopt.bounds import impossible
-from hetopt.cli import app
 from hetopt.errors import NoPlan
 from hetopt.exact import training_plan
 from hetopt.modelling import Limits
@@ -78,26 +75,6 @@ def test_no_planner_by_itself_blames_memory_for_the_sizes(planner: str) -> None:
         registry.entry("planners", planner).plan(data, seed=0, deadline=None)
     assert "holds the model" not in str(told.value)
     assert "MiB" not in str(told.value)
-
-
-@pytest.mark.parametrize("words", [["plan"], ["compare"], ["solve"]])
-@pytest.mark.parametrize("kind", IMPOSSIBLE)
-def test_commands_end_with_the_code_of_a_proof(
-    words: list[str], kind: str, tmp_path: Path
-) -> None:
-    (tmp_path / "none.json").write_text(json.dumps(IMPOSSIBLE[kind][1]))
-    given = [*words, str(tmp_path / "none.json"), "--time-limit", "5"]
-    answer = CliRunner().invoke(app, given)
-    assert answer.exit_code == 3, answer.output
-    assert f"{kind}: " in answer.output
-
-
-def test_one_gpu_cannot_do_two_sizes() -> None:
-    data = tree(global_batch=5, micro_batch_sizes=[2, 3])
-    data["cluster"]["nodes"] = [{"name": "n0", "gpu": "A", "count": 1}]
-    result = training_plan.solve(read(data), limits=Limits(time_s=5))
-    assert result.status is Status.INFEASIBLE
-    assert result.reasons[0].startswith("batch: every plan")
 
 
 def test_sizes_that_were_not_measured_are_the_reason_not_memory() -> None:

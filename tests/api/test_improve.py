@@ -4,61 +4,21 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
-from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
 from settings import SIMPLE, setting
 
 from hetopt import api, registry
-from hetopt.errors import Unsupported
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.portfolio import searching
 from hetopt.problems import Objective, training_plan
 from hetopt.result import Method, Result, Status, Stop
 from hetopt.schema import Instance
-from hetopt.search import islands
 from hetopt.search.balancing import Balancer
 from hetopt.search.fast_cost import FastCost, Pipe
 from hetopt.search.improving import improve
 from hetopt.search.moves import Moves
 from hetopt.search.state import first_state
-
-
-def _random_plan(seed: int) -> tuple[Instance, TrainingPlan]:
-    """A plan on a random cluster with random cost settings; it may be refused."""
-    random = Random(f"improve {seed}")
-    instance = random_instance(random)
-    return instance, FastCost(instance).plan(random_pipes(random, instance))
-
-
-@examples(20)
-@given(seed=seeds())
-def test_the_result_is_valid_and_never_worse(seed: int) -> None:
-    instance, plan = _random_plan(seed)
-    before = training_plan.evaluate(instance, plan)
-    found = improve(instance, plan, rounds=150, seed=seed)
-    if not before.valid:
-        assert found is plan
-        return
-    after = training_plan.evaluate(instance, found)
-    assert after.valid
-    assert after.objective is not None
-    assert before.objective is not None
-    assert after.objective <= before.objective
-    assert found is plan or after.objective < before.objective
-
-
-def test_the_same_seed_and_rounds_give_the_same_plan() -> None:
-    instance = setting("1", "7b", size=(4, 4, 16))
-    plan = islands.plan(instance)
-    bad = _one_pipeline(instance)
-    assert improve(instance, bad, rounds=400, seed=3) == improve(
-        instance, bad, rounds=400, seed=3
-    )
-    assert improve(instance, plan, rounds=50, seed=3) == improve(
-        instance, plan, rounds=50, seed=3
-    )
 
 
 def _one_pipeline(instance: Instance) -> TrainingPlan:
@@ -69,15 +29,6 @@ def _one_pipeline(instance: Instance) -> TrainingPlan:
     slots = Balancer(cost).balanced(1, batch, chain)
     assert slots is not None
     return cost.plan([Pipe(batch, 1, slots)])
-
-
-def test_reported_objectives_fall_and_end_at_the_judges() -> None:
-    instance = setting("1", "7b", size=(4, 4, 16))
-    reported: list[int] = []
-    plan = _one_pipeline(instance)
-    found = improve(instance, plan, rounds=500, report=reported.append)
-    assert reported == sorted(reported, reverse=True)
-    assert reported[-1] == training_plan.evaluate(instance, found).objective
 
 
 @pytest.mark.parametrize(("number", "model", "most_s"), SIMPLE)
@@ -157,15 +108,6 @@ def test_improved_results_are_never_worse_than_the_planners(planner: str) -> Non
     assert values[-1] == after.objective
 
 
-def test_without_a_planner_the_best_of_all_is_improved_within_the_limit() -> None:
-    result = api.plan("tiny/two-nodes", improve=True, limits=1.5)
-    assert result.method.name.endswith("+improve")
-    each = [api.plan("tiny/two-nodes", planner).objective for planner in PLANNERS]
-    assert result.objective is not None
-    assert all(value is None or result.objective <= value for value in each)
-    assert result.stop in (Stop.TIME, Stop.PROVED)
-
-
 def test_an_interrupted_search_keeps_what_it_found() -> None:
     instance = setting("1", "13b")
     heard: list[Objective] = []
@@ -188,17 +130,6 @@ def test_an_interrupted_search_keeps_what_it_found() -> None:
     assert result.stop is Stop.INTERRUPTED
     assert heard[0] == start.objective
     assert result.objective == heard[2] < heard[1]
-
-
-def test_nothing_is_improved_where_there_is_no_plan() -> None:
-    result = api.plan("tiny/infeasible", "megatron", improve=True)
-    assert (result.status, result.plan) == (Status.INFEASIBLE, None)
-    assert "GiB" in result.reasons[0]
-
-
-def test_improve_and_the_exact_method_are_a_choice() -> None:
-    with pytest.raises(Unsupported, match="exclude each other"):
-        api.plan("tiny/two-nodes", exact=True, improve=True)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,6 +1,5 @@
 """Ctrl-C ends the work, and what was found by then is the answer."""
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -18,9 +17,7 @@ from hetopt.api import (
     recovering,
     scheduling,
 )
-from hetopt.cli import output
 from hetopt.errors import Interrupted, keeping
-from hetopt.explaining import effects
 from hetopt.modelling import Limits
 from hetopt.planners import megatron, metis
 from hetopt.portfolio import asking, searching
@@ -138,24 +135,23 @@ def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
 # --- what comes after a plan ------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["training_plan_bound", "Search"])
-def test_the_local_search_keeps_the_plan_before_it_begins(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(searching, where, interrupt)
-    found = api.plan(SMALL, "megatron", improve=True)
-    assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
-
-
 @pytest.mark.parametrize(
-    ("home", "where", "planner"),
-    [(asking, "training_plan_bound", "megatron"), (searching, "exactly", None)],
+    ("home", "where", "words"),
+    [
+        (searching, "training_plan_bound", {"planner": "megatron", "improve": True}),
+        (searching, "Search", {"planner": "megatron", "improve": True}),
+        (asking, "training_plan_bound", {"planner": "megatron", "limits": 2}),
+        (searching, "exactly", {"limits": 2}),
+    ],
 )
-def test_the_best_planners_plan_outlives_the_exact_method(
-    home: ModuleType, where: str, planner: str | None, monkeypatch: pytest.MonkeyPatch
+def test_a_plan_outlives_what_comes_after_it(
+    home: ModuleType,
+    where: str,
+    words: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(home, where, interrupt)
-    found = api.plan(SMALL, planner, limits=2)
+    found = api.plan(SMALL, **words)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.INTERRUPTED)
 
 
@@ -210,28 +206,6 @@ def test_fit_and_rent_tell_what_is_known_and_what_is_open() -> None:
     assert "(Interrupted" in rent_report.answer(found)
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("rent", "gpt2", "--tokens", "1B", "--gpus", "B200-180GB-SXM"), 4),
-        (("fit", "gpt2", "--gpus", "T4", "--batch", "4"), 4),
-    ],
-)
-def test_a_question_that_a_signal_ends_prints_one_document(
-    words: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Watch(output.Silence):
-        def started(self, what: str) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(output, "watch", lambda *_: Watch())
-    told = hetopt(*words, "--json")
-    assert told.exit_code == code
-    document = json.loads(told.stdout)
-    assert not document["complete"]
-    assert "(Interrupted" in document["answer"]
-
-
 def test_compare_keeps_the_rows_that_are_finished() -> None:
     report = api.compare(SMALL, ["megatron", "whale", "metis"], progress=after(2))
     assert [row.result.method.name for row in report.rows] == ["megatron", "whale"]
@@ -246,38 +220,10 @@ def test_schedule_keeps_the_policies_that_are_finished() -> None:
     assert done[1].result.stop is Stop.INTERRUPTED
 
 
-def test_the_command_schedule_shows_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from hetopt.scheduling.policies import frenzy
-
-    monkeypatch.setattr(frenzy, "policy", interrupt)
-    out = tmp_path / "queue.md"
-    words = ("schedule", QUEUE, "--policy", "opportunistic,frenzy", "--out", out)
-    told = hetopt(*words, "--json")
-    assert told.exit_code == 0
-    statuses = [row["status"] for row in json.loads(told.stdout)["results"]]
-    assert statuses == ["feasible", "undecided"]
-    assert out.is_file()
-    assert hetopt("schedule", QUEUE, "--policy", "frenzy").exit_code == 4
-
-
-def test_explain_keeps_the_explanation_and_the_changes_looked_at(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_explain_keeps_the_explanation_and_the_changes_looked_at() -> None:
     data = api.load(SMALL)
     found = api.explain(megatron.plan(data), data, progress=after(2))
     assert (len(found.effects), found.complete, found.interrupted) == (2, False, True)
-    plan, out = tmp_path / "plan.json", tmp_path / "why.json"
-    assert hetopt("plan", SMALL, "--planner", "megatron", "--out", plan).exit_code == 0
-    monkeypatch.setattr(effects, "effect", interrupt)
-    told = hetopt("explain", plan, "--json", "--out", tmp_path / "why.md")
-    assert told.exit_code == 0
-    document = json.loads(told.stdout)
-    assert document["iteration_us"] > 0
-    assert not document["changes_complete"]
-    assert (tmp_path / "why.md").is_file()
-    assert not out.exists()
 
 
 def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
@@ -294,16 +240,3 @@ def test_recover_goes_on_with_the_candidates_that_there_are() -> None:
     assert found.new_plan is not None
     assert found.result.plan is not None
     assert found.result.stop in (Stop.INTERRUPTED, Stop.PROVED)
-
-
-def test_bench_says_where_its_rows_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from hetopt.bench import running
-
-    monkeypatch.setattr(running, "_answers", interrupt)
-    told = hetopt("bench", "smoke", "--out", tmp_path / "run", "--json")
-    assert told.exit_code == 4
-    found = json.loads(told.stdout)["error"]
-    assert found["kind"] == "interrupted"
-    assert "--resume" in found["message"]

@@ -5,18 +5,10 @@ from pathlib import Path
 import pytest
 
 import hetopt
-from hetopt import registry
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact.pipelines.schedule import Schedule, Shares
-from hetopt.portfolio import options_of
 
 INSTANCE = "tiny/worked-example"
-
-
-def test_one_method_has_options() -> None:
-    methods = registry.names("exact")
-    able = {name for name in methods if options_of(name, "exact").model_fields}
-    assert able == {"training_plan"}
 
 
 def test_a_record_its_fields_and_a_file_are_the_same(tmp_path: Path) -> None:

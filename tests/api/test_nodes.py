@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 from small_instances import small
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
 from hetopt.api import nodes
-from hetopt.api.nodes import NodeChoice, groups_of
+from hetopt.api.nodes import NodeChoice
 from hetopt.api.runs import used_nodes
 from hetopt.errors import InstanceError
 from hetopt.problems import training_plan
@@ -40,11 +38,6 @@ def usd(instance: hetopt.Instance, plan: hetopt.TrainingPlan) -> Fraction:
 @cache
 def chosen() -> NodeChoice:
     return hetopt.choose_nodes(mixed(), limits=3)
-
-
-def test_equal_nodes_are_one_group() -> None:
-    groups = groups_of(mixed())
-    assert groups == (("b-1",), ("s-1", "s-2"))
 
 
 def test_the_chosen_set_costs_least_and_no_less_than_is_proved() -> None:
@@ -95,22 +88,6 @@ def test_a_price_that_is_not_known_is_asked_for() -> None:
     dear = {k: v for k, v in GPUS["big"].items() if k != "usd_per_hour"}
     with pytest.raises(InstanceError, match=r"cluster\.gpus\.big\.usd_per_hour"):
         hetopt.choose_nodes(mixed(big=dear), limits=1)
-
-
-def test_the_command_line_tells_the_same(tmp_path: Any) -> None:
-    path = tmp_path / "mixed.json"
-    path.write_text(mixed().model_dump_json(exclude_defaults=True))
-    words = ["plan", str(path), "--objective", "usd", "--time-limit", "2"]
-    told = CliRunner().invoke(cli.app, [*words, "--json"])
-    assert told.exit_code == 0, told.output
-    document = json.loads(told.stdout)
-    told_nodes = document["nodes"]
-    assert [one["chosen"] for one in told_nodes["sets"]].count(True) == 1
-    assert told_nodes["bound"] <= told_nodes["value"]
-    shown = CliRunner().invoke(cli.app, words)
-    assert "all nodes" in shown.stdout
-    refused = CliRunner().invoke(cli.app, [*words, "--exact"])
-    assert refused.exit_code == 2
 
 
 def test_a_bound_that_is_above_a_plan_is_no_choice() -> None:

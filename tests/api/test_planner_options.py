@@ -1,15 +1,10 @@
 """Options of planners: checked by name and type, and told in the result."""
 
-import json
-
 import pytest
-from typer.testing import CliRunner
 
 import hetopt
 from hetopt import registry
-from hetopt.cli import app
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.planners import metis
 from hetopt.portfolio import options_of
 
 INSTANCE = "metis/t4-v100-4-gpt3-1.3b"
@@ -44,16 +39,6 @@ def test_the_result_says_which_options_were_given(planner: str) -> None:
     assert found.to_json()["method"]["options"] == OTHERS[planner]
 
 
-def test_without_options_none_are_told() -> None:
-    assert "options" not in hetopt.plan(INSTANCE, "metis").to_json()["method"]
-
-
-def test_an_option_reaches_the_planner() -> None:
-    found = hetopt.plan(INSTANCE, "metis", options={"most_plans": 1})
-    assert found.plan == metis.plan(hetopt.load(INSTANCE), most_plans=1)
-    assert found.plan != hetopt.plan(INSTANCE, "metis").plan
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -73,18 +58,3 @@ def test_options_without_a_planner_that_has_them_are_refused() -> None:
         hetopt.plan(INSTANCE, "amp", options={"variance": 1})
     with pytest.raises(Unsupported, match="options need a planner"):
         hetopt.plan(INSTANCE, options={"variance": 1})
-
-
-@pytest.mark.parametrize("command", [["plan", "--planner"], ["solve", "--method"]])
-def test_the_command_line_takes_options(command: list[str]) -> None:
-    verb, choice = command
-    words = [verb, INSTANCE, choice, "metis", "-o", "dp-first=false", "--json"]
-    ran = CliRunner().invoke(app, words)
-    assert ran.exit_code == 0
-    assert json.loads(ran.stdout)["method"]["options"] == {"dp_first": False}
-
-
-def test_a_bad_option_on_the_command_line_exits_2() -> None:
-    for word in ("dp_first", "dp_first=2", "nothing=1"):
-        words = ["plan", INSTANCE, "--planner", "metis", "--option", word]
-        assert CliRunner().invoke(app, words).exit_code == 2

@@ -64,25 +64,6 @@ def test_a_function_is_a_planner() -> None:
     assert hetopt.plan(SMALL, mine, limits=5).objective == same.objective
 
 
-ONE_ARGUMENT = """
-from hetopt.planners import megatron
-
-
-def plan(instance):
-    return megatron.plan(instance, seed=0, deadline=None).model_dump(mode="json")
-"""
-
-
-def test_a_file_is_a_function_of_one_argument(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(ONE_ARGUMENT)
-    same = hetopt.plan(SMALL, "megatron", limits=5)
-    assert hetopt.plan(SMALL, path, limits=5).objective == same.objective
-    words = ("--planners", f"megatron,{path}", "--time-limit", "5", "--json")
-    rows = json.loads(run("compare", SMALL, *words).stdout)["rows"]
-    assert rows[0]["objective"] == rows[1]["objective"] == same.objective
-
-
 @pytest.mark.parametrize(
     ("body", "words"),
     [

@@ -96,11 +96,6 @@ def test_a_problem_stated_by_itself_is_taken_as_it_is() -> None:
         api.pose(NAME, "nonsense")
 
 
-def test_an_instance_with_offers_is_posed_with_options(tmp_path: Path) -> None:
-    data, _ = api.pose("tiny/offers", "provisioning", {"deadline_s": 7})
-    assert data.deadline_s == 7
-
-
 def test_a_plan_that_breaks_a_rule_poses_nothing(
     planned: Result, tmp_path: Path
 ) -> None:

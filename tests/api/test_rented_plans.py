@@ -22,7 +22,6 @@ from hetopt.result import Result
 from hetopt.schema import Instance
 
 FAST_GBYTES_PER_S = 10**6  # nothing that is sent takes a microsecond
-EXPORTS = ("skypilot", "slurm", "torchrun", "deepspeed", "ray")
 
 
 def offers(seed: int, **changes: Any) -> Instance:
@@ -142,23 +141,6 @@ def test_what_is_rented_is_what_the_plan_pays_for(seed: int) -> None:
             assert judged.objective >= parts["iteration_us"] - slack
 
 
-def test_degrees_of_a_machine_lie_within_one() -> None:
-    instance = offers(0)
-    plan = planned(
-        {
-            "data_parallel": 2,
-            "stages": [
-                {"gpu": "8xA100@aws/us-east-1", "layers": 1},
-                {"gpu": "8xA100@aws/us-east-1", "layers": instance.model.layers - 1},
-            ],
-        }
-    )
-    on, trained = api.rented.training(instance, plan)
-    assert [node.count for node in on.planned_cluster.nodes] == [8]
-    gpus = [replica.gpus[0] for replica in trained.replicas()]
-    assert gpus == [f"a100-{0}:{k}" for k in range(4)]
-
-
 def test_samples_of_a_micro_batch_are_divided_as_equally_as_may_be() -> None:
     instance = api.load("tiny/offers")
     search = instance.search.model_copy(update={"micro_batches": 1})
@@ -191,17 +173,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     return folder
-
-
-@pytest.mark.parametrize("target", EXPORTS)
-def test_a_plan_of_offers_is_exported_as_any_other(folder: Path, target: str) -> None:
-    out = folder / target
-    words = ["export", str(folder / "prov.json"), "--to", target, "--out", str(out)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    texts = {path.name: path.read_text() for path in out.iterdir()}
-    made = api.posed_training(folder / "prov.json")
-    assert texts == exporting.export_plan(target, *made)
 
 
 def test_a_file_without_its_instance_needs_it_named(folder: Path) -> None:

@@ -35,9 +35,3 @@ def test_an_answer_is_shown_in_a_few_lines(name: str) -> None:
     shown = repr(ANSWERS[name]())
     assert len(shown) <= 300
     assert len(shown.splitlines()) <= 4
-
-
-def test_a_result_is_shown_with_what_is_known() -> None:
-    found = hetopt.plan(SMALL, "megatron")
-    for known in (found.method.name, found.status, found.objective, found.stop):
-        assert str(known) in repr(found)

@@ -1,15 +1,11 @@
 """What a run takes agrees with the judge's iteration, and says what is not known."""
 
-import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
 from hetopt.errors import InstanceError
 
 NAME = "tiny/two-nodes"
@@ -42,13 +38,6 @@ def test_a_run_is_iterations_of_the_judge() -> None:
     assert run.missing == ()
 
 
-def test_lengths_may_be_said_in_several_ways() -> None:
-    result = hetopt.plan(NAME, "megatron")
-    whole = hetopt.run_of(result, tokens="3M")
-    assert whole == hetopt.run_of(result, tokens=3_000_000)
-    assert whole == hetopt.run_of(result.plan, result.data, tokens="3M")
-
-
 def test_what_is_not_known_is_named_by_its_field() -> None:
     result = hetopt.plan(priced(), "megatron")
     run = hetopt.run_of(result, tokens="1M")
@@ -67,20 +56,3 @@ def test_a_length_that_is_none_is_refused(tokens: Any) -> None:
     result = hetopt.plan(NAME, "megatron")
     with pytest.raises(InstanceError, match="tokens"):
         hetopt.run_of(result, tokens=tokens)
-
-
-def test_plan_and_check_tell_the_same_run(tmp_path: Path) -> None:
-    out = str(tmp_path / "plan.json")
-    asked = ["--tokens", "300k", "--json"]
-    told = [
-        CliRunner().invoke(cli.app, [*words, *asked])
-        for words in (
-            ["plan", NAME, "--planner", "megatron", "--out", out],
-            ["check", out],
-        )
-    ]
-    runs = [json.loads(one.stdout)["run"] for one in told]
-    assert runs[0] == runs[1] == hetopt.run_of(out, tokens=300_000).to_json()
-    shown = CliRunner().invoke(cli.app, ["check", out, "--tokens", "300k"])
-    assert "300,000 tokens" in shown.stdout
-    assert "cluster.gpus.big.watts" in shown.stdout

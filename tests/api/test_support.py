@@ -134,22 +134,6 @@ def test_targets_side_by_side_say_which_is_not_supported(tmp_path: Path) -> None
         assert not lacks or row["result"]["status"] == Status.UNDECIDED.value
     assert rows["executor"]["unsupported"] == "latent attention (MLA)"
     assert rows["deepspeed"]["unsupported"] is None
-    out = tmp_path / "targets.md"
-    CliRunner().invoke(app, [*given, "--out", str(out)])
-    assert "not supported: latent attention" in out.read_text()
-    assert "infeasible" not in out.read_text()
-
-
-def test_a_table_of_who_can_run_a_plan_says_not_supported() -> None:
-    from hetopt.formats import exporting
-
-    data = asking("latent attention (MLA)", "any")
-    rows = {row["name"]: row for row in exporting.explain(data, PLAN)}
-    assert rows["torchrun"]["reasons"]
-    for name, row in rows.items():
-        if name in TARGETS:
-            lacks = support.lacking(data.on(name))
-            assert row["unsupported"] == ("; ".join(lacks) or None)
 
 
 def test_shapes_that_a_program_lacks_leave_a_space_of_which_things_are_proved() -> None:

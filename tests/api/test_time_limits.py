@@ -9,11 +9,9 @@ from counted_clock import Clock, counted_clock
 
 import hetopt
 from hetopt import registry
-from hetopt.errors import NoPlan, OutOfTime
+from hetopt.errors import NoPlan
 from hetopt.files.clusters import generate
 from hetopt.problems import training_plan
-from hetopt.schema import Instance
-from hetopt.search.fast_cost import FastCost
 
 PLANNERS = registry.entries_for("planners", "training_plan")
 
@@ -47,14 +45,6 @@ def test_a_planner_out_of_time_says_so(clock: Clock, name: str) -> None:
         registry.entry("planners", name).plan(instance, seed=0, deadline=0.0)
 
 
-def test_costs_that_are_not_known_yet_are_refused_after_the_deadline(
-    tiny: Instance,
-) -> None:
-    cost = FastCost(tiny, deadline=time.monotonic() - 1)
-    with pytest.raises(OutOfTime):
-        cost.check()
-
-
 def test_remedies_take_no_time_that_the_limits_do_not_leave() -> None:
     instance = generate("tight_memory", size="tiny", seed=0)
     found = hetopt.plan(instance, planner="amp", limits=0)
@@ -71,8 +61,3 @@ def test_more_nodes_than_are_few_have_a_plan_soon() -> None:
     planner: Any = registry.entry("planners", "islands")
     plan = planner.plan(instance, seed=0, deadline=time.monotonic() + 20)
     assert training_plan.evaluate(instance, plan).valid
-
-
-@pytest.fixture
-def tiny() -> Instance:
-    return generate("equal", size="tiny", seed=0)

@@ -1,8 +1,6 @@
 """Plans of calibrated instances tell how sure their times are, and what of they are."""
 
-import json
 from math import log
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,9 +8,7 @@ from hypothesis import given
 from inputs import drawn, examples
 from random_calibrations import calibrated
 from random_pipelines import random_instance, random_pipes
-from typer.testing import CliRunner
 
-from hetopt import cli
 from hetopt.explaining import Explanation, explain
 from hetopt.modelling import Limits
 from hetopt.search.fast_cost import FastCost
@@ -53,30 +49,3 @@ def test_the_interval_is_the_spread_about_the_iteration(found: Explanation) -> N
     assert low <= seconds <= high
     for end in (seconds / low, high / seconds):
         assert log(end) == pytest.approx(1.2816 * spread, abs=2e-3)
-
-
-def test_commands_tell_the_interval(tmp_path: Path) -> None:
-    def hetopt(*words: str | Path) -> str:
-        told = CliRunner().invoke(cli.app, [str(word) for word in words])
-        assert told.exit_code == 0, (words, told.output)
-        return told.output
-
-    instance = calibrated(Random(3), random_instance(Random(3)))
-    gpus = {
-        name: gpu.model_copy(update={"memory_gib": 80.0})
-        for name, gpu in instance.planned_cluster.gpus.items()
-    }
-    cluster = instance.planned_cluster.model_copy(update={"gpus": gpus})
-    instance = instance.model_copy(update={"cluster": cluster})
-    file, plan = tmp_path / "one.json", tmp_path / "plan.json"
-    file.write_text(instance.model_dump_json(exclude_unset=True), encoding="utf-8")
-    told = hetopt("plan", file, "--planner", "megatron", "--out", plan)
-    assert "80% interval" in told
-    parts = json.loads(plan.read_text(encoding="utf-8"))["evaluation"]
-    assert parts["low_s"] <= parts["iteration_us"] / 1e6 <= parts["high_s"]
-    told = hetopt("explain", plan, "--time-limit", "0")
-    assert "80% interval" in told
-    document = json.loads(hetopt("explain", plan, "--time-limit", "0", "--json"))
-    assert document["low_s"] == parts["low_s"]
-    words = ("compare", file, "--planners", "megatron", "--time-limit", "5")
-    assert " to " in hetopt(*words)

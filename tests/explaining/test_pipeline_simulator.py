@@ -1,9 +1,7 @@
 """The simulator against closed forms, longest paths, and all plans of the library."""
 
-import json
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -13,17 +11,17 @@ from hypothesis import strategies as st
 from inputs import examples
 from places import ROOT
 from random_plans import random_plan
-from small_instances import small
 from typer.testing import CliRunner
 
 from hetopt import cli
+from hetopt.costs.memory import in_flight
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.explaining.simulator import Simulation, simulate
 from hetopt.explaining.timeline import Schedule, Times, order, run_passes
 from hetopt.files import load_instance, load_plan
 from hetopt.plans import TrainingPlan
 from hetopt.report import timeline
-from hetopt.schema import Instance
+from hetopt.schema import CostSettings
 
 LIBRARY = ROOT / "instances" / "hexiscale"
 PLANS = ["case-study-megatron", "case-study-hexiscale", "table-2"]
@@ -64,38 +62,6 @@ def test_the_simulation_ends_with_the_longest_path(
 
 
 @examples(30)
-@given(pairs=STAGES, n=st.integers(1, 8))
-def test_gpipe_takes_the_time_of_two_flow_shops(
-    pairs: list[tuple[int, int]], n: int
-) -> None:
-    forward, backward = zip(*pairs, strict=True)
-    expected = sum(forward) + sum(backward)
-    expected += (n - 1) * (max(forward) + max(backward))
-    assert run_passes(times(pairs), n, "gpipe").total_us == expected
-
-
-@given(stages=st.integers(1, 8), n=st.integers(1, 12), f=DURATIONS, b=st.integers(1, 9))
-def test_equal_stages_take_the_closed_form_exactly(
-    stages: int, n: int, f: int, b: int
-) -> None:
-    line = run_passes(times([(f, b)] * stages), n, "1f1b")
-    assert line.total_us == line.closed_us == (stages + n - 1) * (f + b)
-    assert line.bubble == pytest.approx((stages - 1) / (stages + n - 1))
-
-
-@given(pairs=STAGES, n=st.integers(1, 8))
-def test_1f1b_keeps_at_most_p_minus_j_micro_batches_in_flight(
-    pairs: list[tuple[int, int]], n: int
-) -> None:
-    for j in range(len(pairs)):
-        held = most = 0
-        for kind, _, _ in order("1f1b", len(pairs), j, n):
-            held += 1 if kind == "F" else -1
-            most = max(most, held)
-        assert (held, most) == (0, min(n, len(pairs) - j))
-
-
-@examples(30)
 @given(
     forward=st.lists(st.integers(1, 9), min_size=1, max_size=7), n=st.integers(1, 12)
 )
@@ -108,15 +74,83 @@ def test_1f1b_never_exceeds_the_closed_form_where_passes_are_in_proportion(
     assert n * slowest + before <= line.total_us <= line.closed_us
 
 
-def test_stages_slow_in_opposite_passes_take_longer_than_the_closed_form() -> None:
-    """Stage 0 is slow forward, stage 1 backward: neither hides the other's wait.
+# --- interleaving, and transfers at both ends --------------------------------------
 
-    By hand: F0 of stage 0 ends at 5, F0, F0 and B0 of stages 1, 2, 2 at 6, 7, 8, but
-    stage 1 first runs F1, which stage 0 ends at 10; B0 of stage 1 takes 11 to 16, of
-    stage 0 to 17; B1 of stage 1 takes 16 to 21, of stage 0 to 22.
-    """
-    line = run_passes(times([(5, 1), (1, 5), (1, 1)]), 2, "1f1b")
-    assert (line.total_us, line.closed_us) == (22, 20)
+
+@examples(30)
+@given(
+    stages=st.integers(1, 6),
+    groups=st.integers(1, 4),
+    runs=st.integers(1, 4),
+    f=DURATIONS,
+    b=st.integers(1, 9),
+)
+def test_interleaving_fills_equal_stages_as_many_times_as_fast(
+    stages: int, groups: int, runs: int, f: int, b: int
+) -> None:
+    n = groups * stages
+    line = run_passes(times([(f, b)] * stages), n, "1f1b", runs)
+    assert len(line.passes) == 2 * n * stages * runs
+    assert line.total_us == line.closed_us
+    assert line.closed_us == n * (f + b) + Fraction((stages - 1) * (f + b), runs)
+
+
+@examples(30)
+@given(pairs=STAGES, groups=st.integers(1, 3), runs=st.integers(1, 3))
+def test_each_run_waits_for_the_one_before_it(
+    pairs: list[tuple[int, int]], groups: int, runs: int
+) -> None:
+    count, n = len(pairs), groups * len(pairs)
+    line = run_passes(times(pairs), n, "1f1b", runs)
+    ends = {
+        (one.kind, one.run * count + one.stage, one.micro_batch): one
+        for one in line.passes
+    }
+    for (kind, place, m), one in ends.items():
+        waits = ends.get((kind, place - 1 if kind == "F" else place + 1, m))
+        if kind == "B" and waits is None:
+            waits = ends["F", place, m]
+        assert waits is None or waits.end_us <= one.start_us
+
+
+@examples(30)
+@given(stages=st.integers(1, 6), groups=st.integers(1, 3), runs=st.integers(1, 3))
+def test_no_stage_has_more_in_flight_than_its_memory_is_counted_for(
+    stages: int, groups: int, runs: int
+) -> None:
+    n = groups * stages
+    line = run_passes(times([(1, 2)] * stages), n, "1f1b", runs)
+    for stage in range(stages):
+        own = [one for one in line.passes if one.stage == stage]
+        assert all(a.end_us <= b.start_us for a, b in pairwise(own))
+        flying, most = 0, 0
+        for one in own:
+            flying += 1 if one.kind == "F" else -1
+            most = max(most, flying)
+        held = in_flight(CostSettings(interleave=runs), n, stages, stage)
+        assert most == held * runs
+
+
+@examples(30)
+@given(
+    stages=st.integers(1, 6),
+    n=st.integers(1, 9),
+    f=st.integers(1, 9),
+    hop=st.integers(0, 9),
+)
+def test_a_transfer_that_keeps_both_ends_busy_is_waited_for_once(
+    stages: int, n: int, f: int, hop: int
+) -> None:
+    half = Fraction(hop, 2)
+    made = []
+    for j in range(stages):
+        sent, entered = half * (j + 1 < stages), half * (j > 0)
+        own = f + sent + entered
+        made.append(Times(own, own, sent))
+    line = run_passes(made, n, "1f1b")
+    alone = run_passes(made, 1, "1f1b").total_us
+    assert alone == 2 * stages * f + (stages - 1) * hop  # once each way
+    assert n * max(t.both_us for t in made) <= line.total_us
 
 
 # --- plans -----------------------------------------------------------------------
@@ -147,19 +181,6 @@ def test_a_plan_that_cannot_be_timed_is_refused() -> None:
     half = TrainingPlan(pipelines=plan.pipelines[:1])
     with pytest.raises(InstanceError, match="cannot be simulated: global_batch"):
         simulate(data, half)
-
-
-def test_the_command_reports_and_draws(tmp_path: Path) -> None:
-    plan = LIBRARY / "case-study-hexiscale.plan.json"
-    picture = tmp_path / "timeline.png"
-    words = ["simulate", str(plan), "--out", str(picture)]
-    told = CliRunner().invoke(cli.app, [*words, "--json"])
-    assert told.exit_code == 0, told.output
-    report = json.loads(told.stdout)
-    assert report["schedule"] == "1f1b"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    table = CliRunner().invoke(cli.app, ["simulate", str(plan), "--schedule", "gpipe"])
-    assert "iteration" in table.stdout
 
 
 def test_the_picture_shows_every_pass() -> None:
@@ -193,40 +214,6 @@ def test_a_picture_of_too_many_passes_is_refused(
     found = Simulation("1f1b", (line,), (1,), 0, 0, one, one, 1)
     with pytest.raises(Unsupported, match="64 passes, expected at most 60"):
         timeline.check_size(found)
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-def test_a_schedule_holds_no_more_than_it_admits(schedule: Schedule) -> None:
-    data, plan = one_long_pipeline()
-    row = simulate(data, plan, schedule).to_json()["pipelines"][0]
-    n, p = plan.pipelines[0].micro_batches, len(plan.pipelines[0].stages)
-    most = {
-        "1f1b": [min(n, p - j) for j in range(p)],
-        "gpipe": [n] * p,
-    }[schedule]
-    assert all(x <= y for x, y in zip(row["held_micro_batches"], most, strict=True))
-    assert row["held_micro_batches"][0] == most[0]
-    assert row["simulated_us"] <= row["judged_us"]
-
-
-def one_long_pipeline(
-    micro_batches: int = 8, vocabulary: int = 0, **costs: Any
-) -> tuple[Instance, TrainingPlan]:
-    """Four equal stages, eight micro-batches, nothing recomputed."""
-    data = small(
-        *("A*1 A*1 A*1 A*1", {"A": (10, 80)}),
-        model={"layers": 8, "hidden": 512, "vocabulary": vocabulary},
-        inter=1000,
-        global_batch=micro_batches,
-        costs={"recompute": "none", "head": "omit", **costs},
-    )
-    stages = [
-        {"layers": [2 * j, 2 * j + 2]}
-        | {"replicas": [{"gpus": [f"n{j}:0"], "samples": 1}]}
-        for j in range(4)
-    ]
-    pipe = {"micro_batches": micro_batches, "micro_batch_size": 1, "stages": stages}
-    return data, TrainingPlan.model_validate({"pipelines": [pipe]}, strict=False)
 
 
 def test_a_schedule_that_there_is_not_is_refused() -> None:

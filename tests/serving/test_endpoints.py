@@ -259,18 +259,6 @@ def test_an_explanation_is_a_page_by_itself(
     assert "http" not in told.text.split("<body")[0].replace("http-equiv", "")
 
 
-def test_a_plan_file_is_opened_with_its_plan(
-    client: TestClient, planned: dict[str, Any], tmp_path: Path
-) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(client.get(f"api/plans/{planned['board']['id']}/plan.json").text)
-    fresh = Desk(5)
-    assert fresh.open(plan)["digest"] == planned["board"]["instance"]
-    with served(fresh) as made:
-        state = made.get("api/state").json()
-    assert state["board"]["objective_us"] == planned["objective"]
-
-
 def test_a_plan_with_faults_is_shown_with_them(client: TestClient) -> None:
     data = hetopt.load(TINY)
     gpu = f"{data.planned_cluster.nodes[0].name}:0"
