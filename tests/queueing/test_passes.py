@@ -163,16 +163,22 @@ def test_two_queues_at_once_do_not_place_twice(
     assert all(len(entry.attempts) == 1 for entry in queue().store.entries())
 
 
-def test_a_submission_that_was_cut_off_is_found_again(
-    slurm: StubSlurm, queue: Opened, job: Made, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("took", [True, False])
+def test_a_submission_that_was_cut_off_is_found_or_made_again(
+    took: bool,
+    slurm: StubSlurm,
+    queue: Opened,
+    job: Made,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The process ends after sbatch took the job, and before it could write so."""
+    """The process ends before it could write that sbatch took the job, if it did."""
     made = queue()
     made.submit([job()])
     launch = made.engine.launch
 
     def cut_off(one: Any) -> str:
-        launch(one)
+        if took:
+            launch(one)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(made.engine, "launch", cut_off)
@@ -181,26 +187,10 @@ def test_a_submission_that_was_cut_off_is_found_again(
     queue().advance()
     (entry,) = queue().store.entries()
     assert entry.live is not None
-    assert (entry.state, entry.live.handle, len(entry.attempts)) == ("running", "1", 1)
-    with slurm.state() as state:
-        assert len(state["jobs"]) == 1
-
-
-def test_one_that_never_reached_the_engine_is_submitted_again(
-    slurm: StubSlurm, queue: Opened, job: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = queue()
-    made.submit([job()])
-
-    def cut_off(one: Any) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(made.engine, "launch", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        made.advance()
-    queue().advance()
-    (entry,) = queue().store.entries()
-    assert [one.outcome for one in entry.attempts] == ["lost", None]
+    assert entry.live.handle == "1"
+    assert entry.state == ("running" if took else "waiting")
+    outcomes = [one.outcome for one in entry.attempts]
+    assert outcomes == ([None] if took else ["lost", None])
     with slurm.state() as state:
         assert len(state["jobs"]) == 1
 

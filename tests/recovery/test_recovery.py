@@ -9,13 +9,12 @@ import tiny_recoveries
 from hetopt import problems, registry
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import recovery as exact
-from hetopt.exact.recovery.prices import best_prices, bound_of
+from hetopt.exact.recovery.prices import bound_of
 from hetopt.plans import Recovery, Transfer
 from hetopt.problems.recovery import (
     Data,
     Machine,
     Need,
-    Pair,
     Saved,
     Unit,
     evaluate,
@@ -150,11 +149,6 @@ def test_every_piece_comes_exactly_once() -> None:
     assert [str(v) for v in again.violations] == ["twice: a:1, unit 0: 1 of 2 pieces"]
 
 
-def test_the_bitmap_says_which_pieces_lie_where() -> None:
-    held = halves().bitmap("0")
-    assert held == {("a", "disk"): 0b01, ("b", "disk"): 0b10, ("cloud", "cloud"): 0b11}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -206,7 +200,8 @@ def test_a_planner_is_valid_and_never_beats_the_best_of_all(name: str) -> None:
         data, best = case(seed)
         try:
             plan = planner.plan(data, seed=1, deadline=None)
-        except NoPlan:
+        except NoPlan:  # AutoHet has a plan wherever there is one
+            assert best is None or name != "autohet_recovery"
             continue
         assert planner.plan(data, seed=1, deadline=None) == plan
         found = evaluate(data, plan)
@@ -215,17 +210,6 @@ def test_a_planner_is_valid_and_never_beats_the_best_of_all(name: str) -> None:
         assert found.objective >= best
         planned += 1
     assert planned > len(SEEDS) // 3
-
-
-def test_autohet_has_a_plan_wherever_there_is_one() -> None:
-    planner: Any = registry.entry("planners", "autohet_recovery")
-    for seed in SEEDS:
-        data, best = case(seed)
-        if best is None:
-            with pytest.raises(NoPlan, match="is lost"):
-                planner.plan(data)
-        else:
-            planner.plan(data)
 
 
 def test_autohet_slices_and_joins_and_goes_near_first() -> None:
@@ -299,39 +283,3 @@ def test_of_equally_fast_plans_the_exact_one_leaves_the_cloud_alone() -> None:
     assert result.objective == 4 * 10**6
     assert result.evaluation is not None
     assert result.evaluation.parts["bytes"] == {"local": 4, "peer": 4, "cloud": 0}
-
-
-def test_finer_slices_never_take_longer() -> None:
-    for seed in SEEDS[:20]:
-        data, best = case(seed)
-        if best is not None:
-            finer = exact.solve(data.model_copy(update={"slices": 2})).objective
-            network = Network(data)
-            assert finer is not None
-            assert bound_of(network, best_prices(network)) <= finer <= best
-
-
-@pytest.mark.parametrize("mark", ["/", " to ", "%2F"])
-def test_links_of_names_that_read_alike_are_told_apart(mark: str) -> None:
-    """Two links whose ends, written one after the other, read the same."""
-    names = a, bc, ab, c = "a", f"b{mark}c", f"a{mark}b", "c"
-    rates = ("memory_bytes_per_s", "disk_bytes_per_s", "network_bytes_per_s")
-    data = Data(
-        units=tuple(Unit(name=unit, parameters=10) for unit in "01"),
-        bytes_per_parameter=1,
-        nodes=tuple(Machine(name=x, **dict.fromkeys(rates, 1000)) for x in names),
-        pairs=(
-            Pair(first=ab, second=c, bytes_per_s=1),
-            Pair(first=a, second=bc, bytes_per_s=100),
-        ),
-        saved=tuple(
-            Saved(place=place, medium="disk", units=(unit,), rank=0, degree=1)
-            for place, unit in ((a, "0"), (ab, "1"))
-        ),
-        needs=tuple(
-            Need(gpu=f"{node}:0", units=(unit,), rank=0, degree=1)
-            for node, unit in ((bc, "0"), (c, "1"))
-        ),
-    )
-    result = exact.solve(data)
-    assert (result.status, result.objective) == (Status.OPTIMAL, 10_000_000)

@@ -226,14 +226,6 @@ def test_equal_jobs_on_one_gpu_are_bounded_nearly_by_one_after_the_other() -> No
     assert Fraction(9, 10) * least <= found[0].value <= least
 
 
-def test_a_job_by_itself_is_bounded_by_the_time_that_it_takes_alone() -> None:
-    data = queue(LONE, ("gpt2", 4, 500, 1000.0))
-    found = prices.bound_by_prices(data)
-    assert found is not None
-    alone = bounds.alone(data).value
-    assert alone * (1 - Fraction(1, 10**6)) <= found[0].value <= alone
-
-
 def test_prices_beat_one_machine_and_long_queues_are_left_to_quick_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

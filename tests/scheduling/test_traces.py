@@ -92,14 +92,6 @@ def test_a_trace_that_says_everything_is_the_queue_by_hand(folder: Path) -> None
         assert schedules[0] == schedules[1]
 
 
-def test_a_configuration_is_the_model_that_it_describes(folder: Path) -> None:
-    made = traces.queue(written(folder, OURS), CLUSTER, "t").models["ours"].spec
-    want = spec("llama-3.2-1b")
-    # A preset has no last norm, and nothing that is for the trainer alone.
-    beside = {"name": want.name, "other_parameters": 0, "architecture": None}
-    assert made.model_copy(update=beside) == want
-
-
 def test_sequence_lengths_tell_models_apart(folder: Path) -> None:
     rows = "0,1,gpt2,full,4,1024,10\n1,1,gpt2,full,4,512,10\n2,1,gpt2,full,4,512,10\n"
     head = "submit_s,gpus,model,training,batch,sequence_length,samples\n"
@@ -155,12 +147,6 @@ def test_where_nobody_asks_opportunistic_begins_with_one_gpu() -> None:
     open_, one = (asking(by_hand(), gpus) for gpus in ("choose", 1))
     schedules = [simulator.simulate(d, "opportunistic").schedule for d in (open_, one)]
     assert schedules[0] == schedules[1]
-
-
-def test_a_queue_keeps_choose_in_its_file() -> None:
-    data = by_hand()
-    assert Data.model_validate_json(data.model_dump_json()) == data
-    assert data.jobs[1].asked is None
 
 
 @pytest.mark.parametrize("empty", ["", "0", "0.0"])

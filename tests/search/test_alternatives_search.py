@@ -7,15 +7,12 @@ from random import Random
 import pytest
 from random_alternatives import with_alternatives, with_choices
 from random_pipelines import random_instance, random_pipes
-from small_instances import small
 from tiny_choices import tiny
 from typer.testing import CliRunner
 
 from hetopt import api, cli
 from hetopt.costs import fixed, under
-from hetopt.exact import training_plan as exact
 from hetopt.formats.assembling import Listed, assembly
-from hetopt.modelling import Limits
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan import support
 from hetopt.result import Status
@@ -78,32 +75,6 @@ def test_a_free_plan_is_no_slower_than_the_grids_of_any_target(
             compared += 1
             assert time_of(data, free) <= us, target
     assert compared > 1
-
-
-def four_gpus(*zeros: int) -> Instance:
-    """GPUs that hold 0.6 of the states, on a link too slow to share layers on."""
-    states_gib = 16 * 3 * 12 * 1024**2 / 2**30
-    node = {"name": "n", "gpu": "A", "count": 4, "intra_gbytes_per_s": 20}
-    return small(
-        *([node | {"intra_latency_us": 200}], {"A": (50, round(0.6 * states_gib, 3))}),
-        model={"layers": 3, "vocabulary": 0},
-        global_batch=64,
-        costs={"head": "omit"},
-        alternatives={"zero": list(zeros)},
-    )
-
-
-def test_a_stage_of_zero_is_chosen_where_it_helps() -> None:
-    instance = four_gpus(1)
-    plain = exact.solve(fixed(instance), limits=Limits(time_s=None))
-    found = exact.solve(instance, limits=Limits(time_s=None))
-    assert plain.status is Status.OPTIMAL
-    assert found.status is Status.OPTIMAL
-    assert found.plan.zero == 1
-    assert found.objective < plain.objective
-    data, same = choices.settled(instance, found.plan)
-    assert data.workload.costs.zero == 1
-    assert judge.evaluate(data, same).objective == found.objective
 
 
 def test_a_plan_that_does_not_fit_is_told_what_would_fit(tmp_path: Path) -> None:
