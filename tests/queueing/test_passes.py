@@ -41,10 +41,12 @@ def few_layers(folder: Path, layers: int, hidden: int, intermediate: int) -> str
     return str(path)
 
 
+@pytest.mark.parametrize("cpu", [False, True])
 def test_a_job_is_placed_followed_and_done(
-    slurm: StubSlurm, queue: Opened, job: Made
+    cpu: bool, slurm: StubSlurm, queue: Opened, job: Made
 ) -> None:
-    queue().submit([job()])
+    """On CPUs, its steps are not held to what GPUs would take."""
+    queue().submit([job(arguments=("--cpu",) if cpu else ())])
     queue().advance()
     (entry,) = queue().store.entries()
     assert entry.live is not None
@@ -59,6 +61,7 @@ def test_a_job_is_placed_followed_and_done(
     (entry,) = queue().store.entries()
     assert (entry.state, entry.done_steps) == ("done", 20)
     assert "a is done: 0.5 s per step" in told[0]
+    assert (told == ["a is done: 0.5 s per step on CPUs"]) == cpu
     assert entry.attempts[0].measured_s == pytest.approx(0.5)
 
 
@@ -128,28 +131,17 @@ def _others(state: Any, slurm: StubSlurm, rng: Random) -> None:
     node = rng.choice([*NODES])
     idle = NODES[node][1] - slurm.used(state)[node]
     if state["nodes"][node]["up"] and idle and rng.random() < 0.5:
-        number = len(state["jobs"]) + 1
-        row = {
-            "number": number,
-            "state": "RUNNING",
-            "key": "others",
-            "parts": [{node: 1}],
-        }
-        state["jobs"].append({**row, "name": "x", "log": "", "args": []})
+        row = {"number": len(state["jobs"]) + 1, "key": "others", "parts": [{node: 1}]}
+        about = {"state": "RUNNING", "name": "x", "log": "", "args": []}
+        state["jobs"].append(row | about)
 
 
 def test_two_queues_at_once_do_not_place_twice(
     slurm: StubSlurm, queue: Opened, job: Made
 ) -> None:
     queue().submit([job(f"j{n}") for n in range(4)])
-    words = [
-        sys.executable,
-        "-m",
-        "hetopt",
-        "queue",
-        "--queue",
-        str(queue().store.folder),
-    ]
+    place = str(queue().store.folder)
+    words = [sys.executable, "-m", "hetopt", "queue", "--queue", place]
     several = [
         subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         for _ in range(3)
@@ -353,28 +345,6 @@ def test_a_job_whose_model_is_gone_waits_and_holds_up_no_other(
     assert "other.json" in entries["waits"].why
     assert entries["good"].live is not None
     assert entries["good"].live.nodes == {"nold2": 1}
-
-
-def test_jobs_that_cannot_be_planned_are_refused_before_any_is_taken(
-    queue: Opened, job: Made
-) -> None:
-    made = queue()
-    with pytest.raises(scheduler.Unsupported, match="adapters"):
-        made.submit([job("a"), job("b", lora_rank=4)])
-    assert made.store.entries() == []
-    with pytest.raises(scheduler.Unsupported, match="adapters"):
-        made.placements([job("a"), job("b", lora_rank=4)])
-
-
-def test_steps_on_cpus_are_not_held_to_what_gpus_would_take(
-    slurm: StubSlurm, queue: Opened, job: Made
-) -> None:
-    queue().submit([job(arguments=("--cpu",))])
-    queue().advance()
-    slurm.finish(1)
-    told: list[str] = []
-    queue().advance(told.append)
-    assert told == ["a is done: 0.5 s per step on CPUs"]
 
 
 def test_documents_and_a_dry_run_of_the_command_line(

@@ -32,6 +32,11 @@ def case(seed: int) -> tuple[Data, int | None]:
     return data, tiny_recoveries.best(data)
 
 
+def need(gpu: str, *units: str, rank: int = 0, degree: int = 1) -> Need:
+    """A GPU's need of a part of units, of unit 0 where none is named."""
+    return Need(gpu=gpu, units=units or ("0",), rank=rank, degree=degree)
+
+
 def halves(**changes: Any) -> Data:
     """One layer of 8 bytes: its halves lie on the disks of a and b, all in the cloud.
 
@@ -55,9 +60,7 @@ def halves(**changes: Any) -> Data:
             Saved(place="b", medium="disk", units=("0",), rank=1, degree=2),
             Saved(place="cloud", medium="cloud", units=("0",), rank=0, degree=1),
         ),
-        "needs": tuple(
-            Need(gpu=f"a:{i}", units=("0",), rank=0, degree=1) for i in range(2)
-        ),
+        "needs": (need("a:0"), need("a:1")),
     }
     return Data(**{**fields, **changes})
 
@@ -101,10 +104,7 @@ def test_gpus_of_a_node_share_what_is_read_once_a_node() -> None:
 
 @pytest.mark.parametrize(("limit", "seconds"), [("shared", 8), ("each_node", 4)])
 def test_a_cloud_is_shared_or_each_nodes_own(limit: str, seconds: int) -> None:
-    needs = tuple(
-        Need(gpu=f"{node}:0", units=("0",), rank=0, degree=1) for node in "ab"
-    )
-    data = halves(needs=needs, cloud_limit=limit)
+    data = halves(needs=(need("a:0"), need("b:0")), cloud_limit=limit)
     plan = registry.entry("planners", "varuna").plan(data)
     assert evaluate(data, plan).objective == seconds * 10**6
 
@@ -153,26 +153,11 @@ def test_every_piece_comes_exactly_once() -> None:
     ("changes", "message"),
     [
         ({"cloud_bytes_per_s": None}, "give cloud_bytes_per_s"),
-        (
-            {"needs": (Need(gpu="c:0", units=("0",), rank=0, degree=1),)},
-            "nodes lists no 'c'",
-        ),
-        (
-            {"needs": (Need(gpu="a:0", units=("1",), rank=0, degree=1),)},
-            "unknown unit '1'",
-        ),
-        (
-            {"needs": (Need(gpu="a:0", units=("0",), rank=2, degree=2),)},
-            "rank 2 of degree 2",
-        ),
-        (
-            {"needs": (Need(gpu="a:0", units=("0", "0"), rank=0, degree=2),)},
-            "needs unit '0' twice",
-        ),
-        (
-            {"needs": (Need(gpu="a:0", units=("0",), rank=0, degree=4093),)},
-            "has 8186 pieces",
-        ),
+        ({"needs": (need("c:0"),)}, "nodes lists no 'c'"),
+        ({"needs": (need("a:0", "1"),)}, "unknown unit '1'"),
+        ({"needs": (need("a:0", rank=2, degree=2),)}, "rank 2 of degree 2"),
+        ({"needs": (need("a:0", "0", "0", degree=2),)}, "needs unit '0' twice"),
+        ({"needs": (need("a:0", degree=4093),)}, "has 8186 pieces"),
     ],
 )
 def test_data_that_make_no_sense_are_refused(
@@ -213,12 +198,7 @@ def test_a_planner_is_valid_and_never_beats_the_best_of_all(name: str) -> None:
 
 
 def test_autohet_slices_and_joins_and_goes_near_first() -> None:
-    data = halves(
-        needs=(
-            Need(gpu="a:0", units=("0",), rank=1, degree=4),
-            Need(gpu="b:0", units=("0",), rank=0, degree=1),
-        )
-    )
+    data = halves(needs=(need("a:0", rank=1, degree=4), need("b:0")))
     plan = registry.entry("planners", "autohet_recovery").plan(data)
     rows = [(t.gpu, t.shard, t.part, t.source) for t in plan.transfers]
     assert rows == [

@@ -328,9 +328,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "Missing option '--trace'"),
         (("--trace", "trace.csv", "-o", "media="), "--option: media: "),
-        (("--trace", "trace.csv", "--lost", "A100-0"), "No such option: --lost"),
         (("--trace", "trace.csv", "--method", "x"), "unknown method 'x'"),
         (("--trace", "trace.csv", "--series", "x"), "found no series 'x'"),
         (("--trace", "trace.csv", "--out", "x.txt"), "found suffix '.txt'"),

@@ -16,17 +16,20 @@ from hetopt.plans import Lease, Round, Schedule, ScheduledJob, Served
 from hetopt.problems import job_round, job_scheduling
 from hetopt.problems.job_scheduling import Assumptions, Data, Job
 from hetopt.scheduling import bounds, catalogue, metrics, simulator, traces, workloads
+from hetopt.schema import Cluster
 
 CLUSTER = catalogue.cluster([("RTX2080Ti", 2), ("A100-40G", 2)], 5.0)
 SECOND = 10**6
 
 
-def queue(*jobs: tuple[str, int, int, float], **assumed: Any) -> Data:
-    """Jobs of (model, batch, steps, submission) on two nodes of two GPUs."""
+def queue(
+    *jobs: tuple[str, int, int, float], cluster: Cluster = CLUSTER, **assumed: Any
+) -> Data:
+    """Jobs of (model, batch, steps, submission) on two nodes of two GPUs, or others."""
     names = {name for name, *_ in jobs}
     return Data(
         name="small",
-        cluster=CLUSTER,
+        cluster=cluster,
         models={name: catalogue.job_model(name) for name in names},
         jobs=tuple(
             Job(name=f"j{i}", model=m, batch=b, samples=b * steps, submit_s=at)
@@ -246,7 +249,7 @@ def test_no_policy_beats_the_bound_and_a_lone_job_reaches_it() -> None:
             assert found.objective is not None
             assert bound.value <= found.objective
     node = catalogue.cluster([("A100-40G", 2)], 5.0)
-    lone = queue(("bert-base", 4, 1000, 0.0)).model_copy(update={"cluster": node})
+    lone = queue(("bert-base", 4, 1000, 0.0), cluster=node)
     made = simulator.simulate(lone, "sia", rounds=False).schedule
     reached = job_scheduling.evaluate(lone, made).objective
     assert reached == bounds.alone(lone).value

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_job_scheduling
 
 import hetopt
 from hetopt import api
 from hetopt.costs.job_rates import DEGREES
 from hetopt.errors import InstanceError
-from hetopt.problems.job_scheduling import Assumptions, Data, Job
+from hetopt.problems.job_scheduling import Data
 from hetopt.scheduling import bounds, catalogue, prices, workloads
 from hetopt.scheduling.certificate import Work, average_us, groups, recheck, work
 from hetopt.schema import Cluster, CostSettings
@@ -28,16 +29,7 @@ LONE = catalogue.cluster([("A100-40G", 1)], 5.0)
 
 def queue(cluster: Cluster, *jobs: tuple[str, int, int, float]) -> Data:
     """Jobs of (model, batch, steps, submission); starting takes no time."""
-    return Data(
-        name="small",
-        cluster=cluster,
-        models={name: catalogue.job_model(name) for name, *_ in jobs},
-        jobs=tuple(
-            Job(name=f"j{i}", model=m, batch=b, samples=b * steps, submit_s=at)
-            for i, (m, b, steps, at) in enumerate(jobs)
-        ),
-        assumptions=Assumptions(launch_s=0, restart_s=0),
-    )
+    return test_job_scheduling.queue(*jobs, cluster=cluster, launch_s=0, restart_s=0)
 
 
 def random_certificate(random: Random, data: Data, groups: int) -> QueueCertificate:
@@ -260,6 +252,9 @@ def test_a_bound_a_microsecond_beyond_what_prices_prove_is_refused() -> None:
     assert recheck(data, certificate, proved) == []
     (missing,) = recheck(data, certificate, proved + 1)
     assert missing.startswith("the prices prove ")
+    doubled = certificate.model_copy(update={"prices": certificate.prices * 2})
+    (missing,) = recheck(data, doubled, bound)
+    assert missing == "prices of 2 groups of nodes, where the cluster has 1"
 
 
 MORE_GPUS = catalogue.cluster([("A100-40G", 1)] * 2, 5.0)
@@ -284,13 +279,6 @@ def test_another_queue_and_changed_prices_prove_less(
     )
     (missing,) = recheck(queue(cluster, *jobs), changed, bound)
     assert "the prices prove" in missing
-
-
-def test_prices_of_other_groups_of_nodes_are_refused() -> None:
-    data, bound, certificate = honest(LONE, *JOBS)
-    doubled = certificate.model_copy(update={"prices": certificate.prices * 2})
-    (missing,) = recheck(data, doubled, bound)
-    assert missing == "prices of 2 groups of nodes, where the cluster has 1"
 
 
 @pytest.fixture(scope="module")
