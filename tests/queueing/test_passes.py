@@ -204,20 +204,32 @@ def test_what_the_engine_has_forgotten_is_told_by_the_states(
     assert half.live.from_step == 11
 
 
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ("", "step 4  loss 5.0"),
+        ("hetopt: tokens.bin: absent\nsrun: error: n1: exited\n", "tokens.bin: absent"),
+    ],
+)
 def test_a_failure_without_progress_ends_a_job_and_tells_its_last_words(
-    slurm: StubSlurm, queue: Opened, job: Made
+    log: str, reason: str, slurm: StubSlurm, queue: Opened, job: Made
 ) -> None:
+    """The executor's reason, and not its launcher's words."""
     queue().submit([job(restarts=1)])
     queue().advance()
     slurm.finish(1, "FAILED", step=5)
     queue().advance()
     assert states(queue()) == {"a": "waiting"}
     slurm.finish(2, "FAILED", step=5)
+    with slurm.state() as state:
+        path = Path(state["jobs"][1]["log"])
+    path.write_text(log * 3 or path.read_text())
     queue().advance()
     (entry,) = queue().store.entries()
     assert entry.state == "failed"
     assert "FAILED" in entry.why
-    assert "step 4  loss 5.0" in entry.why
+    assert reason in entry.why
+    assert "srun" not in entry.why
 
 
 def test_what_fits_nothing_is_refused(
@@ -256,23 +268,6 @@ def test_what_one_type_cannot_hold_gets_any_plan(
         found = made.store.entry("wide")
     assert found.live is not None
     assert found.live.gpus > 1
-
-
-def test_a_failure_tells_the_executors_reason_and_not_its_launchers_words(
-    slurm: StubSlurm, queue: Opened, job: Made
-) -> None:
-    queue().submit([job(restarts=0)])
-    queue().advance()
-    slurm.finish(1, "FAILED", step=0)
-    with slurm.state() as state:
-        log = Path(state["jobs"][0]["log"])
-    log.write_text(
-        "hetopt: tokens.bin: found no such file\nsrun: error: n1: exited\n" * 3
-    )
-    queue().advance()
-    (entry,) = queue().store.entries()
-    assert "tokens.bin: found no such file" in entry.why
-    assert "srun" not in entry.why
 
 
 def test_cancelling_ends_the_attempt_and_no_other_job(

@@ -250,7 +250,5 @@ def test_a_short_horizon_moves_little_and_a_long_one_runs_fast() -> None:
     near, fast = (10, 20), (100, 10)
     assert weighed(150, near, fast) == near
     assert weighed(300, near, fast) == weighed(inf, near, fast) == fast
-
-
-def test_where_no_recovery_ends_in_time_the_first_to_start_is_chosen() -> None:
+    # Where no recovery ends in time, the first to start is chosen.
     assert weighed(5, (100, 10), (10, 50)) == (10, 50)

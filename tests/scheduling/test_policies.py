@@ -135,16 +135,21 @@ def shape(
     return Counter((size[node], free[node], n) for node, n in held.items())
 
 
+def partly_idle(data: Data, kinds: Any, seed: int) -> Idle:
+    """The cluster of a queue, with some GPUs of each node taken."""
+    random, idle = Random(seed), Idle(data.cluster, kinds)
+    for node in data.cluster.nodes:
+        idle.take(node.name, random.randint(0, node.count))
+    return idle
+
+
 def test_has_takes_the_first_plan_that_idle_gpus_serve() -> None:
     for seed in range(8):
         data = random_queue(seed)
-        policy, random = frenzy.policy(data), Random(seed)
-        idle = Idle(data.cluster, frenzy.kinds(data))
-        for node in data.cluster.nodes:
-            idle.take(node.name, random.randint(0, node.count))
+        policy, idle = frenzy.policy(data), partly_idle(data, frenzy.kinds(data), seed)
         for job in data.jobs:
             trained = data.trained(job)
-            found = policy.place(trained, idle)
+            found: Any = policy.place(trained, idle)
             for option in frenzy.rank(data, trained):
                 degrees = option.data_parallel, option.tensor_parallel
                 room = sum(
@@ -153,10 +158,9 @@ def test_has_takes_the_first_plan_that_idle_gpus_serve() -> None:
                     if data.rates.fits(trained, node.gpu, *degrees)
                 )
                 if room >= option.gpus:
-                    assert found is not None
-                    wanted = found[0].data_parallel, found[0].tensor_parallel
-                    assert wanted == degrees
-                    assert sum(found[1].values()) == option.gpus
+                    wanted, held = found
+                    assert (wanted.data_parallel, wanted.tensor_parallel) == degrees
+                    assert sum(held.values()) == option.gpus
                     break
             else:
                 assert found is None
@@ -165,10 +169,8 @@ def test_has_takes_the_first_plan_that_idle_gpus_serve() -> None:
 def test_with_a_type_has_takes_the_first_plan_whose_own_type_is_idle() -> None:
     for seed in range(8):
         data = random_queue(seed)
-        policy, random = frenzy_typed.policy(data), Random(seed)
-        idle = Idle(data.cluster, frenzy_typed.kinds(data))
-        for node in data.cluster.nodes:
-            idle.take(node.name, random.randint(0, node.count))
+        policy = frenzy_typed.policy(data)
+        idle = partly_idle(data, frenzy_typed.kinds(data), seed)
         free: Counter[str] = Counter()
         for node in data.cluster.nodes:
             free[node.gpu] += idle.on(node.name)
@@ -254,30 +256,20 @@ def test_opportunistic_serves_every_job_that_fits_whatever_its_user_asks() -> No
 # --- rounds ----------------------------------------------------------------------
 
 
-class Rounds:
-    """Records the rounds' problems while Sia works."""
-
-    def __init__(self, data: Data) -> None:
-        self.seen: list[Any] = []
-
-        def solve(round_: Any) -> Any:
-            self.seen.append(round_)
-            return exact_round.solve(round_).plan
-
-        self.policy = _rounds.RoundPolicy(data, solve)
-
-    def run(self, data: Data) -> None:
-        idle = Idle(data.cluster, _rounds.kinds(data))
-        length = job_scheduling.micro(data.assumptions.round_s)
-        simulator.Simulation(data, self.policy, idle).run(length)
-
-
 def test_sias_program_and_the_exact_round_agree_on_every_round_of_a_queue() -> None:
     data = random_queue(3, jobs=14)
-    rounds = Rounds(data)
-    rounds.run(data)
-    assert len(rounds.seen) > 10
-    for round_ in rounds.seen[::4]:
+    seen: list[Any] = []
+
+    def solve(round_: Any) -> Any:
+        seen.append(round_)
+        return exact_round.solve(round_).plan
+
+    policy = _rounds.RoundPolicy(data, solve)
+    idle = Idle(data.cluster, _rounds.kinds(data))
+    length = job_scheduling.micro(data.assumptions.round_s)
+    simulator.Simulation(data, policy, idle).run(length)
+    assert len(seen) > 10
+    for round_ in seen[::4]:
         sia = statements.solve("job_round", round_, "sia_round", "pulp")
         exact = exact_round.solve(round_)
         assert sia.objective == exact.objective

@@ -210,14 +210,6 @@ def test_random_prices_prove_no_more_than_jobs_alone_have_to_pay() -> None:
         assert average_us(data, certificate) <= max(0.0, least / 2) * (1 + 1e-9)
 
 
-def test_equal_jobs_on_one_gpu_are_bounded_nearly_by_one_after_the_other() -> None:
-    data = queue(LONE, *[("bert-base", 4, 1000, 0.0)] * 5)
-    found = prices.bound_by_prices(data)
-    assert found is not None
-    least = 3 * us_of(data)[0]  # the mean of 1, ..., 5
-    assert Fraction(9, 10) * least <= found[0].value <= least
-
-
 def test_prices_beat_one_machine_and_long_queues_are_left_to_quick_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

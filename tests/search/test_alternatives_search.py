@@ -24,28 +24,17 @@ from hetopt.search.quick import time_of
 DEFECTS = Path(__file__).parents[1] / "defects"
 
 
-def random_choices(seed: int) -> Instance:
-    random = Random(f"searched alternatives/{seed}")
-    plain = random_instance(random, later=seed % 2 == 0)
-    return with_alternatives(random, plain, zeros=(0, 1, 2))
-
-
 def on_cards(
-    place: Path, cards: list[tuple[int, str]], batch: int, *options: str, **shape: int
+    place: Path, cards: list[tuple[int, str]], *options: str, **shape: int
 ) -> Instance:
     """Return what `assemble` makes of a model of this shape on hosts of these cards."""
     model = json.loads((DEFECTS / "free_and_megatron.json").read_text())
     (place / "config.json").write_text(json.dumps(model | shape))
     hosts = [f"n{i} slots={c} type={card}" for i, (c, card) in enumerate(cards)]
     (place / "hosts").write_text("\n".join(hosts) + "\n")
-    return assembled(place / "config.json", place / "hosts", batch, *options)
-
-
-def assembled(model: Path, hosts: Path, batch: int, *options: str) -> Instance:
-    """Return the instance of a model's file on the hosts of another."""
-    sizes = {"sequence_length": 1024, "global_batch": batch}
-    listed = Listed("hostfile", [hosts])
-    made = assembly(model, listed, options, sizes, times="calibrated")
+    sizes = {"sequence_length": 1024, "global_batch": 8}
+    listed = Listed("hostfile", [place / "hosts"])
+    made = assembly(place / "config.json", listed, options, sizes, times="calibrated")
     return Instance.model_validate(made.document, strict=False)
 
 
@@ -60,7 +49,7 @@ def test_a_free_plan_is_no_slower_than_the_grids_of_any_target(
     shape = {"num_hidden_layers": random.choice([3, 4]), "hidden_size": width}
     link = random.choice(["1GbE", "25GbE"])
     options = [f"inter_gbytes_per_s={link}", random.choice(["zero=1,0", "zero=3,1"])]
-    data = on_cards(tmp_path, cards, 8, *options, **shape, vocab_size=1000)
+    data = on_cards(tmp_path, cards, *options, **shape, vocab_size=1000)
     free = racing.raced(data, rounds=50)
     assert free is not None
     compared = 0
@@ -90,7 +79,9 @@ def test_a_plan_that_does_not_fit_is_told_what_would_fit() -> None:
 
 def test_a_settled_plan_costs_the_same() -> None:
     for seed in range(40):
-        random, instance = Random(seed), random_choices(seed)
+        random = Random(f"searched alternatives/{seed}")
+        plain = random_instance(random, later=seed % 2 == 0)
+        instance = with_alternatives(random, plain, zeros=(0, 1, 2))
         if not (pipes := random_pipes(random, instance)):
             continue
         plan = with_choices(random, instance, FastCost(instance).plan(pipes))
