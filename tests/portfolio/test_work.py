@@ -1,17 +1,14 @@
 """With a limit of work the same seed gives the same answer, on any machine."""
 
-import json
 import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import hetopt
 from hetopt import clock
-from hetopt.cli import app
 from hetopt.errors import Unsupported
 from hetopt.modelling import Limits
 from hetopt.result import Result, Stop
@@ -26,8 +23,6 @@ ASKED: list[tuple[str, dict[str, Any], int]] = [
     (UNLIKE, {"planner": "metis"}, 100),
     (UNLIKE, {"planner": "hexiscale", "improve": True}, 500),
 ]
-#: What says how long something took.
-TIMES = {"seconds", "shifted_mean_s"}
 
 
 class Busy:
@@ -96,23 +91,3 @@ def test_limits_are_kept_by_one_clock() -> None:
         for file in (Path(hetopt.__file__).parent / folder).rglob("*.py"):
             text = file.read_text()
             assert not re.search(r"^(import time|from time import)\b", text, re.M), file
-
-
-def untimed(document: Any) -> Any:
-    """A document without what says how long something took."""
-    if isinstance(document, list):
-        return [untimed(one) for one in document]
-    if not isinstance(document, dict):
-        return document
-    return {key: untimed(one) for key, one in document.items() if key not in TIMES}
-
-
-def test_a_row_of_a_comparison_can_be_run_again() -> None:
-    words = ["compare", UNLIKE, "--planners", "megatron,portfolio", "--exact", "--json"]
-    told = [CliRunner().invoke(app, [*words, "--work", "800"]) for _ in range(2)]
-    first, again = (json.loads(one.stdout) for one in told)
-    assert untimed(first) == untimed(again)
-    for row in first["rows"][:3]:
-        assert (row["work"], row["time_limit_s"], row["threads"]) == (800, None, 1)
-    both = CliRunner().invoke(app, [*words, "--work", "800", "--time-limit", "30"])
-    assert json.loads(both.stdout)["rows"][0]["time_limit_s"] == 30

@@ -9,13 +9,12 @@ import tiny_recoveries
 from hetopt import problems, registry
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import recovery as exact
-from hetopt.exact.recovery import best_prices, bound_of
+from hetopt.exact.recovery import bound_of
 from hetopt.plans import Recovery, Transfer
 from hetopt.problems.recovery import (
     Data,
     Machine,
     Need,
-    Pair,
     Saved,
     Unit,
     evaluate,
@@ -31,6 +30,11 @@ PLANNERS = registry.entries_for("planners", "recovery")
 def case(seed: int) -> tuple[Data, int | None]:
     data = tiny_recoveries.tiny(seed)
     return data, tiny_recoveries.best(data)
+
+
+def need(gpu: str, *units: str, rank: int = 0, degree: int = 1) -> Need:
+    """A GPU's need of a part of units, of unit 0 where none is named."""
+    return Need(gpu=gpu, units=units or ("0",), rank=rank, degree=degree)
 
 
 def halves(**changes: Any) -> Data:
@@ -56,9 +60,7 @@ def halves(**changes: Any) -> Data:
             Saved(place="b", medium="disk", units=("0",), rank=1, degree=2),
             Saved(place="cloud", medium="cloud", units=("0",), rank=0, degree=1),
         ),
-        "needs": tuple(
-            Need(gpu=f"a:{i}", units=("0",), rank=0, degree=1) for i in range(2)
-        ),
+        "needs": (need("a:0"), need("a:1")),
     }
     return Data(**{**fields, **changes})
 
@@ -102,10 +104,7 @@ def test_gpus_of_a_node_share_what_is_read_once_a_node() -> None:
 
 @pytest.mark.parametrize(("limit", "seconds"), [("shared", 8), ("each_node", 4)])
 def test_a_cloud_is_shared_or_each_nodes_own(limit: str, seconds: int) -> None:
-    needs = tuple(
-        Need(gpu=f"{node}:0", units=("0",), rank=0, degree=1) for node in "ab"
-    )
-    data = halves(needs=needs, cloud_limit=limit)
+    data = halves(needs=(need("a:0"), need("b:0")), cloud_limit=limit)
     plan = registry.entry("planners", "varuna").plan(data)
     assert evaluate(data, plan).objective == seconds * 10**6
 
@@ -150,35 +149,15 @@ def test_every_piece_comes_exactly_once() -> None:
     assert [str(v) for v in again.violations] == ["twice: a:1, unit 0: 1 of 2 pieces"]
 
 
-def test_the_bitmap_says_which_pieces_lie_where() -> None:
-    held = halves().bitmap("0")
-    assert held == {("a", "disk"): 0b01, ("b", "disk"): 0b10, ("cloud", "cloud"): 0b11}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"cloud_bytes_per_s": None}, "give cloud_bytes_per_s"),
-        (
-            {"needs": (Need(gpu="c:0", units=("0",), rank=0, degree=1),)},
-            "nodes lists no 'c'",
-        ),
-        (
-            {"needs": (Need(gpu="a:0", units=("1",), rank=0, degree=1),)},
-            "unknown unit '1'",
-        ),
-        (
-            {"needs": (Need(gpu="a:0", units=("0",), rank=2, degree=2),)},
-            "rank 2 of degree 2",
-        ),
-        (
-            {"needs": (Need(gpu="a:0", units=("0", "0"), rank=0, degree=2),)},
-            "needs unit '0' twice",
-        ),
-        (
-            {"needs": (Need(gpu="a:0", units=("0",), rank=0, degree=4093),)},
-            "has 8186 pieces",
-        ),
+        ({"needs": (need("c:0"),)}, "nodes lists no 'c'"),
+        ({"needs": (need("a:0", "1"),)}, "unknown unit '1'"),
+        ({"needs": (need("a:0", rank=2, degree=2),)}, "rank 2 of degree 2"),
+        ({"needs": (need("a:0", "0", "0", degree=2),)}, "needs unit '0' twice"),
+        ({"needs": (need("a:0", degree=4093),)}, "has 8186 pieces"),
     ],
 )
 def test_data_that_make_no_sense_are_refused(
@@ -206,7 +185,8 @@ def test_a_planner_is_valid_and_never_beats_the_best_of_all(name: str) -> None:
         data, best = case(seed)
         try:
             plan = planner.plan(data, seed=1, deadline=None)
-        except NoPlan:
+        except NoPlan:  # AutoHet has a plan wherever there is one
+            assert best is None or name != "autohet_recovery"
             continue
         assert planner.plan(data, seed=1, deadline=None) == plan
         found = evaluate(data, plan)
@@ -217,24 +197,8 @@ def test_a_planner_is_valid_and_never_beats_the_best_of_all(name: str) -> None:
     assert planned > len(SEEDS) // 3
 
 
-def test_autohet_has_a_plan_wherever_there_is_one() -> None:
-    planner: Any = registry.entry("planners", "autohet_recovery")
-    for seed in SEEDS:
-        data, best = case(seed)
-        if best is None:
-            with pytest.raises(NoPlan, match="is lost"):
-                planner.plan(data)
-        else:
-            planner.plan(data)
-
-
 def test_autohet_slices_and_joins_and_goes_near_first() -> None:
-    data = halves(
-        needs=(
-            Need(gpu="a:0", units=("0",), rank=1, degree=4),
-            Need(gpu="b:0", units=("0",), rank=0, degree=1),
-        )
-    )
+    data = halves(needs=(need("a:0", rank=1, degree=4), need("b:0")))
     plan = registry.entry("planners", "autohet_recovery").plan(data)
     rows = [(t.gpu, t.shard, t.part, t.source) for t in plan.transfers]
     assert rows == [
@@ -299,39 +263,3 @@ def test_of_equally_fast_plans_the_exact_one_leaves_the_cloud_alone() -> None:
     assert result.objective == 4 * 10**6
     assert result.evaluation is not None
     assert result.evaluation.parts["bytes"] == {"local": 4, "peer": 4, "cloud": 0}
-
-
-def test_finer_slices_never_take_longer() -> None:
-    for seed in SEEDS[:20]:
-        data, best = case(seed)
-        if best is not None:
-            finer = exact.solve(data.model_copy(update={"slices": 2})).objective
-            network = Network(data)
-            assert finer is not None
-            assert bound_of(network, best_prices(network)) <= finer <= best
-
-
-@pytest.mark.parametrize("mark", ["/", " to ", "%2F"])
-def test_links_of_names_that_read_alike_are_told_apart(mark: str) -> None:
-    """Two links whose ends, written one after the other, read the same."""
-    names = a, bc, ab, c = "a", f"b{mark}c", f"a{mark}b", "c"
-    rates = ("memory_bytes_per_s", "disk_bytes_per_s", "network_bytes_per_s")
-    data = Data(
-        units=tuple(Unit(name=unit, parameters=10) for unit in "01"),
-        bytes_per_parameter=1,
-        nodes=tuple(Machine(name=x, **dict.fromkeys(rates, 1000)) for x in names),
-        pairs=(
-            Pair(first=ab, second=c, bytes_per_s=1),
-            Pair(first=a, second=bc, bytes_per_s=100),
-        ),
-        saved=tuple(
-            Saved(place=place, medium="disk", units=(unit,), rank=0, degree=1)
-            for place, unit in ((a, "0"), (ab, "1"))
-        ),
-        needs=tuple(
-            Need(gpu=f"{node}:0", units=(unit,), rank=0, degree=1)
-            for node, unit in ((bc, "0"), (c, "1"))
-        ),
-    )
-    result = exact.solve(data)
-    assert (result.status, result.objective) == (Status.OPTIMAL, 10_000_000)

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hetopt import cli
-from hetopt.cli import listing, output
+from hetopt.cli import output
 
 MIXED = "autohet/a100-h20-4x4-gpt3-6.7b"
 
@@ -47,31 +47,6 @@ def test_a_recovery_is_written_judged_and_proved_again(
     assert hetopt("check", new).exit_code == 0
 
 
-def test_a_plan_that_is_given_is_recovered_as_it_is(old: Path, tmp_path: Path) -> None:
-    new, out = tmp_path / "new.json", tmp_path / "out.json"
-    words = ("plan", "autohet/a100-h20-2x2-gpt3-6.7b", "--planner", "megatron")
-    assert hetopt(*words, "--out", new).exit_code == 0
-    smaller = "autohet/a100-h20-2x2-gpt3-6.7b"
-    times = []
-    for method in ("recovery", "autohet_recovery", "varuna"):
-        options = ("--new-plan", new, "--method", method, "--json", "--out", out)
-        told = hetopt("recover", old, smaller, *options)
-        assert told.exit_code == 0
-        document = json.loads(told.stdout)
-        assert document["new_plan"]["plan"] == json.loads(new.read_text())["plan"]
-        assert hetopt("check", out).exit_code == 0
-        times.append(document["objective"])
-    assert times[0] == min(times)
-    assert times[1] < times[2]
-
-
-def test_the_tables_say_what_was_lost_weighed_and_carried(old: Path) -> None:
-    told = hetopt("recover", old, MIXED, "--lost", "node0", "--planning", 0.3)
-    assert told.exit_code == 0
-    for word in ("lost", "node0", "chosen", "new training plan", "of busiest", "cloud"):
-        assert word in told.stdout
-
-
 def test_states_that_lie_nowhere_are_no_plan(old: Path) -> None:
     options = ("--lost", "node0", "--planning", 0.3, "-o", "cloud_gbytes_per_s=none")
     told = hetopt("recover", old, MIXED, *options, "--json")
@@ -84,18 +59,14 @@ def test_states_that_lie_nowhere_are_no_plan(old: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--lost", "node7"), "unknown node 'node7'"),
-        (("--lost", "node0:9"), "unknown GPU 'node0:9'"),
         (("--lost", "node0,,"), "--lost 'node0,,': expected names"),
         (("--method", "teleport"), "unknown method 'teleport'"),
         (("--planner", "teleport"), "unknown planner 'teleport'"),
         (("-o", "disk=3"), "--option: disk: unknown field; "),
         (("-o", "disk_gbytes_per_s=0"), "expected a number above 0"),
         (("-o", "media=tape"), 'found "tape"'),
-        (("-o", "disk_gbytes_per_s"), "expected NAME=VALUE"),
         (("-o", "unsaved=node7"), "unknown node 'node7'"),
         (("--new-plan", "no.json"), "no.json"),
-        (("--out", "no/such/folder.json"), "expected a file in a folder"),
     ],
 )
 def test_bad_input_is_said_in_one_message(
@@ -104,19 +75,3 @@ def test_bad_input_is_said_in_one_message(
     told = hetopt("recover", old, MIXED, *words)
     assert told.exit_code == output.BAD_INPUT
     assert message in told.stderr
-
-
-def test_a_plan_of_another_model_is_refused(old: Path) -> None:
-    told = hetopt("recover", old, "tiny/two-nodes")
-    assert told.exit_code == output.BAD_INPUT
-    assert "expected one model" in told.stderr
-
-
-def test_recovery_is_listed_wherever_it_belongs() -> None:
-    for kind, names in (
-        ("problems", {"recovery"}),
-        ("formulations", {"recovery"}),
-        ("methods", {"recovery"}),
-        ("planners", {"autohet_recovery", "varuna"}),
-    ):
-        assert names <= {entry["name"] for entry in listing.entries(kind)}

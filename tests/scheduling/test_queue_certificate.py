@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_job_scheduling
 
 import hetopt
 from hetopt import api
 from hetopt.costs.job_rates import DEGREES
 from hetopt.errors import InstanceError
-from hetopt.problems.job_scheduling import Assumptions, Data, Job
+from hetopt.problems.job_scheduling import Data
 from hetopt.scheduling import bounds, catalogue, prices, workloads
 from hetopt.scheduling.certificate import Work, average_us, groups, recheck, work
 from hetopt.schema import Cluster, CostSettings
@@ -28,16 +29,7 @@ LONE = catalogue.cluster([("A100-40G", 1)], 5.0)
 
 def queue(cluster: Cluster, *jobs: tuple[str, int, int, float]) -> Data:
     """Jobs of (model, batch, steps, submission); starting takes no time."""
-    return Data(
-        name="small",
-        cluster=cluster,
-        models={name: catalogue.job_model(name) for name, *_ in jobs},
-        jobs=tuple(
-            Job(name=f"j{i}", model=m, batch=b, samples=b * steps, submit_s=at)
-            for i, (m, b, steps, at) in enumerate(jobs)
-        ),
-        assumptions=Assumptions(launch_s=0, restart_s=0),
-    )
+    return test_job_scheduling.queue(*jobs, cluster=cluster, launch_s=0, restart_s=0)
 
 
 def random_certificate(random: Random, data: Data, groups: int) -> QueueCertificate:
@@ -218,22 +210,6 @@ def test_random_prices_prove_no_more_than_jobs_alone_have_to_pay() -> None:
         assert average_us(data, certificate) <= max(0.0, least / 2) * (1 + 1e-9)
 
 
-def test_equal_jobs_on_one_gpu_are_bounded_nearly_by_one_after_the_other() -> None:
-    data = queue(LONE, *[("bert-base", 4, 1000, 0.0)] * 5)
-    found = prices.bound_by_prices(data)
-    assert found is not None
-    least = 3 * us_of(data)[0]  # the mean of 1, ..., 5
-    assert Fraction(9, 10) * least <= found[0].value <= least
-
-
-def test_a_job_by_itself_is_bounded_by_the_time_that_it_takes_alone() -> None:
-    data = queue(LONE, ("gpt2", 4, 500, 1000.0))
-    found = prices.bound_by_prices(data)
-    assert found is not None
-    alone = bounds.alone(data).value
-    assert alone * (1 - Fraction(1, 10**6)) <= found[0].value <= alone
-
-
 def test_prices_beat_one_machine_and_long_queues_are_left_to_quick_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -268,6 +244,9 @@ def test_a_bound_a_microsecond_beyond_what_prices_prove_is_refused() -> None:
     assert recheck(data, certificate, proved) == []
     (missing,) = recheck(data, certificate, proved + 1)
     assert missing.startswith("the prices prove ")
+    doubled = certificate.model_copy(update={"prices": certificate.prices * 2})
+    (missing,) = recheck(data, doubled, bound)
+    assert missing == "prices of 2 groups of nodes, where the cluster has 1"
 
 
 MORE_GPUS = catalogue.cluster([("A100-40G", 1)] * 2, 5.0)
@@ -292,13 +271,6 @@ def test_another_queue_and_changed_prices_prove_less(
     )
     (missing,) = recheck(queue(cluster, *jobs), changed, bound)
     assert "the prices prove" in missing
-
-
-def test_prices_of_other_groups_of_nodes_are_refused() -> None:
-    data, bound, certificate = honest(LONE, *JOBS)
-    doubled = certificate.model_copy(update={"prices": certificate.prices * 2})
-    (missing,) = recheck(data, doubled, bound)
-    assert missing == "prices of 2 groups of nodes, where the cluster has 1"
 
 
 @pytest.fixture(scope="module")

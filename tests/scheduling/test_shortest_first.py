@@ -1,7 +1,9 @@
 """Shortest remaining work first."""
 
+import test_job_scheduling
+
 from hetopt.plans import Lease, Schedule
-from hetopt.problems.job_scheduling import Assumptions, Data, Job
+from hetopt.problems.job_scheduling import Data
 from hetopt.scheduling import catalogue, simulator
 
 SECOND = 10**6
@@ -9,16 +11,9 @@ SECOND = 10**6
 
 def queue(*jobs: tuple[int, float], **assumed: float) -> Data:
     """Jobs of (steps, submission) that train BERT-base on one node of two GPUs."""
-    return Data(
-        name="two GPUs",
-        cluster=catalogue.cluster([("A100-40G", 2)], 5.0),
-        models={"bert-base": catalogue.job_model("bert-base")},
-        jobs=tuple(
-            Job(name=f"j{i}", model="bert-base", batch=4, samples=4 * n, submit_s=at)
-            for i, (n, at) in enumerate(jobs)
-        ),
-        assumptions=Assumptions(**assumed),
-    )
+    rows = [("bert-base", 4, steps, at) for steps, at in jobs]
+    cluster = catalogue.cluster([("A100-40G", 2)], 5.0)
+    return test_job_scheduling.queue(*rows, cluster=cluster, **assumed)
 
 
 def leases(made: Schedule) -> list[tuple[Lease, ...]]:

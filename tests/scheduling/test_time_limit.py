@@ -1,14 +1,11 @@
 """A queue within a time limit: what has no end by then has no schedule, and says so."""
 
-import json
 import time
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
 from hetopt.api.scheduling import load_queue
 from hetopt.result import Status, Stop
 from hetopt.scheduling import bounds, certificate, prices, simulator
@@ -59,10 +56,3 @@ def test_prices_that_were_cut_short_prove_less_and_are_checked_alike() -> None:
     assert 0 < short.value <= whole.value
     if left is not None:
         assert certificate.recheck(data, left, short.value) == []
-
-
-def test_the_command_has_a_time_limit() -> None:
-    words = ["schedule", QUEUE, "--policy", "frenzy", "--time-limit", "0", "--json"]
-    told = CliRunner().invoke(cli.app, words)
-    assert told.exit_code == 4, told.output
-    assert json.loads(told.stdout)["stop"] == "time"

@@ -18,40 +18,6 @@ from hetopt.schema.groups import FIELDS
 from hetopt.search import choices
 
 
-@pytest.mark.parametrize(
-    ("counts", "gib", "offers"),
-    [
-        ([4], 0.8, {"interleave": [2]}),
-        ([2, 2], 0.8, {"zero": [1], "recompute": ["full"]}),
-    ],
-)
-def test_plans_are_the_best_of_all_grids(
-    counts: list[int], gib: float, offers: dict[str, Any]
-) -> None:
-    tree = mixture(counts).model_dump(mode="json")
-    tree["cluster"]["gpus"]["a"]["memory_gib"] = gib
-    tree["workload"]["alternatives"] = {
-        **{"context_parallel": [2], "expert_parallel": [2, 4]},
-        **offers,
-    }
-    instance = Instance.model_validate(tree, strict=False)
-    each = {
-        split: best_grid(under(instance, split=split))
-        for split in instance.workload.splits
-    }
-    known = {split: us for split, us in each.items() if us is not None}
-    found = hetopt.plan(instance, limits=20)
-    if not known:
-        assert found.plan is None
-        return
-    best = min(known.values())
-    assert found.bound is not None
-    assert found.bound.value <= best
-    assert found.objective == best
-    for split in known:
-        assert training_plan_bound(under(instance, split=split)).value <= known[split]
-
-
 def test_a_plan_says_how_it_divides_and_is_judged_so() -> None:
     instance = mixture([4])
     for way in settings.split_variants(instance):

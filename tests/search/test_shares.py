@@ -12,7 +12,6 @@ import hetopt
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.schema.targets import TARGETS
 from hetopt.search import grid
 
 SIZES, RULES = (1, 2), ("full", "none")
@@ -105,14 +104,3 @@ def test_a_model_that_no_gpu_holds_is_proved_to_have_no_plan() -> None:
     )
     assert result.status == "infeasible"
     assert "memory" in result.reasons[0]
-
-
-@pytest.mark.parametrize("target", [x for x, one in TARGETS.items() if one.whole])
-def test_a_whole_model_is_on_every_gpu(target: str) -> None:
-    data = drawn(0, zeros=(0, 3)).on(target)
-    found = grid.search(data)
-    assert found.plan is not None
-    assert training_plan.evaluate(data, found.plan).valid
-    for pipeline in found.plan.pipelines:
-        assert len(pipeline.stages) == 1
-        assert all(replica.degree == 1 for replica in pipeline.stages[0].replicas)
