@@ -117,18 +117,6 @@ def test_a_layer_of_twelve_hidden_squared_gives_the_papers_flops() -> None:
     assert needed / 3 * 4 == pytest.approx(32 * 96 * b * s * h**2 * (1 + s / (6 * h)))
 
 
-def test_per_layer_tensor_parallel_time_of_the_case_study() -> None:
-    """HexiScale, section 3.1: 1.88 s over 1 GB/s for the batch, 0.01 s over NVLink."""
-    instance = load_instance("hexiscale/case-study-calibrated")
-    floats = FloatJudge(instance)
-    for beta, paper in (
-        (floats.link("A", "B")[1], 1.88),
-        (floats.link("A", "A")[1], 0.01),
-    ):
-        forward_only = 4 * (2 - 1) * 2 * 24 * 4096 * 5120 / (2 * beta)
-        assert forward_only == pytest.approx(paper, abs=0.006)
-
-
 def test_measured_times_of_other_sizes_are_sums_over_binary_digits() -> None:
     table = CostTable(load_instance("tiny/profiled"))
     one, two = table.layer_us("node0", 1, 1), table.layer_us("node0", 1, 2)

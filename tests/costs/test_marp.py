@@ -56,12 +56,6 @@ def test_parameters_are_those_of_the_released_models() -> None:
     assert billions["bert-large"] == pytest.approx(0.336, abs=0.004)
 
 
-def test_with_binary_gigabytes_four_gpus_would_do_in_that_example() -> None:
-    need = marp.marp(model("gpt2-7b"), 1024, 2, 1, 4)
-    assert not marp.fits(need, catalogue.gpu_type("A100-40G"), "marp")
-    assert marp.fits(need, GpuType(peak_tflops=312, memory_gib=40), "marp")
-
-
 def test_the_papers_inequality_is_strict_and_the_cost_models_is_not() -> None:
     full = marp.Memory(2**30, 0, 0, 0, 0)
     gpu = GpuType(peak_tflops=1, memory_gib=1)
@@ -169,17 +163,6 @@ def test_step_times_are_those_of_the_formulas_in_plain_floats(d: int, t: int) ->
         want = step_in_floats(trained.model, 1024, 8, d, t, gpu, link)
         step = rates.step_us(trained, d, t, {node: d * t})
         assert step == pytest.approx(1e6 * want, rel=1e-6, abs=1)
-
-
-def test_mixed_and_scattered_gpus_are_never_faster() -> None:
-    rates = JobRates(catalogue.simulator(), PLAIN, "marp")
-    trained = Trained("gpt2", model("gpt2"), 1024, 8)
-    together = rates.step_us(trained, 2, 2, {"node3": 4})
-    assert rates.step_us(trained, 2, 2, {"node3": 2, "node4": 2}) > together
-    assert rates.step_us(trained, 2, 2, {"node3": 3, "node4": 1}) > rates.step_us(
-        trained, 2, 2, {"node3": 2, "node4": 2}
-    )
-    assert rates.step_us(trained, 2, 2, {"node3": 2, "node0": 2}) > together
 
 
 @pytest.mark.parametrize(("name", "node"), [("gpt2-xl", "node3"), ("gpt2", "node0")])

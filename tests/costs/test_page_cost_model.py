@@ -17,7 +17,6 @@ from hetopt.costs.formulas.machine import Machine
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.schema.presets import PRESETS
 from hetopt.schema.settings import GROUP_OF
 
 ROOM = ROOT / "hetopt" / "costs"
@@ -135,21 +134,3 @@ def test_every_cost_setting_is_on_the_page(field: str) -> None:
 )
 def test_every_constant_is_on_the_page(name: str) -> None:
     assert f"`{name}`" in PAGE
-
-
-def test_every_module_of_formulas_is_linked() -> None:
-    linked = {(ROOM / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", PAGE)}
-    inner = {path.name for path in (ROOM / "runs").glob("*.py")}
-    inner -= {"fitting.py"}
-    there = {
-        path.resolve()
-        for folder in (ROOM, ROOM / "formulas", ROOM / "runs")
-        for path in folder.glob("*.py")
-        if path.name != "__init__.py"
-    } - {(ROOM / "runs" / name).resolve() for name in inner}
-    assert there <= linked
-
-
-def test_papers_have_presets() -> None:
-    assert "presets" in PAGE
-    assert {"hexiscale", "autohet", "metis", "espresso", "megatron"} <= set(PRESETS)

@@ -14,7 +14,6 @@ from flat import flat
 from hypothesis import given
 from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
-from random_plans import random_plan
 from random_profiles import profiled
 
 import hetopt
@@ -121,28 +120,6 @@ def test_no_plan_beats_the_bound_and_small_clusters_are_solved(
     else:
         assert bound <= best[0]
         assert training_plan.evaluate(instance, known.plan).objective == best[0]
-
-
-def test_among_the_random_profiles_some_leave_no_plan() -> None:
-    found = []
-    for seed in range(10):
-        random = Random(f"bounded {seed}")
-        instance = profiled(random, tiny_instance(seed), memory="layers")
-        found.append(best_training_plan(instance) is None)
-    assert 1 <= sum(found) <= 9
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@examples(10)
-@given(seed=seeds())
-def test_no_random_plan_beats_the_bound(seed: int, kind: str) -> None:
-    random = Random(f"random {seed}")
-    instance = profiled(random, random_instance(random), memory=kind)
-    bound = training_plan_bound(instance).value
-    for number in range(10):
-        judged = training_plan.evaluate(instance, random_plan(instance, number))
-        if judged.valid:
-            assert bound <= judged.objective
 
 
 # --- files -----------------------------------------------------------------------
