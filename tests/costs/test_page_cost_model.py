@@ -6,6 +6,7 @@ from math import ceil
 
 import pytest
 import yaml
+from made_plans import pipeline, stage
 from places import ROOT
 
 import hetopt
@@ -39,18 +40,13 @@ def example() -> tuple[Instance, TrainingPlan]:
     assert block
     instance = hetopt.load(yaml.safe_load(block[1]))
     pipelines = [
-        {
-            "micro_batches": 8,
-            "micro_batch_size": 1,
-            "stages": [
-                {
-                    "layers": layers,
-                    "replicas": [{"gpus": [f"{node}:0", f"{node}:1"], "samples": 1}],
-                }
-                for node, layers in zip(nodes, ([0, 2], [2, 4]), strict=True)
-            ],
-        }
-        for nodes in (("n0", "n1"), ("n2", "n3"))
+        pipeline(
+            8,
+            1,
+            stage(0, 2, (1, f"{first}:0 {first}:1")),
+            stage(2, 4, (1, f"{last}:0 {last}:1")),
+        )
+        for first, last in (("n0", "n1"), ("n2", "n3"))
     ]
     return instance, TrainingPlan.model_validate({"pipelines": pipelines}, strict=False)
 
