@@ -14,7 +14,6 @@ from test_adapters import parts_of, plan_of, two_nodes
 from hetopt.explaining import explain
 from hetopt.explaining.simulator import simulate
 from hetopt.modelling import Limits
-from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.report import explanation as report
 from hetopt.report import timeline
@@ -57,27 +56,6 @@ def test_stages_of_a_node_share_its_port_for_gradients(
     assert busy == {"us": parts["sync_us"], "node": "a"}
 
 
-def test_links_of_another_rate_are_another_network() -> None:
-    """Node b sends to a and to c at once; what one link takes the other does not."""
-    tree = two_nodes(1).model_dump(mode="json")
-    node = tree["cluster"]["nodes"][0]
-    tree["cluster"]["nodes"].append({**node, "name": "c"})
-
-    def busy(rate: float) -> tuple[int, str]:
-        tree["cluster"]["inter"] = {
-            "gbytes_per_s": 2,
-            "pairs": [["b", "c", rate], ["a", "c", rate]],
-        }
-        instance = Instance.model_validate(tree, strict=False)
-        parts = parts_of(instance, plan_of(["a", "b"], ["c", "b"], t=1))
-        port = parts["ports"]["pipelines"]
-        return port["us"], port["node"]
-
-    # Half of the batch goes each way.
-    assert busy(2) == (1e6 * 8 * _BYTES / 2e9, "b")
-    assert busy(1) == (1e6 * 4 * _BYTES / 1e9, "b")
-
-
 # --- agreement -------------------------------------------------------------------
 
 
@@ -96,21 +74,9 @@ def plainly(random: Random) -> tuple[Random, Instance]:
     return random, shared(random, random_instance(random, later=True))
 
 
-def in_groups(random: Random) -> tuple[Random, Instance]:
-    costs = {"zero": random.randint(1, 3), "zero_groups": 2, "interleave": 1}
-    instance = random_instance(random, later=True)
-    return random, shared(random, instance, **costs)
-
-
 @examples(40)
 @given(drawn(plainly))
 def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -> None:
-    agree(*drawn)
-
-
-@examples(25)
-@given(drawn(in_groups))
-def test_they_agree_on_groups_of_replicas(drawn: tuple[Random, Instance]) -> None:
     agree(*drawn)
 
 
@@ -127,23 +93,6 @@ def agree(random: Random, instance: Instance) -> None:
         if (state := first_state(cost, pipes)) is not None:
             again = training_plan.evaluate(instance, cost.plan(state.pipes()))
             assert state.objective == again.objective
-
-
-@examples(25)
-@given(drawn(plainly))
-def test_the_order_of_pipelines_is_none_of_a_ports(
-    drawn: tuple[Random, Instance],
-) -> None:
-    random, instance = drawn
-    plan = FastCost(instance).plan(random_pipes(random, instance))
-    turned = TrainingPlan(pipelines=plan.pipelines[::-1])
-    one, other = (training_plan.evaluate(instance, x) for x in (plan, turned))
-    assert one.objective == other.objective
-    busy = [
-        [port["us"] for port in judged.parts.get("ports", {}).values()]
-        for judged in (one, other)
-    ]
-    assert busy[0] == busy[1]
 
 
 # --- what is said of them --------------------------------------------------------

@@ -13,7 +13,7 @@ from brute_force_training import best_training_plan, tiny_instance
 from flat import flat
 from hypothesis import given
 from inputs import examples, seeds
-from random_pipelines import random_instance, random_pipes
+from random_pipelines import random_instance
 from random_profiles import profiled
 
 import hetopt
@@ -26,7 +26,6 @@ from hetopt.exact.enumeration import solve
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.search.fast_cost import FastCost
 from hetopt.solving.run import Run
 
 KINDS = ("none", "layers", "parts")
@@ -84,21 +83,6 @@ def test_memory_of_a_stage_is_that_of_its_layers_measurements(
             node.name, range(first, last), (t, b), Position(n, stages, j)
         )
         assert sum(found.values()) == stage_mib(instance, case)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@examples(12)
-@given(seed=seeds())
-def test_the_fast_evaluator_agrees_with_the_judge(seed: int, kind: str) -> None:
-    random = Random(f"profiled {seed}")
-    instance = profiled(random, random_instance(random), memory=kind)
-    cost = FastCost(instance)
-    for _ in range(4):
-        pipes = random_pipes(random, instance)
-        judged = training_plan.evaluate(instance, cost.plan(pipes))
-        assert {v.rule for v in judged.violations} <= {"memory"}
-        assert cost.iteration_us(pipes) == judged.objective
-        assert all(map(cost.fits, pipes)) == judged.valid
 
 
 @pytest.mark.parametrize("kind", KINDS)
