@@ -93,6 +93,46 @@ def test_a_hop_reaches_the_adapters_of_its_gpus(
     assert rows[0]["hop_us"] == pytest.approx(1e6 * (wire + gathered), abs=1)
 
 
+def test_what_ends_an_iteration_is_added_once() -> None:
+    plain = parts_of(two_nodes(), plan_of(["a", "b"], ["b", "a"], t=2))
+    costs = {"iteration_overhead_us": 1234.5, "tied_sync": True}
+    tied = two_nodes(costs=costs, model={"tied_embeddings": True})
+    parts = parts_of(tied, plan_of(["a", "b"], ["b", "a"], t=2))
+    # 2 MB of gradients, half on each of two rings, which have an adapter each.
+    seconds = 2 * _BYTES / 2 / 2 / (2e9 / 4)
+    assert parts["tied_us"] == pytest.approx(1e6 * seconds)
+    assert parts["overhead_us"] == 1235
+    added = parts["tied_us"] + parts["overhead_us"]
+    assert parts["iteration_us"] == plain["iteration_us"] + added
+    alone = parts_of(tied, plan_of(["a"], ["b"], t=2))
+    assert alone["tied_us"] == 0  # one stage has both
+
+
+def profile(updates: dict[int, int]) -> dict[str, Any]:
+    """Rows of one GPU, by size of micro-batch, with the update of each layer."""
+    rows = [
+        {
+            "gpu": "A",
+            "tensor_parallel": 1,
+            "micro_batch": b,
+            "layer_us": [5] * 8,
+            "update_us": [us] * 7 + [us + 100],
+        }
+        for b, us in updates.items()
+    ]
+    return {"layer_times": "profile", "profile": rows}
+
+
+@pytest.mark.parametrize(("zero", "divided"), [(0, 1), (1, 2), (3, 2)])
+def test_measured_updates_are_those_of_the_slowest_stage(
+    zero: int, divided: int
+) -> None:
+    instance = two_nodes(costs=profile({1: 40, 2: 90, 4: 50}) | {"zero": zero})
+    plan = plan_of(["a", "b"], ["b", "a"], t=1, cut=3)
+    # The middle of 40, 50 and 90, five layers, and what the last one has more.
+    assert parts_of(instance, plan)["update_us"] == (5 * 50 + 100) // divided
+
+
 def test_gradients_of_logits_are_four_bytes_each() -> None:
     def peak(**costs: bool) -> int:
         instance = two_nodes(costs={"head": "include"} | costs)

@@ -200,6 +200,21 @@ def test_memory_is_refused_by_how_much_and_where() -> None:
     assert found.objective == parts["iteration_us"]
 
 
+def test_memory_that_is_just_enough_is_accepted() -> None:
+    instance = load_instance("tiny/two-nodes-head")
+    need = judged(instance, two_stage_plan(instance))["peak_memory_mib"]
+
+    def just_enough(data: dict[str, Any]) -> None:
+        data["cluster"]["gpus"]["big"]["memory_gib"] = need["node0:0"] / 1024
+        data["cluster"]["gpus"]["small"]["memory_gib"] = need["node1:0"] / 1024
+
+    tight = training_plan.evaluate(
+        changed(instance, just_enough), two_stage_plan(instance)
+    )
+    assert tight.valid
+    assert tight.parts["least_headroom_mib"] == 0
+
+
 def test_prices_are_unknown_unless_every_gpu_that_is_held_has_one() -> None:
     instance = load_instance("tiny/two-nodes")
     parts = judged(instance, two_stage_plan(instance))
