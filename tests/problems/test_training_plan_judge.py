@@ -30,9 +30,6 @@ def judged(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
     return found.parts
 
 
-# --- the objective, by a second method ----------------------------------------
-
-
 def test_a_profiled_instance_is_timed_by_its_profile() -> None:
     instance = load_instance("tiny/profiled")
     plan = two_stage_plan(instance)
