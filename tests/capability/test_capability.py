@@ -243,8 +243,6 @@ def test_a_refusal_names_method_setting_value_reason_and_remedy() -> None:
     with pytest.raises(Unsupported) as refused:
         hetopt.solve(instance, "one_pipeline", limits=1)
     assert refused.value.field == "workload.costs.zero"
-    assert str(refused.value) == (
-        "not supported by the exact method one_pipeline: ZeRO (workload.costs.zero: "
-        "2): a replica's share of the states depends on other pipelines; use the exact "
-        "method training_plan (`hetopt plan`)"
-    )
+    said = "exact method one_pipeline: ZeRO (workload.costs.zero: 2): a replica's share"
+    assert said in str(refused.value)
+    assert "use the exact method training_plan" in str(refused.value)

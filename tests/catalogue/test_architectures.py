@@ -48,15 +48,6 @@ def test_parameters_of_a_preset_are_the_published_ones(name: str, total: float) 
     assert billions(model) == pytest.approx(total, rel=0.012)
 
 
-@pytest.mark.parametrize("name", sorted(models()))
-def test_every_preset_is_a_model_of_about_the_size_in_its_name(name: str) -> None:
-    model = ModelSpec(**model_fields(name))
-    last = name.rpartition("-")[2]
-    if last[-1] in "bm" and last[0].isdigit() and "x" not in last:
-        size = float(last[:-1]) * (1 if last[-1] == "b" else 1e-3)
-        assert billions(model) == pytest.approx(size, rel=0.25)
-
-
 @pytest.mark.parametrize("name", sorted(READ.keys() & models().keys()))
 def test_a_preset_and_the_same_models_configuration_agree(name: str) -> None:
     """Presets leave out biases and learned positions."""

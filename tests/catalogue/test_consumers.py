@@ -11,7 +11,7 @@ from exporter_plans import EVEN, instance
 from hetopt import catalogue
 from hetopt.catalogue import Gpu
 from hetopt.errors import HetoptError, InstanceError
-from hetopt.formats import exporting, importing
+from hetopt.formats import exporting
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing.clusters import Host, Settings, assumed
 from hetopt.scheduling.catalogue import gpu_type
@@ -93,17 +93,6 @@ def test_skypilot_and_kubernetes_ask_by_names_that_are_known(card: Gpu) -> None:
         assert card.product.replace(" ", "-") in json.dumps(jobs)
     else:
         assert any(card.name in w for w in exporting.reasons("jobset", data, EVEN))
-
-
-def test_price_lists_offer_gpus_alone(tmp_path: Path) -> None:
-    columns = "InstanceType,AcceleratorName,AcceleratorCount,Price,Region,GpuInfo"
-    listed = tmp_path / "vms.csv"
-    listed.write_text(f"{columns}\nt,Trainium,16,1,here,\nb,B300,8,9,here,\n")
-    (offer,) = importing.document("skypilot", [listed], [], None)["offers"]
-    assert (offer["gpu"], offer["peak_tflops"]) == ("8xB300", 2250)
-    listed.write_text(f"{columns}\nt,Trainium,16,1,here,\n")
-    with pytest.raises(InstanceError, match="found no known GPU with a price"):
-        importing.document("skypilot", [listed], [], None)
 
 
 def test_cards_without_sixteen_bits_in_common_are_refused(tmp_path: Path) -> None:

@@ -36,30 +36,6 @@ def test_a_machine_is_plausible_and_says_where_it_is_from(one: Machine) -> None:
     assert one.domain % one.gpus == 0 or one.gpus % one.domain == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "gpus", "domain", "adapters", "rate"),
-    [
-        ("A100-40GB-SXM4", 8, 8, 8, 25),
-        ("h100_80gb", 8, 8, 8, 50),
-        ("B200", 8, 8, 8, 50),
-        ("gb200", 4, 72, 4, 50),
-        ("gb300", 4, 72, 4, 100),
-        ("mi300x", 8, 8, 8, 50),
-        ("GH200", 4, 4, 4, 25),
-        ("jean-zay-v100", 4, 4, 4, 12.5),
-        ("jean_zay_a100", 8, 8, 4, 12.5),
-        ("A100-80GB-PCIe", 8, 1, 1, 25),
-        ("H200-NVL", 8, 4, 4, 50),
-    ],
-)
-def test_machines_are_those_that_are_sold(
-    name: str, gpus: int, domain: int, adapters: int, rate: float
-) -> None:
-    found = catalogue.machine(name)
-    assert (found.gpus, found.domain) == (gpus, domain)
-    assert (found.adapters, found.adapter_gbytes_per_s) == (adapters, rate)
-
-
 def test_what_is_not_known_of_a_machine_is_absent() -> None:
     found = catalogue.machine("GH200-144GB")
     assert found.adapters is None

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from hetopt.catalogue.architectures import from_config, remarks
-from hetopt.costs import CostTable, compute, memory
+from hetopt.costs import CostTable, compute
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems.training_plan.shapes import of_instance
 from hetopt.schema import Instance, ModelSpec, Workload
@@ -128,61 +128,6 @@ def work(sequence_length: int = 8192, **costs: Any) -> Workload:
     return Workload.model_validate({**shape, "costs": costs})
 
 
-def test_a_further_layer_is_a_layer_a_product_three_norms_and_a_head() -> None:
-    spec, costs = model("deepseek-v3"), work()
-    h = spec.hidden
-    assert (spec.layers, spec.mtp_layers) == (62, 1)
-    more = spec.parameters[-1] - spec.parameters[-2]
-    assert more == 2 * h * h + 3 * h
-    last, before = (compute.forward_flops(spec, costs, x, 1) for x in (61, 60))
-    head = spec.embedding_parameters
-    assert last - before == 2 * (more + head) * costs.sequence_length
-
-
-def test_windows_leave_the_pairs_that_they_see_twice_over() -> None:
-    spec, costs = model("gemma-3-27b"), work(flash=True)
-    s, w = costs.sequence_length, spec.window
-    assert w is not None
-    seen = sum(min(token, w) for token in range(1, s + 1))
-    assert compute.scores(spec, costs, 0) == 2 * seen - w
-    assert compute.scores(spec, costs, 5) == s * s
-    assert compute.scores(spec, work(), 0) == s * s  # a mask saves nothing
-    chunks = model("llama-4-scout").model_copy(update={"window": 3000})
-    pairs = sum(min(3000, s - x) ** 2 for x in range(0, s, 3000))
-    assert compute.scores(chunks, costs, 0) == pairs
-
-
-@pytest.mark.parametrize(
-    "name", ["qwen3.5-9b", "lfm2-1.2b", "nemotron-h-8b"]
-)  # fmt: skip
-def test_mixers_without_scores_take_as_much_for_every_token(name: str) -> None:
-    spec = model(name).model_copy(update={"vocabulary": 0})
-    short, long = (work(flash=True, sequence_length=s) for s in (4096, 16_384))
-    for x, kind in enumerate(spec.kinds):
-        once, four = (compute.forward_flops(spec, w, x, 1) for w in (short, long))
-        attends = {"attention", "window"} & {*kind}
-        assert (four > 4 * once) == bool(attends)
-
-
-@pytest.mark.parametrize(
-    ("name", "flops"),
-    [
-        # Of a token and layer: state written, decayed, corrected and read, as papers
-        # tell them: heads x keys x values x 7, 5 without the delta rule.
-        ("qwen3-next-80b-a3b", 7 * 32 * 128 * 128),
-    ],
-)
-def test_states_are_computed_beside_the_products(name: str, flops: int) -> None:
-    spec, costs = model(name), work(sequence_length=512)
-    layer = next(
-        x for x, kind in enumerate(spec.kinds)
-        if "linear" in kind
-    )  # fmt: skip
-    found = compute.forward_flops(spec, costs, layer, 1)
-    found -= compute.scores_flops(spec, costs, layer, 1)
-    assert found == 512 * (2 * spec.active_parameters[layer] + flops)
-
-
 def test_an_indexer_scores_all_tokens_and_attention_sees_the_chosen() -> None:
     spec, sparse = model("deepseek-v3.2"), work(flash=True, sequence_length=16_384)
     dense = spec.model_copy(update={"indexer": None})
@@ -193,28 +138,6 @@ def test_an_indexer_scores_all_tokens_and_attention_sees_the_chosen() -> None:
     attention = 4 * (2 * seen - chosen) * spec.attention_width
     assert found - attention == 2 * s * s * 64 * 128
     assert found < compute.scores_flops(dense, sparse, 0, 1) / 2
-
-
-def test_layers_of_other_widths_have_their_own_costs() -> None:
-    spec = model("gemma-4-e4b")
-    assert not spec.even
-    # Layers with keys of another layer have none of their own.
-    assert spec.of(spec.kinds[-1]).kv_products == 0
-    assert spec.parameters[-1] < spec.parameters[5]
-    flops = [compute.forward_flops(spec, work(flash=True), x, 1) for x in (5, 41)]
-    assert flops[1] != flops[0]
-
-
-def test_kinds_keep_what_is_theirs() -> None:
-    spec = model("nemotron-h-8b")
-    costs = work(recompute="none", flash=True, activations="architecture")
-    runs = memory.RunActivations(spec, costs, 1, 1)
-    kept = {
-        kind: runs.bytes(range(x, x + 1), 1)[0] for x, kind in enumerate(spec.kinds)
-    }
-    assert min(kept["dense",], kept["mamba",]) > kept["attention",]
-    run, _ = runs.bytes(range(spec.layers), 1)
-    assert run == 24 * kept["mamba",] + 24 * kept["dense",] + 4 * kept["attention",]
 
 
 HOSTS = "fast-1 slots=8 type=H100-80GB-SXM5\nold-1 slots=4 type=A100-80GB-SXM4\n"

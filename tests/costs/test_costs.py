@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from float_judge import FloatJudge
 
-from hetopt.costs import CostTable, Position
+from hetopt.costs import CostTable
 from hetopt.costs.offers import provisioning_data
 from hetopt.files import load_instance
 from hetopt.files.clusters import generate
@@ -82,61 +82,12 @@ def test_synchronisation_is_the_formula_rounded_up(instance: Instance) -> None:
         assert rounded_up(table.sync_us(parameters, holders), value)
 
 
-@pytest.mark.parametrize("instance", instances(), ids=lambda i: i.name)
-def test_memory_of_a_stage_is_the_formula_with_each_term_rounded_up(
-    instance: Instance,
-) -> None:
-    table, floats, rng = CostTable(instance), FloatJudge(instance), Random(2)
-    node = instance.planned_cluster.nodes[0].name
-    for _ in range(60):
-        first = rng.randrange(instance.model.layers)
-        layers = range(first, rng.randint(first + 1, instance.model.layers))
-        stages = rng.randint(1, 6)
-        at = (layers, rng.choice((1, 2, 4, 8)), rng.choice((1, 3)))
-        case = (*at, rng.randint(1, 9), stages, rng.randrange(stages))
-        found = sum(table.stage_mib(node, at[0], at[1:], Position(*case[3:])).values())
-        # As many replicas as there can be, where the table is not told how many.
-        many = [table.most_replicas] * instance.model.layers
-        assert rounded_up(found, floats.memory(*case, many) / MIB, terms=6)
-
-
 def test_memory_of_a_gpu_is_rounded_down() -> None:
     for instance in instances():
         table = CostTable(instance)
         for node in instance.planned_cluster.nodes:
             gib = instance.planned_cluster.gpus[node.gpu].memory_gib
             assert table.memory_mib(node.name) == math.floor(gib * 1024 + 1e-9)
-
-
-def test_a_layer_of_twelve_hidden_squared_gives_the_papers_flops() -> None:
-    instance = load_instance("hexiscale/setting-1-llama2-7b")
-    table = CostTable(instance)
-    b, s, h = 1, 4096, 4096
-    needed = table.needed_flops_per_sample
-    # HexiScale, appendix A: 96 b S H^2 (1 + S / 6H) with recomputation, 4 passes.
-    assert needed / 3 * 4 == pytest.approx(32 * 96 * b * s * h**2 * (1 + s / (6 * h)))
-
-
-def test_per_layer_tensor_parallel_time_of_the_case_study() -> None:
-    """HexiScale, section 3.1: 1.88 s over 1 GB/s for the batch, 0.01 s over NVLink."""
-    instance = load_instance("hexiscale/case-study-calibrated")
-    floats = FloatJudge(instance)
-    for beta, paper in (
-        (floats.link("A", "B")[1], 1.88),
-        (floats.link("A", "A")[1], 0.01),
-    ):
-        forward_only = 4 * (2 - 1) * 2 * 24 * 4096 * 5120 / (2 * beta)
-        assert forward_only == pytest.approx(paper, abs=0.006)
-
-
-def test_measured_times_of_other_sizes_are_sums_over_binary_digits() -> None:
-    table = CostTable(load_instance("tiny/profiled"))
-    one, two = table.layer_us("node0", 1, 1), table.layer_us("node0", 1, 2)
-    assert table.layer_us("node0", 1, 3) == tuple(
-        a + b for a, b in zip(one, two, strict=True)
-    )
-    assert table.usable("node0", 2, 3)
-    assert not table.usable("node0", 2, 4)
 
 
 def test_offers_price_a_layer_by_the_same_formulas() -> None:

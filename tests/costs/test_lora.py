@@ -136,10 +136,3 @@ def test_queues_of_lora_jobs_are_judged_and_bounded() -> None:
         assert not found.violations
         assert found.objective is not None
         assert bounds.bound(data)[0].value <= found.objective
-
-
-def test_lora_needs_the_shapes_of_the_matrices() -> None:
-    fields = {**model_fields("gpt2"), "parameters_per_layer": 7_000_000}
-    spec = ModelSpec.model_validate(fields)
-    with pytest.raises(ValueError, match="found parameters_per_layer of model 'gpt2'"):
-        JobModel(spec=spec, sequence_length=1024, lora_rank=8)

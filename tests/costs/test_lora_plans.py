@@ -3,18 +3,9 @@
 from random import Random
 from typing import Any
 
-import pytest
 import soaking
-from flat import flat
 from hypothesis import given
 from inputs import examples, seeds
-
-from hetopt.costs import CostTable, Position
-from hetopt.errors import InstanceError
-from hetopt.files import load_instance
-from hetopt.problems import training_plan
-from hetopt.schema import Instance
-from hetopt.schema.states import QUANTISED
 
 _UNSHAPED = (
     *("parameters_per_layer", "layer_parameters", "active_layer_parameters"),
@@ -53,60 +44,3 @@ def test_searches_and_bounds_agree_with_the_judge(seed: int) -> None:
     soaking.changed("improve", seed, with_lora)
     soaking.changed("counted", seed, with_lora)
     soaking.changed("pipelines", seed, with_lora)
-
-
-def trained(name: str = "tiny/two-nodes", **lora: Any) -> Instance:
-    tree = flat(load_instance(name), exclude_defaults=True)
-    tree["model"].pop("parameters_per_layer", None)
-    tree["workload"].setdefault("costs", {})["lora"] = {"rank": 8} | lora
-    return Instance.model_validate(tree, strict=False)
-
-
-def test_frozen_weights_take_their_own_bytes_alone() -> None:
-    """By hand: 12 H^2 weights a layer, r (m + n) of each of six matrices."""
-    plain = trained(rank=4)
-    h, layers = plain.model.hidden, range(plain.model.layers)
-    each = 4 * (4 * 2 * h + 2 * 5 * h)  # four of H x H, two of H x 4 H
-    for bits, bytes_ in ((None, 2), *QUANTISED.items()):
-        table = CostTable(trained(rank=4, weight_bits=bits))
-        node = table.cluster.nodes[0].name
-        assert table.trained.layers == (each,) * len(layers)
-        states = table.stage_mib(node, layers, (1, 1), Position(1, 1, 0))["states"]
-        want = len(layers) * (bytes_ * 12 * h * h + 16 * each) / 2**20
-        assert states - 1 < want <= states
-
-
-def test_a_backward_pass_makes_no_gradients_of_frozen_weights() -> None:
-    """With a rank of next to nothing a third of the products' time is saved."""
-    lora = trained(rank=1, beside="attention")
-    tree = flat(lora, exclude_defaults=True)
-    del tree["workload"]["costs"]["lora"]
-    costs = {"recompute": "none", "flash": True}
-    for one in (tree, full := flat(lora, exclude_defaults=True)):
-        one["workload"]["costs"] |= costs
-        one["workload"]["sequence_length"] = 8
-    every, some = (
-        CostTable(Instance.model_validate(x, strict=False)) for x in (tree, full)
-    )
-    node = every.cluster.nodes[0].name
-    whole, less = every.layer_us(node, 1, 1)[0], some.layer_us(node, 1, 1)[0]
-    assert less == pytest.approx(whole * 2 / 3, rel=0.02, abs=2)
-
-
-def test_models_without_matrices_are_refused() -> None:
-    instance = load_instance("tiny/two-nodes")
-    tree = instance.model_dump(mode="json", exclude_defaults=True)
-    tree["model"]["parameters_per_layer"] = 1000
-    tree["workload"]["costs"] = {"lora": {"rank": 8}}
-    with pytest.raises((InstanceError, ValueError), match="found parameters_per_layer"):
-        Instance.model_validate(tree, strict=False)
-
-
-def test_adapters_fit_where_all_weights_do_not() -> None:
-    """A judged plan of one GPU, and its parts."""
-    from hetopt.planners import megatron  # a planner, for one test
-
-    plan = megatron.plan(trained())
-    judged = training_plan.evaluate(trained(), plan)
-    assert judged.valid
-    assert judged.parts["mfu"] > 0

@@ -11,14 +11,12 @@ from inputs import examples, seeds
 from places import TESTS
 
 import hetopt
-from hetopt.costs import CostTable, Position
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
 from hetopt.schema import CostSettings, Instance
 from hetopt.schema.states import Optimiser
 
 NAMES = list(get_args(Optimiser))
-MIXED = {"precision": "bf16_mixed"}
 
 
 def with_optimiser(tree: dict[str, Any], rng: Random) -> dict[str, Any]:
@@ -71,41 +69,6 @@ def test_states_are_a_master_and_moments(
     assert costs.updated.optimiser == kept
     ends = {"muon": 12}.get(optimiser, kept)  # updated by AdamW
     assert costs.end_states.optimiser == ends
-
-
-def told(**costs: Any) -> CostTable:
-    tree = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
-    tree["workload"]["costs"] = MIXED | costs
-    for gpu in tree["cluster"]["gpus"].values():
-        gpu |= {"memory_gbytes_per_s": 1000, "host_gbytes_per_s": 10}
-    return CostTable(Instance.model_validate(tree, strict=False))
-
-
-def test_states_on_hosts_leave_gpus_and_cross_the_link_twice() -> None:
-    """By hand: 4 bytes a parameter over 10 GB/s, 38 bytes over a shared memory."""
-    here, there = told(), told(offload={"memory_gbytes_per_s": 50})
-    node = here.cluster.nodes[0]
-    layers, alone = range(here.layers), [1] * here.layers
-    states = [
-        x.stage_mib(node.name, layers, (1, 1), Position(1, 1, 0), alone)["states"]
-        for x in (here, there)
-    ]
-    assert states[1] == pytest.approx(states[0] * 4 / 16, abs=1)
-    p = 10**9
-    share = [(Fraction(p), 1)]
-    assert here.update_us(node.name, share) == pytest.approx(38e6 / 1e3, abs=2)
-    want = 1e6 * (4 / 10 + 38 * node.count / 50)
-    every = there.update_us(node.name, share, node.count)
-    assert every == pytest.approx(want, abs=2)
-
-
-def test_muon_multiplies_matrices_with_themselves() -> None:
-    plain, muon = told(optimiser="sgd"), told(optimiser="muon")
-    node, share = plain.cluster.nodes[0].name, [(Fraction(10**9), 1)]
-    more = muon.update_us(node, share) - plain.update_us(node, share)
-    h, gpu = muon.model.hidden, muon.gpu(node)
-    flops = 5 * (4 * h + 2 * h / 4) * 1e9  # of matrices of H x 4 H
-    assert more == pytest.approx(flops / gpu.peak_tflops / gpu.efficiency / 1e6, abs=2)
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -6,6 +6,7 @@ from math import ceil
 
 import pytest
 import yaml
+from made_plans import pipeline, stage
 from places import ROOT
 
 import hetopt
@@ -17,7 +18,6 @@ from hetopt.costs.formulas.machine import Machine
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.schema.presets import PRESETS
 from hetopt.schema.settings import GROUP_OF
 
 ROOM = ROOT / "hetopt" / "costs"
@@ -40,18 +40,13 @@ def example() -> tuple[Instance, TrainingPlan]:
     assert block
     instance = hetopt.load(yaml.safe_load(block[1]))
     pipelines = [
-        {
-            "micro_batches": 8,
-            "micro_batch_size": 1,
-            "stages": [
-                {
-                    "layers": layers,
-                    "replicas": [{"gpus": [f"{node}:0", f"{node}:1"], "samples": 1}],
-                }
-                for node, layers in zip(nodes, ([0, 2], [2, 4]), strict=True)
-            ],
-        }
-        for nodes in (("n0", "n1"), ("n2", "n3"))
+        pipeline(
+            8,
+            1,
+            stage(0, 2, (1, f"{first}:0 {first}:1")),
+            stage(2, 4, (1, f"{last}:0 {last}:1")),
+        )
+        for first, last in (("n0", "n1"), ("n2", "n3"))
     ]
     return instance, TrainingPlan.model_validate({"pipelines": pipelines}, strict=False)
 
@@ -135,21 +130,3 @@ def test_every_cost_setting_is_on_the_page(field: str) -> None:
 )
 def test_every_constant_is_on_the_page(name: str) -> None:
     assert f"`{name}`" in PAGE
-
-
-def test_every_module_of_formulas_is_linked() -> None:
-    linked = {(ROOM / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", PAGE)}
-    inner = {path.name for path in (ROOM / "runs").glob("*.py")}
-    inner -= {"fitting.py"}
-    there = {
-        path.resolve()
-        for folder in (ROOM, ROOM / "formulas", ROOM / "runs")
-        for path in folder.glob("*.py")
-        if path.name != "__init__.py"
-    } - {(ROOM / "runs" / name).resolve() for name in inner}
-    assert there <= linked
-
-
-def test_papers_have_presets() -> None:
-    assert "presets" in PAGE
-    assert {"hexiscale", "autohet", "metis", "espresso", "megatron"} <= set(PRESETS)

@@ -14,7 +14,6 @@ from test_adapters import parts_of, plan_of, two_nodes
 from hetopt.explaining import explain
 from hetopt.explaining.simulator import simulate
 from hetopt.modelling import Limits
-from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.report import explanation as report
 from hetopt.report import timeline
@@ -39,14 +38,6 @@ def test_pipelines_that_cross_a_port_share_it(rows: tuple[list[str], ...]) -> No
     )
 
 
-def test_one_pipeline_has_a_port_for_itself() -> None:
-    parts = parts_of(two_nodes(1), plan_of(["a", "b"], t=1))
-    assert parts["ports"]["pipelines"]["us"] < max(parts["pipeline_us"])
-    without = parts_of(two_nodes(None), plan_of(["a", "b"], t=1))
-    assert "ports" not in without
-    assert without["iteration_us"] == parts["iteration_us"]
-
-
 @pytest.mark.parametrize(("zero", "passes"), [(0, 2), (3, 3)])
 @pytest.mark.parametrize("sync", ["ring", "bottleneck"])
 def test_stages_of_a_node_share_its_port_for_gradients(
@@ -63,59 +54,6 @@ def test_stages_of_a_node_share_its_port_for_gradients(
         assert parts["sync_us"] == pytest.approx(1e6 * seconds, abs=8)
     busy = parts["ports"]["sync"]
     assert busy == {"us": parts["sync_us"], "node": "a"}
-
-
-def test_sixteen_gigabytes_take_a_gigabit_port_128_seconds() -> None:
-    """Eight GPUs, in one stage or in two, on each of two hosts with 1 GbE."""
-    tree = two_nodes(1).model_dump(mode="json")
-    tree["model"]["layer_parameters"] = [10**9] * 8
-    tree["cluster"]["inter"]["gbytes_per_s"] = 0.125
-    tree["cluster"]["gpus"]["A"]["memory_gib"] = 999
-    instance = Instance.model_validate(tree, strict=False)
-    for rows, t in (((["a"], ["b"]), 4), ((["a", "a"], ["b", "b"]), 2)):
-        parts = parts_of(instance, plan_of(*rows, t=t))
-        assert parts["sync_us"] == 128 * 10**6
-
-
-def test_links_of_another_rate_are_another_network() -> None:
-    """Node b sends to a and to c at once; what one link takes the other does not."""
-    tree = two_nodes(1).model_dump(mode="json")
-    node = tree["cluster"]["nodes"][0]
-    tree["cluster"]["nodes"].append({**node, "name": "c"})
-
-    def busy(rate: float) -> tuple[int, str]:
-        tree["cluster"]["inter"] = {
-            "gbytes_per_s": 2,
-            "pairs": [["b", "c", rate], ["a", "c", rate]],
-        }
-        instance = Instance.model_validate(tree, strict=False)
-        parts = parts_of(instance, plan_of(["a", "b"], ["c", "b"], t=1))
-        port = parts["ports"]["pipelines"]
-        return port["us"], port["node"]
-
-    # Half of the batch goes each way.
-    assert busy(2) == (1e6 * 8 * _BYTES / 2e9, "b")
-    assert busy(1) == (1e6 * 4 * _BYTES / 1e9, "b")
-
-
-def test_tied_embeddings_of_all_pipelines_share_ports() -> None:
-    costs = {"tied_sync": True}
-    tied = two_nodes(1, costs, model={"tied_embeddings": True})
-    parts = parts_of(tied, plan_of(*_ACROSS, t=1))
-    # 2 MB of gradients each; half of them in each of two passes.
-    assert parts["tied_us"] == 1e6 * 4 * _BYTES / _RATE
-
-
-def test_what_backward_passes_hide_is_hidden_from_ports() -> None:
-    """A port may begin with the stage that is done first."""
-    for gpu in (999_999, 0.05):
-        tree = two_nodes(1, {"sync_overlap": "backward"}).model_dump(mode="json")
-        tree["cluster"]["gpus"]["A"]["peak_tflops"] = gpu
-        instance = Instance.model_validate(tree, strict=False)
-        parts = parts_of(instance, plan_of(["a", "a"], ["b", "b"], t=2))
-        hidden = parts["stages"][0][0]["backward_us"]
-        port = 1e6 * 8 * _BYTES / _RATE - hidden
-        assert parts.get("ports", {"sync": {"us": 0}})["sync"]["us"] == max(0, port)
 
 
 # --- agreement -------------------------------------------------------------------
@@ -136,21 +74,9 @@ def plainly(random: Random) -> tuple[Random, Instance]:
     return random, shared(random, random_instance(random, later=True))
 
 
-def in_groups(random: Random) -> tuple[Random, Instance]:
-    costs = {"zero": random.randint(1, 3), "zero_groups": 2, "interleave": 1}
-    instance = random_instance(random, later=True)
-    return random, shared(random, instance, **costs)
-
-
 @examples(40)
 @given(drawn(plainly))
 def test_judge_fast_evaluator_and_floats_agree(drawn: tuple[Random, Instance]) -> None:
-    agree(*drawn)
-
-
-@examples(25)
-@given(drawn(in_groups))
-def test_they_agree_on_groups_of_replicas(drawn: tuple[Random, Instance]) -> None:
     agree(*drawn)
 
 
@@ -167,56 +93,6 @@ def agree(random: Random, instance: Instance) -> None:
         if (state := first_state(cost, pipes)) is not None:
             again = training_plan.evaluate(instance, cost.plan(state.pipes()))
             assert state.objective == again.objective
-
-
-@examples(25)
-@given(drawn(plainly))
-def test_the_order_of_pipelines_is_none_of_a_ports(
-    drawn: tuple[Random, Instance],
-) -> None:
-    random, instance = drawn
-    plan = FastCost(instance).plan(random_pipes(random, instance))
-    turned = TrainingPlan(pipelines=plan.pipelines[::-1])
-    one, other = (training_plan.evaluate(instance, x) for x in (plan, turned))
-    assert one.objective == other.objective
-    busy = [
-        [port["us"] for port in judged.parts.get("ports", {}).values()]
-        for judged in (one, other)
-    ]
-    assert busy[0] == busy[1]
-
-
-@pytest.mark.parametrize(
-    ("nodes", "sent"), [("abab", 0), ("aabb", 2), ("abbb", 1), ("bbab", 1)]
-)
-def test_replicas_of_a_stage_send_what_must_leave_the_node(
-    nodes: str, sent: int
-) -> None:
-    """Two stages of two replicas, a sequence of a micro-batch each."""
-    taken: dict[str, int] = {}
-    replicas = []
-    for node in nodes:
-        taken[node] = taken.get(node, 0) + 1
-        replicas.append({"gpus": [f"{node}:{taken[node] - 1}"], "samples": 1})
-    pipeline = {
-        "micro_batches": 4,
-        "micro_batch_size": 2,
-        "stages": [
-            {"layers": [0, 4], "replicas": replicas[:2]},
-            {"layers": [4, 8], "replicas": replicas[2:]},
-        ],
-    }
-    plan = TrainingPlan.model_validate({"pipelines": [pipeline]}, strict=False)
-    tree = two_nodes(1).model_dump(mode="json")
-    tree["workload"]["micro_batch_sizes"] = [2]
-    instance = Instance.model_validate(tree, strict=False)
-    judged = training_plan.evaluate(instance, plan)
-    busy = judged.parts["ports"].get("pipelines", {"us": 0})["us"]
-    assert busy == 1e6 * sent * 4 * _BYTES / _RATE
-    floats = FloatJudge(instance)
-    theirs = 1e6 * floats.iteration(plan)
-    assert judged.objective is not None
-    assert 0 <= judged.objective - theirs + 1e-6 <= floats.roundings(plan)
 
 
 # --- what is said of them --------------------------------------------------------

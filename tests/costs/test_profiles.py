@@ -13,8 +13,7 @@ from brute_force_training import best_training_plan, tiny_instance
 from flat import flat
 from hypothesis import given
 from inputs import examples, seeds
-from random_pipelines import random_instance, random_pipes
-from random_plans import random_plan
+from random_pipelines import random_instance
 from random_profiles import profiled
 
 import hetopt
@@ -27,7 +26,6 @@ from hetopt.exact.enumeration import solve
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
-from hetopt.search.fast_cost import FastCost
 from hetopt.solving.run import Run
 
 KINDS = ("none", "layers", "parts")
@@ -88,21 +86,6 @@ def test_memory_of_a_stage_is_that_of_its_layers_measurements(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@examples(12)
-@given(seed=seeds())
-def test_the_fast_evaluator_agrees_with_the_judge(seed: int, kind: str) -> None:
-    random = Random(f"profiled {seed}")
-    instance = profiled(random, random_instance(random), memory=kind)
-    cost = FastCost(instance)
-    for _ in range(4):
-        pipes = random_pipes(random, instance)
-        judged = training_plan.evaluate(instance, cost.plan(pipes))
-        assert {v.rule for v in judged.violations} <= {"memory"}
-        assert cost.iteration_us(pipes) == judged.objective
-        assert all(map(cost.fits, pipes)) == judged.valid
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @examples(5)
 @given(seed=seeds())
 def test_no_plan_beats_the_bound_and_small_clusters_are_solved(
@@ -121,28 +104,6 @@ def test_no_plan_beats_the_bound_and_small_clusters_are_solved(
     else:
         assert bound <= best[0]
         assert training_plan.evaluate(instance, known.plan).objective == best[0]
-
-
-def test_among_the_random_profiles_some_leave_no_plan() -> None:
-    found = []
-    for seed in range(10):
-        random = Random(f"bounded {seed}")
-        instance = profiled(random, tiny_instance(seed), memory="layers")
-        found.append(best_training_plan(instance) is None)
-    assert 1 <= sum(found) <= 9
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@examples(10)
-@given(seed=seeds())
-def test_no_random_plan_beats_the_bound(seed: int, kind: str) -> None:
-    random = Random(f"random {seed}")
-    instance = profiled(random, random_instance(random), memory=kind)
-    bound = training_plan_bound(instance).value
-    for number in range(10):
-        judged = training_plan.evaluate(instance, random_plan(instance, number))
-        if judged.valid:
-            assert bound <= judged.objective
 
 
 # --- files -----------------------------------------------------------------------

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from inputs import examples, seeds
-from random_pipelines import random_instance, random_pipes
 
-from hetopt.problems import training_plan
 from hetopt.schema import Cluster, Inter, Link, link_of
-from hetopt.search.fast_cost import FastCost
 
 
 def random_cluster(random: Random) -> dict[str, Any]:
@@ -86,28 +83,6 @@ def test_rows_and_objects_are_links_with_one_digest() -> None:
         "sha256:63b6e8b185b939fd306b8949a7aef042b1cd4ef8b7758d8ecad2f133d847a9ae"
     )
     assert Inter.model_validate_json(inter.model_dump_json()) == inter
-
-
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("later", [False, True])
-def test_links_that_all_differ_give_the_judges_time(seed: int, later: bool) -> None:
-    random = Random(f"far {seed}")
-    instance = random_instance(random, later=later)
-    names = [node.name for node in instance.planned_cluster.nodes]
-    rows = [
-        (a, b, round(random.uniform(0.1, 9), 2), 5)
-        for i, a in enumerate(names)
-        for b in names[:i]
-    ]
-    cluster = instance.planned_cluster.model_copy(
-        update={"inter": Inter.model_validate({"pairs": tuple(rows)})}
-    )
-    instance = instance.model_copy(update={"cluster": cluster})
-    cost = FastCost(instance)
-    for _ in range(4):
-        pipes = random_pipes(random, instance)
-        judged = training_plan.evaluate(instance, cost.plan(pipes))
-        assert cost.iteration_us(pipes) == judged.objective
 
 
 def test_a_cluster_whose_links_were_asked_for_can_be_sent_to_another_process() -> None:

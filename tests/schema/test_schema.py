@@ -82,33 +82,6 @@ def test_parameters_follow_the_first_of_the_four_ways_that_is_given() -> None:
     )
 
 
-def test_grouped_queries_shrink_keys_and_values_only() -> None:
-    h = 64
-    whole, grouped = spec(kv_heads=4).parameters[0], spec(kv_heads=1).parameters[0]
-    assert whole - grouped == 2 * h * h * 3 // 4
-
-
-def test_experts_weigh_all_and_compute_the_active_ones() -> None:
-    h, i = 64, 32
-    model = spec(
-        experts=8,
-        active_experts=2,
-        shared_experts=1,
-        expert_intermediate=i,
-        intermediate=100,
-        dense_layers=1,
-        gated=True,
-    )
-    attention, router = 4 * h * h + 2 * h, 8 * h
-    dense = attention + 3 * h * 100
-    assert model.parameters == (
-        dense,
-        attention + router + 9 * 3 * h * i,
-        attention + router + 9 * 3 * h * i,
-    )
-    assert model.active_parameters[1] == attention + router + 3 * 3 * h * i
-
-
 def test_listed_layers_compute_with_all_their_parameters_unless_told() -> None:
     assert spec(layer_parameters=(1, 2, 3)).active_parameters == (1, 2, 3)
     told = spec(layer_parameters=(4, 5, 6), active_layer_parameters=(1, 2, 3))

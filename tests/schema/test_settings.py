@@ -134,6 +134,7 @@ def test_a_preset_is_its_groups_by_one_word(name: str) -> None:
             r"costs\.schedule: interleave 2 is a 1F1B",
         ),
         ({"compute": {"context_parallel": 2}}, "activations is 'standard'"),
+        ({"precision": "fp32", "bytes_per_parameter": 8}, "'fp32' makes it 16: give"),
     ],
 )
 def test_what_is_wrong_is_said_where_the_file_has_it(costs: Any, message: str) -> None:

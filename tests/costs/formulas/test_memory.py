@@ -134,19 +134,6 @@ def test_recomputation_cuts_what_logits_lie_in_for_good() -> None:
     assert set(memory.spare(C, again)) == {"update", "fragments"}
 
 
-def test_experts_are_divided_among_those_that_hold_the_same_ones() -> None:
-    run = replace(RUN, zero=1, dp=32, ep=8)
-    found = memory.state_bytes(C, run, memory.Parameters(0, 1e9, 0, 0))
-    assert found["optimiser"] == pytest.approx(12e9 / 4)
-
-
-def test_nothing_divides_experts_where_zero_does_not() -> None:
-    """Though others of a tensor-parallel group hold the same ones."""
-    run = replace(RUN, dp=2, tp=4, ep=2, etp=1)
-    found = memory.state_bytes(C, run, memory.Parameters(0, 1e9, 0, 0))
-    assert found["optimiser"] == pytest.approx(12e9)
-
-
 def test_one_gpu_has_what_was_measured_of_tensors() -> None:
     """PyTorch 2.11 on an H100: the most allocated of four runs, within 2 %.
 
@@ -165,16 +152,6 @@ def test_one_gpu_has_what_was_measured_of_tensors() -> None:
     ):
         found = memory.wanted(C, H100, a, run)
         assert memory.allocated(found) == pytest.approx(measured, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("stage", "n", "vp", "flying"),
-    [(0, 64, 1, 8), (3, 64, 1, 5), (7, 64, 1, 1), (0, 4, 1, 4), (0, 64, 2, 23 / 2)],
-)
-def test_micro_batches_in_flight(stage: int, n: int, vp: int, flying: float) -> None:
-    """Interleaved: 2 (p - 1) + (v - 1) p + 1 chunks on the first stage."""
-    run = replace(RUN, pp=8, vp=vp, micro_batches=n)
-    assert memory.in_flight(run, stage) == pytest.approx(flying)
 
 
 def test_ends_are_layers_where_stages_are_even_then() -> None:

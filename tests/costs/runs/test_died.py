@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-import pytest
 from places import ROOT
 
 from hetopt.costs.runs.prediction import Prediction, predictions
@@ -90,14 +89,3 @@ def test_memory_on_one_card_is_what_was_measured() -> None:
     assert len(errors) >= 70
     assert sum(errors) / len(errors) < 0.04
     assert max(errors) < 0.15
-
-
-@pytest.mark.parametrize("words", ["bf16", "bf16 mixed"])
-def test_states_of_a_row_matter(words: str) -> None:
-    """Without the word for 16-bit states a row holds masters and moments of 32."""
-    row = next(run for run, _ in ours() if "16-bit" in (run.optimizer or ""))
-    silent = row.model_copy(update={"optimizer": None, "precision": words})
-    told, untold = predictions([row, silent])
-    assert told.peak_gib
-    assert untold.peak_gib
-    assert untold.peak_gib > 1.05 * told.peak_gib

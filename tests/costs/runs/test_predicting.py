@@ -110,16 +110,6 @@ def test_older_constants_lack_a_term_for_plans_and_for_runs_alike(name: str) -> 
         assert bool(ours) is (values is known)
 
 
-def test_runs_do_not_wait_seconds_for_a_term_that_constants_lack() -> None:
-    known = shipped.constants()
-    old = {name: known[name] for name in known if name.split("@")[0] not in ADDED}
-    runs = [Run.model_validate(row(Random(seed))) for seed in range(20)]
-    for now, before in zip(predictions(runs), predictions(runs, old), strict=True):
-        if now.iteration_s is not None:
-            assert before.iteration_s is not None
-            assert before.iteration_s <= now.iteration_s
-
-
 def test_equal_nodes_are_counted_and_unlike_ones_are_a_plan() -> None:
     one = {"gpus": 16, "tp": 8, "dp": 2, "pp": 1, "mbs": 1, "gbs": 16, "ep": None}
     one = {**row(Random(2)), **one, "experts": None, "kind": "dense"}

@@ -62,16 +62,6 @@ def test_software_is_old_where_its_year_is_told(
     assert framework_of(Run.model_validate({**ROW, **words})) == name
 
 
-def test_a_program_of_today_keeps_no_scores() -> None:
-    """Words of 2021 took long sequences for 170 times as long as they are."""
-    names = ("Megatron-LM", "DeepSpeed", "HF Trainer")
-    for name in names:
-        assert layout(framework=name).kernel is not None
-        long = {"framework": name, "seq": 131072, "gbs": 8}
-        today = seconds(**long)
-        assert seconds(**long, attention="unfused") > 2 * today
-
-
 EXPERTS = {"experts": 8, "experts_per_token": 2, "moe_intermediate": 4096}
 MIXED = {"precision": "bf16 mixed"}
 TRAINER = {"framework": "HF Trainer", **MIXED}
