@@ -11,11 +11,10 @@ from inputs import drawn, examples
 from random_data import MAKERS
 
 import hetopt
-from hetopt.errors import InstanceError, Unsupported
+from hetopt.errors import Unsupported
 from hetopt.exact import provisioning as exact
 from hetopt.exact.provisioning import search
 from hetopt.modelling import Limits
-from hetopt.plans import Provisioning, RentedStage
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
@@ -93,17 +92,6 @@ def points(data):
     ]
 
 
-@examples(3)
-@given(MEDIUM)
-def test_each_point_of_the_frontier_is_the_optimum_of_its_own_deadline(data):
-    front = points(data)
-    for us, usd in front:
-        assert solve(asking(data, deadline_s=us / 1e6)).objective == usd
-    if front:
-        least = asking(data, deadline_s=(front[0][0] - 1) / 1e6)
-        assert solve(least).status is Status.INFEASIBLE
-
-
 @examples(12)
 @given(MEDIUM)
 def test_bounds_on_the_way_never_cross_the_optimum(free):
@@ -157,14 +145,6 @@ def test_an_interrupted_frontier_claims_only_what_is_proved():
         if point.status is Status.OPTIMAL:
             us = data.iterations * point.evaluation.parts["iteration_us"]
             assert (us, judge.evaluate(data, point.plan).objective) in whole
-
-
-def test_a_warm_start_that_breaks_a_rule_is_refused():
-    data = medium(Random("medium 0"))
-    stages = (RentedStage(gpu=data.offers[0].gpu, layers=data.layers + 1),)
-    plan = Provisioning(data_parallel=1, stages=stages)
-    with pytest.raises(InstanceError, match="every_layer_once"):
-        exact.solve(data, limits=UNLIMITED, warm_start=plan)
 
 
 def offer(gpu, quota=1, price=1.0, memory=100, **times):

@@ -10,7 +10,6 @@ from brute_force_training import best_training_plan
 from hetopt.formulations import hexiscale_milp
 from hypothesis import given
 from inputs import examples, seeds
-from settings import setting
 from small_instances import small
 
 from hetopt.costs import CostTable
@@ -189,50 +188,6 @@ def test_a_plan_meets_the_statement_at_the_judges_time_or_is_invalid(seed: int) 
         assert training_plan.evaluate(instance, again).objective == judged.objective
 
 
-def across(instance: Instance) -> TrainingPlan:
-    """As many pipelines as a node has GPUs, each with one GPU of every node."""
-    nodes, layers = instance.planned_cluster.nodes, instance.model.layers
-    count, batch = nodes[0].count, instance.workload.global_batch
-    cuts = [layers * j // len(nodes) for j in range(len(nodes) + 1)]
-    return TrainingPlan(
-        pipelines=tuple(
-            Pipeline(
-                micro_batches=batch // count,
-                stages=tuple(
-                    Stage(layers=span, replicas=(Replica(gpus=(f"{node.name}:{x}",)),))
-                    for node, span in zip(nodes, pairwise(cuts), strict=True)
-                ),
-            )
-            for x in range(count)
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    "instance",
-    [
-        setting("1", "7b", size=(5, 4, 16)),
-        pytest.param(setting("1", "7b"), marks=pytest.mark.slow),
-    ],
-    ids=["20 GPUs", "40 GPUs"],
-)
-def test_plans_across_and_inside_nodes_meet_the_statement_of_a_whole_cluster(
-    instance: Instance,
-) -> None:
-    obvious = hexiscale_milp.Tables(instance).obvious
-    assert obvious is not None
-    checker, _ = checked(instance, obvious[1])
-    assert not checker.broken
-    assert checker.objective == obvious[0]
-    # The other family is slower, with equal layers: it lies past the horizon, no more.
-    checker, again = checked(instance, across(instance))
-    late = {"span", "span_scaled", "slow", "tau", "part", "iteration", "work_there"}
-    assert {broken[0].partition("[")[0] for broken in checker.broken} <= late
-    judged = training_plan.evaluate(instance, across(instance))
-    assert checker.objective == judged.objective
-    assert training_plan.evaluate(instance, again).objective == judged.objective
-
-
 def proofs() -> Iterator[Any]:
     """Back ends and seeds: most of them where proofs are quickest, all in `slow`."""
     for backend in CARRIED:
@@ -291,12 +246,6 @@ def test_a_plan_past_the_horizon_is_hinted_as_the_obvious_one() -> None:
     assert training_plan.evaluate(instance, slow).objective > tables.horizon
     best = hexiscale_milp.hint(instance, tables.obvious[1])
     assert hexiscale_milp.hint(instance, slow) == best
-
-
-def test_what_holds_no_layer_is_proved_infeasible() -> None:
-    instance = load_instance("tiny/infeasible")
-    result = statements.solve("training_plan", instance, "hexiscale_milp", "cpsat")
-    assert result.status is Status.INFEASIBLE
 
 
 @pytest.mark.parametrize(

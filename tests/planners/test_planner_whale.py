@@ -17,7 +17,7 @@ from hetopt.errors import NoPlan
 from hetopt.files.clusters import generate
 from hetopt.planners import whale
 from hetopt.planners.whale.shares import cuts, proportional
-from hetopt.plans import Pipeline, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance, exact
 
@@ -138,21 +138,6 @@ def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -
                     other = TrainingPlan.model_validate_json(json.dumps(document))
                     judged = training_plan.evaluate(instance, other)
                     assert {v.rule for v in judged.violations} == {"memory"}
-
-
-def load(instance: Instance, pipeline: Pipeline) -> Fraction:
-    """Work over compute of the slowest stage of a pipeline of single replicas."""
-    model, workload = instance.model, instance.workload
-    s, rounds = workload.sequence_length, 3 + (workload.costs.recompute == "full")
-    loads = []
-    for j, stage in enumerate(pipeline.stages):
-        flops = sum(2 * model.active_parameters[x] * s for x in stage.span)
-        flops += len(stage.span) * 4 * s * s * model.attention_width
-        work = rounds * flops
-        if j == len(pipeline.stages) - 1 and workload.costs.head == "include":
-            work += 6 * model.embedding_parameters * s
-        loads.append(Fraction(work) / power(instance, stage.replicas[0].node))
-    return max(loads)
 
 
 @pytest.mark.parametrize("equal", [False, True])
