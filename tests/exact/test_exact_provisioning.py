@@ -197,28 +197,6 @@ def in_machines(random):
     return data.model_copy(update={"offers": offers})
 
 
-@examples(5)
-@given(drawn(in_machines))
-def test_the_statement_counts_whole_machines(data):
-    for backend in ("cpsat", "scip"):
-        stated = statements.solve(
-            "provisioning", data, "provisioning", backend, limits=Limits(time_s=60)
-        )
-        assert stated.stop is Stop.PROVED
-        assert stated.objective == best("provisioning", data)
-    found = solve(data)
-    if found.plan is not None:
-        warm = statements.solve(
-            "provisioning",
-            data,
-            "provisioning",
-            "cpsat",
-            limits=Limits(time_s=60),
-            warm_start=found.plan,
-        )
-        assert warm.objective == found.objective
-
-
 def with_losses(random):
     """A tiny problem in machines, of which some are lost: often, seldom, never."""
     data = in_machines(random)

@@ -1,7 +1,6 @@
 """The joint statement against the judge, plan by plan, and against trying all."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -10,6 +9,7 @@ from brute_force_training import best_training_plan
 from hetopt.formulations import hexiscale_milp
 from hypothesis import given
 from inputs import examples, seeds
+from random_plans import plan_by
 from small_instances import small
 
 from hetopt.costs import CostTable
@@ -81,37 +81,6 @@ def profile(random: Random, types: set[str], layers: int) -> tuple[Any, ...]:
     )
 
 
-def random_plan(random: Random, instance: Instance) -> TrainingPlan:
-    """Pipelines on GPUs drawn at random; it may need too much memory."""
-    cluster, layers = instance.planned_cluster, instance.model.layers
-    groups = []
-    for node in cluster.nodes:
-        cuts = [x for x in range(1, node.count) if random.random() < 0.6]
-        for a, z in pairwise((0, *cuts, node.count)):
-            groups.append(tuple(f"{node.name}:{x}" for x in range(a, z)))
-    random.shuffle(groups)
-    batch = instance.workload.global_batch
-    chains: list[list[tuple[str, ...]]] = [[groups.pop()]]
-    for group in groups:
-        if len(chains) < batch and random.random() < 0.4:
-            chains.append([group])
-        elif len(chain := random.choice(chains)) < layers:
-            chain.append(group)
-    shares = [1] * len(chains)
-    for _ in range(batch - len(chains)):
-        shares[random.randrange(len(shares))] += 1
-    pipelines = []
-    for chain, share in zip(chains, shares, strict=True):
-        inner = sorted(random.sample(range(1, layers), len(chain) - 1))
-        spans = pairwise((0, *inner, layers))
-        stages = tuple(
-            Stage(layers=span, replicas=(Replica(gpus=gpus),))
-            for span, gpus in zip(spans, chain, strict=True)
-        )
-        pipelines.append(Pipeline(micro_batches=share, stages=stages))
-    return TrainingPlan(pipelines=tuple(pipelines))
-
-
 def groups(plan: TrainingPlan) -> set[tuple[str, int]]:
     """Node and degree of the tensor-parallel groups."""
     return {
@@ -173,7 +142,7 @@ def test_a_plan_meets_the_statement_at_the_judges_time_or_is_invalid(seed: int) 
     tables = hexiscale_milp.Tables(instance)
     kinds = {(tables.nodes[kind.node].name, kind.degree) for kind in tables.kinds}
     for _ in range(6):
-        plan = random_plan(random, instance)
+        plan = plan_by(instance, random)
         if not measured(instance, plan):
             continue
         judged = training_plan.evaluate(instance, plan)

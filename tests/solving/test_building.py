@@ -100,24 +100,8 @@ def test_variables_terms_and_rows_are_counted_alike(name, monkeypatch):
 
 
 LISTED = {
-    "device_grouping_patterns": {
-        "problem": "device_grouping",
-        "gpus": [{"type": "A", "count": 4, "gflops": 10, "memory_mib": 5}],
-        "minimum_memory_mib": 9,
-        "micro_batches": 4,
-    },
-    "layer_partition_lattice": {
-        "problem": "layer_partition",
-        "layer_mib": [1, 1, 1],
-        "in_flight_mib": [0, 0, 0],
-        "micro_batches": 2,
-        "objective": "iteration",
-        "order": "free",
-        "stages": [
-            {"name": name, "memory_mib": 3, "layer_us": [3, 1, 2], "hop_us": 0}
-            for name in ("first", "second")
-        ],
-    },
+    "device_grouping_patterns": "generated:grouping/6/1",
+    "layer_partition_lattice": "generated:partition/9/1",
     "provisioning_allocations": "tiny/offers",
 }
 
