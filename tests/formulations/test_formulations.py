@@ -131,14 +131,6 @@ def test_a_warm_start_satisfies_every_constraint(
 # --- what the runner refuses -----------------------------------------------------
 
 
-def test_a_back_end_that_cannot_carry_a_statement_is_named_with_those_that_can() -> (
-    None
-):
-    data = random_data.tiny("device_grouping", 0)
-    with pytest.raises(Unsupported, match=r"'cpsat' cannot carry .* one of scip"):
-        statements.solve("device_grouping", data, "device_grouping", "cpsat")
-
-
 def test_a_statement_of_another_problem_is_refused_with_the_fitting_ones() -> None:
     data = random_data.tiny("device_grouping", 0)
     fitting = "expected one of device_grouping, device_grouping_counts"

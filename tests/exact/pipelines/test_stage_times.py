@@ -1,4 +1,4 @@
-"""The stage table against the cost model, run by run; memory is asked of each."""
+"""What a stage of interleaved pipelines keeps in flight, by its place."""
 
 from fractions import Fraction
 from itertools import product
