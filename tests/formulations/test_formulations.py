@@ -18,7 +18,7 @@ from hetopt.errors import BackendMissing, Unsupported
 from hetopt.exact import device_grouping as exact_grouping
 from hetopt.exact import provisioning as exact_provisioning
 from hetopt.files import load_problem
-from hetopt.modelling import Limits
+from hetopt.modelling import Answer, Limits
 from hetopt.problems import Objective, device_grouping, layer_partition
 from hetopt.result import Result, Status, Stop
 from hetopt.solving import statements
@@ -271,36 +271,10 @@ def test_infeasible_in_floats_is_undecided_where_nothing_can_confirm_it(
         assert result.bound is None
 
 
-class Pretender:
-    """A back end that answers what it is told, in floats, with the plan of another."""
-
-    def __init__(self, real: Any, bound: float, shift: int = 0) -> None:
-        self.real, self.claimed, self.shift = real, bound, shift
-
-    def backend(self, name: str) -> Any:
-        inner: Any = self.real.backend(name)
-        solve = inner.solve
-
-        def pretend(limits: Any, report: Any) -> Any:
-            answer = solve(limits, report)
-            value = answer.value
-            return type(answer)(
-                status=Status.OPTIMAL,
-                stop=Stop.PROVED,
-                objective=float(self.claimed),
-                bound=float(self.claimed),
-                value=lambda x: value(x) + self.shift,
-            )
-
-        inner.solve = pretend
-        return inner
-
-    def version(self) -> str:
-        return "0"
-
-
-def pretended(monkeypatch: pytest.MonkeyPatch, scale: int, **how: Any) -> Result:
-    """A partition whose optimum is 7 x scale, by a solver that claims `how`."""
+def pretended(
+    monkeypatch: pytest.MonkeyPatch, scale: int, claimed: float, shift: int = 0
+) -> Result:
+    """A partition whose optimum is 7 x scale, by solvers that claim another."""
     data = layer_partition.Data(
         layer_mib=(1, 1),
         in_flight_mib=(0, 0),
@@ -311,28 +285,36 @@ def pretended(monkeypatch: pytest.MonkeyPatch, scale: int, **how: Any) -> Result
         ),
         micro_batches=1,
     )
-    real = registry.entry
+    real = registry.entry("backends", "cpsat").backend
 
-    def entry(folder: str, name: str) -> Any:
-        if folder != "backends":
-            return real(folder, name)
-        return Pretender(real("backends", "cpsat"), **how)
+    def backend(name: str) -> Any:
+        model: Any = real(name)
+        solve = model.solve
 
-    monkeypatch.setattr(registry, "entry", entry)
+        def pretend(*asked: Any) -> Answer:
+            value = solve(*asked).value
+            told = (Status.OPTIMAL, Stop.PROVED, claimed, claimed)
+            return Answer(*told, value=lambda x: value(x) + shift)
+
+        model.solve = pretend
+        return model
+
+    for name in ("scip", "cpsat"):
+        monkeypatch.setattr(registry.entry("backends", name), "backend", backend)
     return statements.solve("layer_partition", data, "layer_partition", "scip")
 
 
 def test_a_float_optimum_within_tolerance_of_an_integer_is_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = pretended(monkeypatch, scale=1, bound=7.0000004)
+    result = pretended(monkeypatch, scale=1, claimed=7.0000004)
     assert (result.status, result.bound and result.bound.value) == (Status.OPTIMAL, 7)
 
 
 def test_a_float_optimum_that_the_tolerance_blurs_is_feasible_with_its_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = pretended(monkeypatch, scale=10**7, bound=7e7)
+    result = pretended(monkeypatch, scale=10**7, claimed=7e7)
     assert (result.status, result.stop) == (Status.FEASIBLE, Stop.GAP)
     assert result.objective == 7 * 10**7
     assert result.bound is not None
@@ -342,7 +324,7 @@ def test_a_float_optimum_that_the_tolerance_blurs_is_feasible_with_its_bound(
 def test_a_plan_that_a_float_solver_gets_wrong_is_not_passed_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = pretended(monkeypatch, scale=1, bound=7.0, shift=1)
+    result = pretended(monkeypatch, scale=1, claimed=7.0, shift=1)
     assert (result.status, result.plan) == (Status.UNDECIDED, None)
     assert "breaks a rule: every_layer_once" in result.reasons[0]
 

@@ -10,6 +10,7 @@ from brute_force_training import best_training_plan
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples, seeds, tiny_instances
+from made_plans import pipeline, stage
 from places import INSTANCES, TESTS
 
 import hetopt
@@ -19,7 +20,7 @@ from hetopt.errors import NoPlan, Unsupported
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.planners import megatron
-from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
@@ -150,19 +151,15 @@ def symmetric(layers: int, rows: list, n: int, b: int) -> TrainingPlan:
     cuts = [0]
     for j in range(len(rows[0])):
         cuts.append(cuts[-1] + share + (1 if j < more else 0))
-    return TrainingPlan(
-        pipelines=tuple(
-            Pipeline(
-                micro_batches=n,
-                micro_batch_size=b,
-                stages=tuple(
-                    Stage(layers=span, replicas=(Replica(gpus=gpus, samples=b),))
-                    for span, gpus in zip(pairwise(cuts), row, strict=True)
-                ),
-            )
-            for row in rows
+    spans = [*pairwise(cuts)]
+    pipelines = [
+        pipeline(
+            *(n, b),
+            *(stage(*x, (b, " ".join(y))) for x, y in zip(spans, row, strict=True)),
         )
-    )
+        for row in rows
+    ]
+    return TrainingPlan.model_validate({"pipelines": pipelines}, strict=False)
 
 
 @examples(25)

@@ -63,15 +63,6 @@ def test_what_is_refuted_of_interleaved_pipelines_is_checked(number: int) -> Non
     assert found > number
 
 
-@pytest.mark.slow
-def test_what_follows_from_larger_boxes_is_checked() -> None:
-    """The engine takes over what it knows of the box that it divided."""
-    instance, time_us = load("generated:unequal/16/1"), 1_840_000
-    found = box_forger.honest(instance, time_us, 2 * time_us, 1000, near=1.1)
-    assert found is not None
-    assert checking.missing(instance, found, time_us + 1) == []
-
-
 @pytest.mark.parametrize("number", trials(5, 20))
 def test_what_numbers_of_hosts_refute_is_checked(number: int) -> None:
     seeds = range(12 * number // 20)
