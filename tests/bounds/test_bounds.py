@@ -7,7 +7,6 @@ import pytest
 from brute_force_training import best_training_plan
 from hypothesis import given
 from inputs import examples, tiny_instances
-from places import INSTANCES
 from random_plans import random_plan
 from small_instances import small
 
@@ -51,7 +50,7 @@ def test_bound_of_one_gpu_is_met_but_for_rounding() -> None:
 
 
 def test_faster_links_never_raise_the_bound_and_no_links_matter_in_the_limit() -> None:
-    source = hetopt.load(str(INSTANCES / "hexiscale" / "setting-2-llama2-7b.yaml"))
+    source = hetopt.load("hexiscale/setting-2-llama2-7b")
     values = []
     for bandwidth in (0.1, 0.7, 5.0, 100.0, 1e9):
         document = source.model_dump(mode="json")

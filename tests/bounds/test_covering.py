@@ -7,7 +7,6 @@ import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
 from hypothesis import given
 from inputs import examples, seeds, tiny_instances
-from places import INSTANCES
 
 import hetopt
 from hetopt.api.feasibility import with_less_memory
@@ -45,7 +44,7 @@ def test_most_of_what_memory_forbids_is_seen() -> None:
 
 
 def test_less_memory_is_harder() -> None:
-    instance = hetopt.load(str(INSTANCES / "tiny" / "two-nodes.yaml"))
+    instance = hetopt.load("tiny/two-nodes")
     less = (with_less_memory(instance, 512 * step) for step in range(1, 20))
     refuted = [covering.reason(one) is not None for one in less]
     assert refuted == sorted(refuted)

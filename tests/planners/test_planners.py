@@ -1,6 +1,6 @@
 """Every planner of training plans: one contract; Megatron and islands in detail."""
 
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples, seeds, tiny_instances
 from made_plans import pipeline, stage
-from places import INSTANCES, TESTS
+from places import TESTS
 
 import hetopt
 from hetopt import registry
@@ -35,11 +35,6 @@ DEFECTS = [
     "unmeasured-size-lockstep",
     "unmeasured-size-overlap",
 ]
-
-
-@cache
-def shipped(name: str) -> Instance:
-    return hetopt.load(str(INSTANCES / f"{name}.yaml"))
 
 
 def any_instance(rng: Random) -> Instance:
@@ -173,4 +168,4 @@ def test_megatron_is_the_best_of_all_symmetric_plans(family: str, seed: int) -> 
 
 def test_megatron_says_how_much_memory_is_short_and_where() -> None:
     with pytest.raises(NoPlan, match=r"lacks \d+ MiB a GPU on node 'node1', stage 1"):
-        megatron.plan(shipped("tiny/infeasible"))
+        megatron.plan(hetopt.load("tiny/infeasible"))
