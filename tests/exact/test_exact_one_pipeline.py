@@ -4,8 +4,7 @@ import json
 import math
 from pathlib import Path
 
-import pytest
-from brute_force_training import best_one_pipeline, random_tiny_instance, tiny_instance
+from brute_force_training import best_one_pipeline, random_tiny_instance
 from flat import flat
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
@@ -55,15 +54,6 @@ def test_exact_optimum_equals_best_by_trying_all(tiny: Instance) -> None:
 @given(drawn(random_tiny_instance, most_gpus=3))
 def test_stages_of_several_replicas_are_proved_like_trying_all(tiny: Instance) -> None:
     agrees_with_all_plans(plain(tiny, several=True))
-
-
-@pytest.mark.parametrize("seed", [1, 7])
-def test_a_warm_start_is_kept_until_there_is_a_better_plan(seed: int) -> None:
-    instance = plain(tiny_instance(seed), several=True)
-    plan = one_pipeline.solve(instance).plan
-    again = one_pipeline.solve(instance, warm_start=plan)
-    assert again.status is Status.OPTIMAL
-    assert again.plan == plan
 
 
 def test_without_time_there_is_a_bound_or_nothing_but_no_lie() -> None:

@@ -8,18 +8,16 @@ from functools import partial
 from random import Random
 
 import pytest
-from refuters import WAYS, by, by_prices, proves
+from refuters import by_prices, proves
 from settings import COSTS
 from small_instances import small
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.errors import InstanceError
 from hetopt.exact import training_plan
 from hetopt.exact.pipelines.schedule import Schedule, Searching
 from hetopt.modelling import Limits
 from hetopt.planners import islands
-from hetopt.problems.training_plan.settings import variants
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 from hetopt.solving.certificates import BoxCertificate
@@ -31,18 +29,6 @@ def _short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = Schedule(searching=Searching(candidates=3_000))
     solve = partial(training_plan.solve, schedule=schedule)
     monkeypatch.setattr(training_plan, "solve", solve)
-
-
-def refuted(instance: Instance, time_us: int, steps: int = 40) -> bool:
-    """Whether a bound claims, within so many steps, that no plan is so quick.
-
-    By prices, or by whole pipelines as well.
-    """
-    times, choices = (0.2 * time_us, 1.5 * time_us), variants(instance)
-    return any(
-        all(proves(by(way, only, *times), time_us, steps) for only in choices)
-        for way in WAYS
-    )
 
 
 @pytest.mark.parametrize(
@@ -106,14 +92,6 @@ def test_setting_1_is_bounded_within_five_per_cent_of_the_best_plan() -> None:
     assert result.bound.value > training_plan_bound(instance).value
     bounds = [point.bound for point in result.trace if point.bound is not None]
     assert bounds == sorted(bounds)
-
-
-def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
-    instance = hetopt.load("hexiscale/setting-1-llama2-7b")
-    plan = islands.plan(instance, seed=0, deadline=None)
-    fewer = plan.model_copy(update={"pipelines": plan.pipelines[1:]})
-    with pytest.raises(InstanceError, match="global_batch"):
-        training_plan.solve(instance, limits=Limits(time_s=10), warm_start=fewer)
 
 
 def test_one_pipeline_that_has_room_is_proved_to_be_the_best_plan() -> None:

@@ -2,7 +2,6 @@
 
 from random import Random
 
-import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
 from flat import flat
 from hypothesis import given
@@ -56,8 +55,3 @@ def test_no_room_is_seen_where_positions_decide() -> None:
     result = hetopt.solve(instance, limits=20)
     assert result.status is Status.INFEASIBLE
     assert "no pipeline fits" in result.reasons[0]
-
-
-@pytest.mark.parametrize("name", ["metis/p100-t4-16-gpt3-6.7b", "tiny/two-nodes"])
-def test_room_is_left_where_there_is_a_plan(name: str) -> None:
-    assert holding.no_room(hetopt.load(name)) is None

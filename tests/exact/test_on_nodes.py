@@ -77,15 +77,10 @@ def test_plans_are_refuted_up_to_the_best_with_a_certificate(tiny: Instance) -> 
             assert not training_plan.recheck(tiny, record, int(share * best[0]) + 1)
 
 
-@pytest.fixture(scope="module")
-def sixteen() -> Instance:
-    """Quick pipelines alone, whose stages are few: a proof of a second or two."""
-    return hetopt.load("metis/t4-v100-16-moe-10b")
-
-
-def test_too_many_pipelines_are_said_to_be_too_many(sixteen: Instance) -> None:
+def test_too_many_pipelines_are_said_to_be_too_many() -> None:
+    instance = hetopt.load("metis/t4-v100-16-moe-10b")
     with (
         patch.object(on_nodes, "_MOST_LAID", 100),
         pytest.raises(Unsupported, match="more than a check can look at"),
     ):
-        on_nodes.OnNodes(sixteen).refute(10**7)
+        on_nodes.OnNodes(instance).refute(10**7)

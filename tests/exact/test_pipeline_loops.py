@@ -1,7 +1,5 @@
 """Loops of single pipelines: what they stand for."""
 
-from itertools import product
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,22 +33,6 @@ def drawn_moves(rng):
     )
 
 
-def drawn_options(rng, moves):
-    side, count = int(rng.integers(2, 5)), int(rng.integers(0, 30))
-    last = rng.integers(1, side, count)
-    first = (last * rng.random(count)).astype(np.int64)
-    kinds = len(moves.starts) - 1
-    cell = (last * side + first) * kinds + rng.integers(0, kinds, count)
-    columns = loops.Columns(
-        np.sort(cell),
-        rng.integers(1, 30, count),
-        rng.integers(0, 3, count),
-        *some(rng, (2, count)),
-    )
-    options = np.flatnonzero(rng.random(count) < 0.7)
-    return options, columns, rng.integers(0, 9, 3), side - 1
-
-
 def drawn_steps(rng, moves):
     layers, count = int(rng.integers(1, 4)), int(rng.integers(0, 9))
     gpus = rng.integers(1, 4, rng.integers(1, 4))
@@ -80,66 +62,6 @@ def test_a_patterns_time_is_that_of_the_best_shares(seed):
     found = pattern_us(times, replicas).tolist()
     for counts, us in zip(replicas.tolist(), found, strict=True):
         assert us == least_us(times.tolist(), counts, b, b)
-
-
-def chains(cells, moves, until):
-    """Yield every chain of stages to a cut: their cost, the state, what it went by."""
-    if until == 0:
-        yield 0, None, ()
-    for first, pair, joined in product(
-        range(until), range(len(moves.kind)), (True, False)
-    ):
-        kind, own = moves.kind[pair], moves.state[pair]
-        us = cells[0 if joined else 1][until, first, kind]
-        if us >= BIG:
-            continue
-        for cost, state, went in chains(cells, moves, first):
-            # The stage before handed on into this one's state, if there is one.
-            hop = 0 if state is None else hop_of(moves, state, own)
-            if hop < BIG:
-                yield cost + hop + us, (pair, joined), (*went, (until, first, kind, us))
-
-
-def hop_of(moves, before, state):
-    pair, joined = before
-    return (moves.shared if joined else moves.apart)[pair, state]
-
-
-@given(SEEDS)
-def test_paths_are_the_least_of_all_chains_of_the_least_options(seed):
-    rng = np.random.default_rng(seed)
-    moves = drawn_moves(rng)
-    options, columns, paid, layers = drawn_options(rng, moves)
-    found = loops.paths(options, columns, paid, 20, moves, layers)
-    rows = {int(o): [int(column[o]) for column in columns] for o in options}
-    costs = {o: us + int(paid[pattern]) for o, (_, us, pattern, *_) in rows.items()}
-    cells = found.shared, found.apart
-    for way, least in enumerate(cells, start=3):
-        for cell, us in enumerate(least.reshape(-1)):
-            mine = (o for o, row in rows.items() if row[0] == cell and row[way] <= 20)
-            assert us == min((costs[o] for o in mine), default=BIG)
-    least = np.full(found.value.shape, BIG)
-    least[0] = 0
-    by_cell = {}
-    for cut, state in product(range(1, layers + 1), range(least.shape[1])):
-        for cost, before, went in chains(cells, moves, cut):
-            hop = hop_of(moves, before, state)
-            if hop >= BIG:
-                continue
-            least[cut, state] = min(least[cut, state], cost + hop)
-            if (cut, state) == (layers, 0):
-                for *cell, us in went:
-                    key = tuple(cell)
-                    by_cell[key] = min(by_cell.get(key, BIG), cost + hop - us)
-    assert np.array_equal(found.value, least)
-    for key, us in by_cell.items():
-        # It is of the cell's best option, joined or not: never above what was met.
-        assert found.through[key] <= us
-    through = found.through.reshape(-1)
-    kept = loops.below(options, columns, paid, through, 40)
-    assert kept.tolist() == [
-        o for o, row in rows.items() if costs[o] + through[row[0]] <= 40
-    ]
 
 
 @given(SEEDS)

@@ -109,10 +109,3 @@ def test_goals_that_are_postponed_come_again(least: float) -> None:
         found, asked = reached_by(patient, least)
         assert least <= found <= 1.06 * least + 0.01
         assert asked < 40
-
-
-def test_no_goal_is_reached_where_none_can_be() -> None:
-    for patient in (0.0, 0.15, 2.0):
-        found, asked = reached_by(patient, 1.5)
-        assert found == inf
-        assert asked <= 4

@@ -1,7 +1,6 @@
 """The joint statement against the judge, plan by plan, and against trying all."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -10,7 +9,7 @@ from brute_force_training import best_training_plan
 from hetopt.formulations import hexiscale_milp
 from hypothesis import given
 from inputs import examples, seeds
-from settings import setting
+from random_plans import plan_by
 from small_instances import small
 
 from hetopt.costs import CostTable
@@ -82,37 +81,6 @@ def profile(random: Random, types: set[str], layers: int) -> tuple[Any, ...]:
     )
 
 
-def random_plan(random: Random, instance: Instance) -> TrainingPlan:
-    """Pipelines on GPUs drawn at random; it may need too much memory."""
-    cluster, layers = instance.planned_cluster, instance.model.layers
-    groups = []
-    for node in cluster.nodes:
-        cuts = [x for x in range(1, node.count) if random.random() < 0.6]
-        for a, z in pairwise((0, *cuts, node.count)):
-            groups.append(tuple(f"{node.name}:{x}" for x in range(a, z)))
-    random.shuffle(groups)
-    batch = instance.workload.global_batch
-    chains: list[list[tuple[str, ...]]] = [[groups.pop()]]
-    for group in groups:
-        if len(chains) < batch and random.random() < 0.4:
-            chains.append([group])
-        elif len(chain := random.choice(chains)) < layers:
-            chain.append(group)
-    shares = [1] * len(chains)
-    for _ in range(batch - len(chains)):
-        shares[random.randrange(len(shares))] += 1
-    pipelines = []
-    for chain, share in zip(chains, shares, strict=True):
-        inner = sorted(random.sample(range(1, layers), len(chain) - 1))
-        spans = pairwise((0, *inner, layers))
-        stages = tuple(
-            Stage(layers=span, replicas=(Replica(gpus=gpus),))
-            for span, gpus in zip(spans, chain, strict=True)
-        )
-        pipelines.append(Pipeline(micro_batches=share, stages=stages))
-    return TrainingPlan(pipelines=tuple(pipelines))
-
-
 def groups(plan: TrainingPlan) -> set[tuple[str, int]]:
     """Node and degree of the tensor-parallel groups."""
     return {
@@ -174,7 +142,7 @@ def test_a_plan_meets_the_statement_at_the_judges_time_or_is_invalid(seed: int) 
     tables = hexiscale_milp.Tables(instance)
     kinds = {(tables.nodes[kind.node].name, kind.degree) for kind in tables.kinds}
     for _ in range(6):
-        plan = random_plan(random, instance)
+        plan = plan_by(instance, random)
         if not measured(instance, plan):
             continue
         judged = training_plan.evaluate(instance, plan)
@@ -187,50 +155,6 @@ def test_a_plan_meets_the_statement_at_the_judges_time_or_is_invalid(seed: int) 
         if not checker.broken:
             assert checker.objective == judged.objective
         assert training_plan.evaluate(instance, again).objective == judged.objective
-
-
-def across(instance: Instance) -> TrainingPlan:
-    """As many pipelines as a node has GPUs, each with one GPU of every node."""
-    nodes, layers = instance.planned_cluster.nodes, instance.model.layers
-    count, batch = nodes[0].count, instance.workload.global_batch
-    cuts = [layers * j // len(nodes) for j in range(len(nodes) + 1)]
-    return TrainingPlan(
-        pipelines=tuple(
-            Pipeline(
-                micro_batches=batch // count,
-                stages=tuple(
-                    Stage(layers=span, replicas=(Replica(gpus=(f"{node.name}:{x}",)),))
-                    for node, span in zip(nodes, pairwise(cuts), strict=True)
-                ),
-            )
-            for x in range(count)
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    "instance",
-    [
-        setting("1", "7b", size=(5, 4, 16)),
-        pytest.param(setting("1", "7b"), marks=pytest.mark.slow),
-    ],
-    ids=["20 GPUs", "40 GPUs"],
-)
-def test_plans_across_and_inside_nodes_meet_the_statement_of_a_whole_cluster(
-    instance: Instance,
-) -> None:
-    obvious = hexiscale_milp.Tables(instance).obvious
-    assert obvious is not None
-    checker, _ = checked(instance, obvious[1])
-    assert not checker.broken
-    assert checker.objective == obvious[0]
-    # The other family is slower, with equal layers: it lies past the horizon, no more.
-    checker, again = checked(instance, across(instance))
-    late = {"span", "span_scaled", "slow", "tau", "part", "iteration", "work_there"}
-    assert {broken[0].partition("[")[0] for broken in checker.broken} <= late
-    judged = training_plan.evaluate(instance, across(instance))
-    assert checker.objective == judged.objective
-    assert training_plan.evaluate(instance, again).objective == judged.objective
 
 
 def proofs() -> Iterator[Any]:
@@ -291,12 +215,6 @@ def test_a_plan_past_the_horizon_is_hinted_as_the_obvious_one() -> None:
     assert training_plan.evaluate(instance, slow).objective > tables.horizon
     best = hexiscale_milp.hint(instance, tables.obvious[1])
     assert hexiscale_milp.hint(instance, slow) == best
-
-
-def test_what_holds_no_layer_is_proved_infeasible() -> None:
-    instance = load_instance("tiny/infeasible")
-    result = statements.solve("training_plan", instance, "hexiscale_milp", "cpsat")
-    assert result.status is Status.INFEASIBLE
 
 
 @pytest.mark.parametrize(

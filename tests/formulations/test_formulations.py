@@ -14,12 +14,11 @@ import random_data
 from soaking.subproblems import no_lie
 
 from hetopt import problems, registry
-from hetopt.errors import BackendMissing, InstanceError, Unsupported
+from hetopt.errors import BackendMissing, Unsupported
 from hetopt.exact import device_grouping as exact_grouping
 from hetopt.exact import provisioning as exact_provisioning
 from hetopt.files import load_problem
-from hetopt.modelling import Limits
-from hetopt.plans import Partition
+from hetopt.modelling import Answer, Limits
 from hetopt.problems import Objective, device_grouping, layer_partition
 from hetopt.result import Result, Status, Stop
 from hetopt.solving import statements
@@ -98,19 +97,6 @@ def test_a_statement_agrees_with_brute_force(
 
 
 @every_statement
-def test_a_warm_start_is_kept_and_changes_no_optimum(
-    problem: str, name: str, backend: str
-) -> None:
-    number = 8 if is_first(name, backend) else 3
-    for seed in islice(small_enough(name, SEEDS), number):
-        data, best = enumerated(problem, seed)
-        plans = brute_force.valid(problem, data)
-        for _, plan in islice(plans, 2):
-            result = statements.solve(problem, data, name, backend, warm_start=plan)
-            assert (result.status, result.objective) == (Status.OPTIMAL, best)
-
-
-@every_statement
 def test_a_warm_start_satisfies_every_constraint(
     problem: str, name: str, backend: str
 ) -> None:
@@ -142,27 +128,7 @@ def test_a_warm_start_satisfies_every_constraint(
             assert again.objective == value
 
 
-def test_a_warm_start_that_breaks_a_rule_is_refused() -> None:
-    data = layer_partition.Data.model_validate_json(
-        '{"layer_mib": [1, 1], "in_flight_mib": [0, 0], "micro_batches": 1,'
-        '"stages": [{"name": "a", "memory_mib": 9, "layer_us": [1, 1]}]}'
-    )
-    wrong = Partition(order=("a",), layers=(1,))
-    with pytest.raises(InstanceError, match="warm start breaks rules of layer_part"):
-        statements.solve(
-            "layer_partition", data, "layer_partition", "cpsat", warm_start=wrong
-        )
-
-
 # --- what the runner refuses -----------------------------------------------------
-
-
-def test_a_back_end_that_cannot_carry_a_statement_is_named_with_those_that_can() -> (
-    None
-):
-    data = random_data.tiny("device_grouping", 0)
-    with pytest.raises(Unsupported, match=r"'cpsat' cannot carry .* one of scip"):
-        statements.solve("device_grouping", data, "device_grouping", "cpsat")
 
 
 def test_a_statement_of_another_problem_is_refused_with_the_fitting_ones() -> None:
@@ -173,68 +139,6 @@ def test_a_statement_of_another_problem_is_refused_with_the_fitting_ones() -> No
 
 
 # --- limits, bounds, progress ----------------------------------------------------
-
-
-def paper_sized(problem: str) -> Any:
-    """Too large to finish in half a second; plans exist."""
-    if problem == "device_grouping":
-        kinds = [("A100", 12, 312_000), ("H800", 9, 624_001), ("H20", 11, 148_003)]
-        return device_grouping.Data(
-            gpus=tuple(
-                device_grouping.DeviceType(type=t, count=n, gflops=g, memory_mib=81920)
-                for t, n, g in kinds
-            ),
-            minimum_memory_mib=200_000,
-            micro_batches=16,
-        )
-    if problem == "layer_partition":
-        return layer_partition.Data(
-            layer_mib=tuple(900 + 37 * (l % 7) for l in range(32)),
-            in_flight_mib=tuple(40 + l % 5 for l in range(32)),
-            stages=tuple(
-                layer_partition.Stage(
-                    name=f"s{s}",
-                    memory_mib=12_000 + 700 * s,
-                    layer_us=tuple(7001 - 411 * s + 13 * (l % 11) for l in range(32)),
-                    hop_us=500 + 91 * s,
-                )
-                for s in range(8)
-            ),
-            micro_batches=16,
-            order="free",
-        )
-    base = random_data.tiny("provisioning", 1)
-    offer = base.offers[0]
-    offers = [
-        offer.model_copy(
-            update={
-                "gpu": f"G{i}",
-                "quota": 8 + 4 * i,
-                "usd_per_hour": 1.0 + 1.3 * i,
-                "memory_mib": 40 + 9 * i,
-                "layer_mib": 4,
-                "in_flight_mib": 1,
-                "by_data_parallel": {
-                    str(d): offer.by_data_parallel[
-                        next(iter(offer.by_data_parallel))
-                    ].model_copy(update={"forward_us": (4000 + 977 * (4 - i)) // d})
-                    for d in (1, 2, 4)
-                },
-            }
-        )
-        for i in range(4)
-    ]
-    return base.model_copy(
-        update={
-            "layers": 40,
-            "micro_batches": 8,
-            "data_parallel": (1, 2, 4),
-            "max_stages": 12,
-            "offers": tuple(offers),
-            "deadline_s": None,
-            "budget_usd": None,
-        }
-    )
 
 
 @pytest.mark.parametrize("problem", ENUMERATED)
@@ -259,28 +163,6 @@ def test_progress_stays_on_its_side_of_the_optimum(problem: str) -> None:
                     assert value >= best if minimise else value <= best
                 for value in [bound] if bound is not None else []:
                     assert value <= best if minimise else value >= best
-
-
-def test_a_result_says_who_made_it_and_how_long_it_took() -> None:
-    data = random_data.tiny("layer_partition", 0)
-    result = statements.solve(
-        "layer_partition", data, "layer_partition", "scip", limits=Limits(seed=3)
-    )
-    method = result.method
-    said = (method.formulation, method.backend, method.seed, method.threads)
-    assert said == ("layer_partition", "scip", 3, 1)
-    assert set(result.seconds) == {"build", "solve"}
-
-
-def test_the_same_seed_gives_the_same_plan() -> None:
-    for problem, name, backend in (case.values for case in carried()):
-        seed = next(iter(small_enough(name, range(1))))
-        data, _ = enumerated(problem, seed)
-        one, two = (
-            statements.solve(problem, data, name, backend, limits=Limits(seed=9))
-            for _ in range(2)
-        )
-        assert one.plan == two.plan
 
 
 # --- bounds of float solvers -----------------------------------------------------
@@ -389,36 +271,10 @@ def test_infeasible_in_floats_is_undecided_where_nothing_can_confirm_it(
         assert result.bound is None
 
 
-class Pretender:
-    """A back end that answers what it is told, in floats, with the plan of another."""
-
-    def __init__(self, real: Any, bound: float, shift: int = 0) -> None:
-        self.real, self.claimed, self.shift = real, bound, shift
-
-    def backend(self, name: str) -> Any:
-        inner: Any = self.real.backend(name)
-        solve = inner.solve
-
-        def pretend(limits: Any, report: Any) -> Any:
-            answer = solve(limits, report)
-            value = answer.value
-            return type(answer)(
-                status=Status.OPTIMAL,
-                stop=Stop.PROVED,
-                objective=float(self.claimed),
-                bound=float(self.claimed),
-                value=lambda x: value(x) + self.shift,
-            )
-
-        inner.solve = pretend
-        return inner
-
-    def version(self) -> str:
-        return "0"
-
-
-def pretended(monkeypatch: pytest.MonkeyPatch, scale: int, **how: Any) -> Result:
-    """A partition whose optimum is 7 x scale, by a solver that claims `how`."""
+def pretended(
+    monkeypatch: pytest.MonkeyPatch, scale: int, claimed: float, shift: int = 0
+) -> Result:
+    """A partition whose optimum is 7 x scale, by solvers that claim another."""
     data = layer_partition.Data(
         layer_mib=(1, 1),
         in_flight_mib=(0, 0),
@@ -429,28 +285,36 @@ def pretended(monkeypatch: pytest.MonkeyPatch, scale: int, **how: Any) -> Result
         ),
         micro_batches=1,
     )
-    real = registry.entry
+    real = registry.entry("backends", "cpsat").backend
 
-    def entry(folder: str, name: str) -> Any:
-        if folder != "backends":
-            return real(folder, name)
-        return Pretender(real("backends", "cpsat"), **how)
+    def backend(name: str) -> Any:
+        model: Any = real(name)
+        solve = model.solve
 
-    monkeypatch.setattr(registry, "entry", entry)
+        def pretend(*asked: Any) -> Answer:
+            value = solve(*asked).value
+            told = (Status.OPTIMAL, Stop.PROVED, claimed, claimed)
+            return Answer(*told, value=lambda x: value(x) + shift)
+
+        model.solve = pretend
+        return model
+
+    for name in ("scip", "cpsat"):
+        monkeypatch.setattr(registry.entry("backends", name), "backend", backend)
     return statements.solve("layer_partition", data, "layer_partition", "scip")
 
 
 def test_a_float_optimum_within_tolerance_of_an_integer_is_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = pretended(monkeypatch, scale=1, bound=7.0000004)
+    result = pretended(monkeypatch, scale=1, claimed=7.0000004)
     assert (result.status, result.bound and result.bound.value) == (Status.OPTIMAL, 7)
 
 
 def test_a_float_optimum_that_the_tolerance_blurs_is_feasible_with_its_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = pretended(monkeypatch, scale=10**7, bound=7e7)
+    result = pretended(monkeypatch, scale=10**7, claimed=7e7)
     assert (result.status, result.stop) == (Status.FEASIBLE, Stop.GAP)
     assert result.objective == 7 * 10**7
     assert result.bound is not None
@@ -460,7 +324,7 @@ def test_a_float_optimum_that_the_tolerance_blurs_is_feasible_with_its_bound(
 def test_a_plan_that_a_float_solver_gets_wrong_is_not_passed_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = pretended(monkeypatch, scale=1, bound=7.0, shift=1)
+    result = pretended(monkeypatch, scale=1, claimed=7.0, shift=1)
     assert (result.status, result.plan) == (Status.UNDECIDED, None)
     assert "breaks a rule: every_layer_once" in result.reasons[0]
 
@@ -478,87 +342,38 @@ def test_the_grouping_bound_is_the_next_reachable_value(seed: int) -> None:
         assert value <= literal.bound(data, at + Fraction(1, 1000))
 
 
-def grouping(gpus: int, types: int, floor_mib: int) -> Any:
+def grouping(gpus: int, types: int, floor_mib: int) -> device_grouping.Data:
     """Equal numbers of AutoHet's types of GPU."""
     rows = [("A100", 312, 80), ("H800", 989, 80), ("H20", 148, 96), ("V100", 125, 32)]
-    listed = [
-        {
-            "type": name,
-            "count": gpus // types,
-            "gflops": 1000 * tflops,
-            "memory_mib": 1024 * gib,
-        }
-        for name, tflops, gib in rows[:types]
-    ]
-    model = problems.get("device_grouping").Data
-    return model.model_validate(
-        {"gpus": listed, "minimum_memory_mib": floor_mib, "micro_batches": 16},
-        strict=False,
-    )
-
-
-def test_patterns_prove_what_the_exact_method_proves() -> None:
-    """Beyond what can be enumerated; the two share no line."""
-    for gpus, types, floor in ((24, 3, 137_216), (20, 4, 90_000), (48, 2, 137_216)):
-        data = grouping(gpus, types, floor)
-        best = exact_grouping.solve(data)
-        result = statements.solve(
-            "device_grouping", data, "device_grouping_patterns", "pulp"
+    listed = tuple(
+        device_grouping.DeviceType(
+            type=name,
+            count=gpus // types,
+            gflops=1000 * tflops,
+            memory_mib=1024 * gib,
         )
-        assert best.status is result.status is Status.OPTIMAL
-        assert result.objective == best.objective
+        for name, tflops, gib in rows[:types]
+    )
+    return device_grouping.Data(
+        gpus=listed, minimum_memory_mib=floor_mib, micro_batches=16
+    )
 
 
 @pytest.mark.parametrize(
-    ("gpus", "types", "expected"), [(400, 3, "different counts"), (60, 3, "patterns")]
+    ("gpus", "types", "floor_mib"),
+    [(24, 3, 137_216), (20, 4, 90_000), (48, 2, 137_216)],
 )
-def test_patterns_beyond_number_are_refused(
-    gpus: int, types: int, expected: str
+def test_patterns_prove_what_the_exact_method_proves(
+    gpus: int, types: int, floor_mib: int
 ) -> None:
-    with pytest.raises(Unsupported, match=expected):
-        statements.solve(
-            *("device_grouping", grouping(gpus, types, 15 * 81_920)),
-            *("device_grouping_patterns", "cpsat"),
-        )
-
-
-def test_runs_beyond_number_are_refused() -> None:
-    module = problems.get("layer_partition")
-    layers = 400
-    stage = {"memory_mib": 10**6, "layer_us": (1,) * layers}
-    data = module.Data.model_validate(
-        {
-            "layer_mib": (1,) * layers,
-            "in_flight_mib": (0,) * layers,
-            "micro_batches": 4,
-            "stages": [stage | {"name": f"s{n}"} for n in range(4)],
-        },
-        strict=False,
+    """Beyond what can be enumerated; the two share no line."""
+    data = grouping(gpus, types, floor_mib)
+    best = exact_grouping.solve(data)
+    result = statements.solve(
+        "device_grouping", data, "device_grouping_patterns", "pulp"
     )
-    with pytest.raises(Unsupported, match="use the exact method"):
-        statements.solve("layer_partition", data, "layer_partition_runs", "cpsat")
-
-
-def test_allocations_prove_what_the_exact_method_proves() -> None:
-    """Whole instances, under a budget too; no line is shared."""
-    base = paper_sized("provisioning")
-    offers = tuple(
-        offer.model_copy(update={"gpus_per_instance": 1 + i % 2 * 3})
-        for i, offer in enumerate(base.offers)
-    )
-    rented = {
-        "max_stages": 5,
-        "layers": 17,
-        "offers": offers,
-    }
-    for update in (rented, rented | {"budget_usd": 0.0005}):
-        data = base.model_copy(update=update)
-        best = exact_provisioning.solve(data, limits=Limits())
-        result = statements.solve(
-            "provisioning", data, "provisioning_allocations", "cpsat"
-        )
-        assert best.status is result.status
-        assert result.objective == best.objective
+    assert best.status is result.status is Status.OPTIMAL
+    assert result.objective == best.objective
 
 
 def test_allocations_prove_all_stages_that_espresso_allows() -> None:
@@ -569,40 +384,60 @@ def test_allocations_prove_all_stages_that_espresso_allows() -> None:
     assert result.objective == best.objective
 
 
-def test_allocations_beyond_number_are_refused() -> None:
-    data = paper_sized("provisioning")
+def many_offers() -> Any:
+    """Espresso's offers, three times each, and many stages of each."""
+    _, data = load_problem("espresso/llama-3b")
     offers = tuple(
         offer.model_copy(update={"gpu": f"{offer.gpu}{n}", "quota": 64})
         for n in range(3)
         for offer in data.offers
     )
-    many = data.model_copy(update={"offers": offers})
-    with pytest.raises(Unsupported, match="numbers of stages of each offer"):
-        statements.solve("provisioning", many, "provisioning_allocations", "cpsat")
+    return data.model_copy(update={"offers": offers})
 
 
-def partition(order: str, times: Any, memory_mib: int = 99) -> layer_partition.Data:
-    """Stages with these times of layers, and no hops."""
+def equal_stages(stages: int, layers: int, micro_batches: int) -> Any:
+    """Stages of different speeds, with room for all layers, in any order."""
     return layer_partition.Data(
-        layer_mib=(1,) * len(times[0]),
-        in_flight_mib=(0,) * len(times[0]),
+        layer_mib=(1,) * layers,
+        in_flight_mib=(0,) * layers,
         stages=tuple(
-            layer_partition.Stage(name=f"s{n}", memory_mib=memory_mib, layer_us=row)
-            for n, row in enumerate(times)
+            layer_partition.Stage(
+                name=f"s{n}", memory_mib=10**6, layer_us=(n + 1,) * layers
+            )
+            for n in range(stages)
         ),
-        micro_batches=4,
-        order=order,
+        micro_batches=micro_batches,
+        order="free",
     )
 
 
+LARGE_GROUPS = 15 * 81_920
+
+
 @pytest.mark.parametrize(
-    ("stages", "layers", "micro_batches", "expected"),
-    [(18, 20, 4, "choices of stages"), (12, 60, 1, "runs of layers")],
+    ("name", "data", "expected"),
+    [
+        (
+            "device_grouping_patterns",
+            grouping(400, 3, LARGE_GROUPS),
+            "different counts",
+        ),
+        (
+            "device_grouping_patterns",
+            grouping(60, 3, LARGE_GROUPS),
+            "patterns",
+        ),
+        ("layer_partition_runs", equal_stages(4, 400, 4), "use the exact method"),
+        ("layer_partition_lattice", equal_stages(18, 20, 4), "choices of stages"),
+        ("layer_partition_lattice", equal_stages(12, 60, 1), "runs of layers"),
+        (
+            "provisioning_allocations",
+            many_offers(),
+            "numbers of stages of each offer",
+        ),
+    ],
 )
-def test_lattices_beyond_number_are_refused(
-    stages: int, layers: int, micro_batches: int, expected: str
-) -> None:
-    data = partition("free", [(n + 1,) * layers for n in range(stages)])
-    data = data.model_copy(update={"micro_batches": micro_batches})
+def test_what_is_beyond_number_is_refused(name: str, data: Any, expected: str) -> None:
+    problem = registry.entry("formulations", name).problem
     with pytest.raises(Unsupported, match=expected):
-        statements.solve("layer_partition", data, "layer_partition_lattice", "cpsat")
+        statements.solve(problem, data, name, "cpsat")

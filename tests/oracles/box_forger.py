@@ -26,18 +26,15 @@ def honest(
     *,
     whole: bool = False,
     hosts: bool = False,
-    near: float | None = None,
 ) -> BoxCertificate | None:
     """Return a certificate that no plan takes the time.
 
     None if that takes more than so many steps for a choice of settings. Pipelines may
-    be looked at as a `whole` wherever prices do not do, or where these are so `near`,
-    and boxes be divided by all numbers of `hosts` before.
+    be looked at as a `whole` wherever prices do not do, and boxes be divided by all
+    numbers of `hosts` before.
     """
     each = []
     plan = Schedule(counting=Counting(near=1e9), coarse=1.0) if whole else Schedule()
-    if near is not None:
-        whole, plan = True, Schedule(counting=Counting(near=near))
     for one in variants(instance) if time_us > 0 else ():
         bound = PipelineBound(one, most_us, 1, schedule=plan, whole=whole)
         if hosts:

@@ -3,7 +3,6 @@
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
-import pytest
 from hypothesis import given
 from inputs import examples, seeds
 from small_instances import small
@@ -59,19 +58,6 @@ def stages_of(line: LineCost, plan: Any) -> list[Laid]:
         )
         for s in plan.pipelines[0].stages
     ]
-
-
-@pytest.mark.parametrize("gbytes_per_s", [0.1, 1.0, 100.0])
-def test_by_hand_twice_as_fast_holds_twice_the_layers_whatever_the_link(
-    gbytes_per_s: float,
-) -> None:
-    """T = 4 / 2 = 2 / 1: the link has no say in the pace, as warm-up hides it."""
-    instance = two_kinds(gbytes_per_s=gbytes_per_s)
-    line, plan = LineCost(instance), harp.plan(instance)
-    stages = stages_of(line, plan)
-    layers = {s.shares[0].node: s.last - s.first for s in stages}
-    assert layers == {0: 4, 1: 2}
-    assert harp.estimate_us(line, 8, stages) == least_by_trying_all(instance)
 
 
 def test_a_warm_up_that_memory_does_not_hold_leaves_the_link_in_the_pace() -> None:

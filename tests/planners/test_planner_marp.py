@@ -82,12 +82,3 @@ def test_what_needs_pipelines_or_zero_has_no_plan() -> None:
         marp.plan(data)
     found = hetopt.plan(data, "marp", limits=5)
     assert found.plan is None
-
-
-def test_it_is_a_planner_by_name_with_its_option() -> None:
-    data = instance("gpt2", 8)
-    usual = hetopt.plan(data, "marp", limits=5)
-    fast = hetopt.plan(data, "marp", options={"efficiency": "throughput"}, limits=5)
-    assert usual.objective is not None
-    assert fast.objective is not None
-    assert fast.objective <= usual.objective

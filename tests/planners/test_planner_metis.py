@@ -5,13 +5,11 @@ from functools import cache
 from itertools import combinations, pairwise, product
 
 import pytest
-from flat import flat
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 from inputs import examples, plans_of, seeds, tiny_instances
 
 from hetopt import load, registry
-from hetopt.costs import without_update
 from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import one_pipeline
 from hetopt.files.clusters import generate
@@ -28,14 +26,6 @@ from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost
 
 PLANNERS = ("metis", "amp", "alpa_like", "galvatron_like")
-
-
-def plain(tiny: Instance) -> Instance:
-    """A tiny instance with several samples and the costs that the oracle carries."""
-    document = flat(without_update(tiny))
-    document["workload"]["costs"] |= {"pipeline": "critical", "sync_overlap": "none"}
-    document["workload"] |= {"micro_batch_sizes": [1, 2, 4], "global_batch": 8}
-    return Instance.model_validate_json(json.dumps(document))
 
 
 def oracle(instance: Instance) -> int | None:
@@ -68,18 +58,6 @@ def objective(instance: Instance, plan: TrainingPlan) -> int:
 
 
 # --- beside the oracle -------------------------------------------------------------
-
-
-@examples(6)
-@given(tiny_instances())
-def test_no_planner_of_one_pipeline_beats_the_oracle(tiny: Instance) -> None:
-    instance = plain(tiny)
-    best = oracle(instance)
-    for planner in PLANNERS:
-        plan = planned(planner, instance)
-        if plan is not None:
-            assert best is not None, planner
-            assert objective(instance, plan) >= best, planner
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from flat import flat
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples
+from made_plans import pipeline, stage
 from small_instances import small
 
 from hetopt.costs import CostTable, Position
@@ -26,7 +27,7 @@ from hetopt.planners import alpa_like, amp, galvatron_like
 from hetopt.planners.alpa_like.stages import Programme
 from hetopt.planners.metis.costs import LineCost
 from hetopt.planners.metis.grid import Grid
-from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.problems import one_pipeline
 from hetopt.schema import Instance
 
@@ -121,19 +122,12 @@ def uniform(
     nodes = instance.planned_cluster.nodes
     gpus = [f"{node.name}:{i}" for node in nodes for i in range(node.count)]
     groups = [tuple(gpus[i : i + tp]) for i in range(0, len(gpus), tp)]
-    stages = tuple(
-        Stage(
-            layers=span,
-            replicas=tuple(
-                Replica(gpus=group, samples=b // dp)
-                for group in groups[j * dp : (j + 1) * dp]
-            ),
-        )
+    stages = (
+        stage(*span, *((b // dp, " ".join(x)) for x in groups[j * dp : (j + 1) * dp]))
         for j, span in enumerate(pairwise(cuts))
     )
-    n = instance.workload.global_batch // b
-    pipeline = Pipeline(micro_batches=n, micro_batch_size=b, stages=stages)
-    return TrainingPlan(pipelines=(pipeline,))
+    one = pipeline(instance.workload.global_batch // b, b, *stages)
+    return TrainingPlan.model_validate({"pipelines": [one]}, strict=False)
 
 
 def structures(instance: Instance) -> Iterator[tuple[int, int, int, int]]:

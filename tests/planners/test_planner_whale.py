@@ -10,20 +10,15 @@ from changed_records import changed
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples, seeds
-from places import INSTANCES
 
 import hetopt
 from hetopt.errors import NoPlan
 from hetopt.files.clusters import generate
 from hetopt.planners import whale
 from hetopt.planners.whale.shares import cuts, proportional
-from hetopt.plans import Pipeline, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance, exact
-
-
-def shipped(name: str) -> Instance:
-    return hetopt.load(str(INSTANCES / f"{name}.yaml"))
 
 
 def power(instance: Instance, node: str) -> Fraction:
@@ -140,27 +135,12 @@ def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -
                     assert {v.rule for v in judged.violations} == {"memory"}
 
 
-def load(instance: Instance, pipeline: Pipeline) -> Fraction:
-    """Work over compute of the slowest stage of a pipeline of single replicas."""
-    model, workload = instance.model, instance.workload
-    s, rounds = workload.sequence_length, 3 + (workload.costs.recompute == "full")
-    loads = []
-    for j, stage in enumerate(pipeline.stages):
-        flops = sum(2 * model.active_parameters[x] * s for x in stage.span)
-        flops += len(stage.span) * 4 * s * s * model.attention_width
-        work = rounds * flops
-        if j == len(pipeline.stages) - 1 and workload.costs.head == "include":
-            work += 6 * model.embedding_parameters * s
-        loads.append(Fraction(work) / power(instance, stage.replicas[0].node))
-    return max(loads)
-
-
 @pytest.mark.parametrize("equal", [False, True])
 @pytest.mark.parametrize(
     "name", ["h800-a100-4x4-gpt3-6.7b", "5-a100-3-h800-llama-6.7b"]
 )
 def test_replicas_of_a_stage_have_the_same_layers(name: str, equal: bool) -> None:
-    instance = shipped(f"autohet/{name}")
+    instance = hetopt.load(f"autohet/{name}")
     plan = planned(instance, equal_layers=equal)
     assert plan is not None
     spans = [tuple(stage.layers for stage in p.stages) for p in plan.pipelines]
@@ -171,7 +151,7 @@ def test_replicas_of_a_stage_have_the_same_layers(name: str, equal: bool) -> Non
 
 
 def test_nodes_of_larger_memory_serve_the_earlier_stages() -> None:
-    instance = shipped("autohet/1-a100-4-h20-llama-6.7b")
+    instance = hetopt.load("autohet/1-a100-4-h20-llama-6.7b")
     plan = planned(instance)
     assert plan is not None
     gpus = instance.planned_cluster.node

@@ -1,6 +1,6 @@
 """Every planner of training plans: one contract; Megatron and islands in detail."""
 
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -10,7 +10,8 @@ from brute_force_training import best_training_plan
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import drawn, examples, seeds, tiny_instances
-from places import INSTANCES, TESTS
+from made_plans import pipeline, stage
+from places import TESTS
 
 import hetopt
 from hetopt import registry
@@ -19,7 +20,7 @@ from hetopt.errors import NoPlan, Unsupported
 from hetopt.files.clusters import generate
 from hetopt.modelling import Limits
 from hetopt.planners import megatron
-from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 
@@ -34,11 +35,6 @@ DEFECTS = [
     "unmeasured-size-lockstep",
     "unmeasured-size-overlap",
 ]
-
-
-@cache
-def shipped(name: str) -> Instance:
-    return hetopt.load(str(INSTANCES / f"{name}.yaml"))
 
 
 def any_instance(rng: Random) -> Instance:
@@ -150,19 +146,15 @@ def symmetric(layers: int, rows: list, n: int, b: int) -> TrainingPlan:
     cuts = [0]
     for j in range(len(rows[0])):
         cuts.append(cuts[-1] + share + (1 if j < more else 0))
-    return TrainingPlan(
-        pipelines=tuple(
-            Pipeline(
-                micro_batches=n,
-                micro_batch_size=b,
-                stages=tuple(
-                    Stage(layers=span, replicas=(Replica(gpus=gpus, samples=b),))
-                    for span, gpus in zip(pairwise(cuts), row, strict=True)
-                ),
-            )
-            for row in rows
+    spans = [*pairwise(cuts)]
+    pipelines = [
+        pipeline(
+            *(n, b),
+            *(stage(*x, (b, " ".join(y))) for x, y in zip(spans, row, strict=True)),
         )
-    )
+        for row in rows
+    ]
+    return TrainingPlan.model_validate({"pipelines": pipelines}, strict=False)
 
 
 @examples(25)
@@ -176,4 +168,4 @@ def test_megatron_is_the_best_of_all_symmetric_plans(family: str, seed: int) -> 
 
 def test_megatron_says_how_much_memory_is_short_and_where() -> None:
     with pytest.raises(NoPlan, match=r"lacks \d+ MiB a GPU on node 'node1', stage 1"):
-        megatron.plan(shipped("tiny/infeasible"))
+        megatron.plan(hetopt.load("tiny/infeasible"))

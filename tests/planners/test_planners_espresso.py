@@ -12,7 +12,7 @@ from hetopt.exact import provisioning as exact
 from hetopt.files import load_problem
 from hetopt.modelling import Limits
 from hetopt.planners import espresso, espresso_placer, hph_plus, whale_plus
-from hetopt.planners.espresso import placer, tables, tree
+from hetopt.planners.espresso import tables, tree
 from hetopt.planners.espresso.tree import Pruning
 from hetopt.problems import provisioning as judge
 from hetopt.result import Status
@@ -181,58 +181,6 @@ def row(name: str, allocation: str, d: int, placer: str) -> tuple[str, list[int]
     layers[0] += 1
     layers[-1] += 2
     return "".join(LETTERS[stock.kinds[t].gpu] for t, _ in stages), layers
-
-
-def three_types() -> Any:
-    """Fig. 9: ViT's 68 layers on a 3090, an A4000 and an A6000, two of each.
-
-    Room for 26 layers on the 3090, 54 (stage 0) and 58 (stage 1) on the A6000, 16 on
-    the A4000 (stage 1): with these the paper's four ratios come out.
-    """
-    base = asking(job("vit"))
-    cards = {"A6000": (154.8, 48, 720, 0.47), "A4000": (76, 16, 870, 0.55)}
-    cards["RTX3090"] = (142, 24, 740, 0.45)
-    offers = []
-    for gpu, (tflops, gib, layer_mib, efficiency) in cards.items():
-        offer = next(offer for offer in base.offers if offer.gpu == gpu)
-        work_us = round(1e7 / (tflops * efficiency))
-        times = offer.by_data_parallel["2"].model_copy(
-            update={
-                "forward_us": work_us - work_us // 4,
-                "backward_us": work_us // 4,
-                "sync_us": round(1.09 * work_us),
-            }
-        )
-        update = {
-            "peak_gflops": round(1000 * tflops),
-            "memory_mib": gib * 1024,
-            "layer_mib": layer_mib,
-            "in_flight_mib": 62,
-            "by_data_parallel": {"2": times},
-        }
-        offers.append(offer.model_copy(update=update))
-    update = {"offers": tuple(offers), "layers": 68, "data_parallel": (2,)}
-    return tables.Stock.of(base.model_copy(update=update), 2)
-
-
-def test_figure_9_of_the_paper_ratio_by_ratio() -> None:
-    """22 layers on stage 0: [22, 13, 28] on the types in order, then [22, 16, 30]."""
-    stock = three_types()
-    a6000, a4000, rtx3090 = (
-        [kind.gpu for kind in stock.kinds].index(gpu)
-        for gpu in ("A6000", "A4000", "RTX3090")
-    )
-    assert stock.room(a4000, 0, 3) < 22  # cannot hold stage 0, as the paper says
-    assert 142 / 24 * stock.room(rtx3090, 0, 3) / 22 == pytest.approx(6.99, abs=0.01)
-    assert 154.8 / 48 * stock.room(a6000, 0, 3) / 22 == pytest.approx(7.91, abs=0.01)
-    assert stock.room(a4000, 1, 3) == 16
-    counts = (1, 1, 1)
-    begun = placer.candidate(
-        stock, counts, tables.shares(stock, counts), 22, covered=False
-    )
-    assert begun == ((rtx3090, a4000, a6000), (22, 13, 28))
-    whole = tables.complete(stock, *begun, tables.by_iteration, fixed=1)
-    assert whole == ((rtx3090, 22), (a4000, 16), (a6000, 30))
 
 
 def test_table_4_of_the_paper_for_llama_1_3b() -> None:

@@ -37,12 +37,6 @@ def planned(planner: str, data: Any, **options: Any) -> Any:
     return pytest.fail(told) if not told.startswith(f"{planner}: ") else None
 
 
-def test_every_problem_has_planners() -> None:
-    for name in problems.names():
-        if name != "job_scheduling":
-            assert len(registry.entries_for("planners", name)) >= 3, name
-
-
 @pytest.mark.parametrize(("problem", "planner"), PAIRS)
 def test_a_planner_is_valid_bounded_and_repeatable(problem: str, planner: str) -> None:
     found = 0

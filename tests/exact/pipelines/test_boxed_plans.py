@@ -6,6 +6,7 @@ import pytest
 import soaking
 from boxed_plans import boxes, facts
 from inputs import trials
+from made_plans import pipeline, stage
 from small_instances import small
 from soaking import pipelines as soaked
 
@@ -81,12 +82,8 @@ def _instance(**changes):
 
 
 def _plan(*stages, micro_batches=4):
-    rows = [
-        {"layers": list(layers), "replicas": [{"gpus": gpus.split(), "samples": 1}]}
-        for layers, gpus in stages
-    ]
-    pipeline = {"micro_batches": micro_batches, "micro_batch_size": 1, "stages": rows}
-    return pipeline
+    rows = (stage(*layers, (1, gpus)) for layers, gpus in stages)
+    return pipeline(micro_batches, 1, *rows)
 
 
 def _read(*pipelines):

@@ -20,7 +20,6 @@ from soaking import pipelines
 from hetopt import load
 from hetopt.api import judging
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.errors import InstanceError
 from hetopt.exact import checking
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.schema import Instance
@@ -62,15 +61,6 @@ def test_what_is_refuted_of_interleaved_pipelines_is_checked(number: int) -> Non
         instance = drawing.read(data["instance"])
         found += checked(instance) + checked(instance, whole=True)
     assert found > number
-
-
-@pytest.mark.slow
-def test_what_follows_from_larger_boxes_is_checked() -> None:
-    """The engine takes over what it knows of the box that it divided."""
-    instance, time_us = load("generated:unequal/16/1"), 1_840_000
-    found = box_forger.honest(instance, time_us, 2 * time_us, 1000, near=1.1)
-    assert found is not None
-    assert checking.missing(instance, found, time_us + 1) == []
 
 
 @pytest.mark.parametrize("number", trials(5, 20))
@@ -240,16 +230,6 @@ def test_the_certificate_of_another_instance_is_refused(honest: dict[str, Any]) 
     assert complaints(honest, "hexiscale/setting-2-llama2-13b")
 
 
-@pytest.mark.parametrize("price", [-1, 0.5, 2**60 + 1, "1", None, True])
-def test_what_is_no_price_is_no_certificate(
-    honest: dict[str, Any], price: object
-) -> None:
-    leaves(honest)[0]["prices"][0] = price
-    document = {"certificate": honest}
-    with pytest.raises(InstanceError, match="certificate"):
-        judging.by_certificate("training_plan", load(ONE), document, 1, "file")
-
-
 @pytest.mark.parametrize("place", range(9))
 def test_the_largest_price_overflows_nothing(
     honest: dict[str, Any], place: int
@@ -341,18 +321,3 @@ def test_divisions_by_hosts_are_not_forged(hosted: dict[str, Any], way: str) -> 
         }
         box |= change[way]
     assert complaints(hosted, HOSTED)
-
-
-def test_hosts_that_are_left_out_are_missed(hosted: dict[str, Any]) -> None:
-    for box in by_hosts(hosted):
-        del box["high"]
-    assert any("left out" in line for line in complaints(hosted, HOSTED))
-
-
-def test_only_divisions_by_hosts_have_a_kind(hosted: dict[str, Any]) -> None:
-    box = by_hosts(hosted)[0]
-    assert box_forger.read(hosted) is not None
-    kind = box.pop("kind")
-    assert box_forger.read(hosted) is None
-    box |= {"kind": kind, "split": "sync"}
-    assert box_forger.read(hosted) is None

@@ -1,15 +1,12 @@
 """The integer master: its kernels against all paths, its verdicts against all plans."""
 
 from itertools import combinations_with_replacement, pairwise, product
-from random import Random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from random_graphs import Several, paths, potentials, random_graph
 
-from hetopt.exact.checking.packing import Packing
-from hetopt.exact.pipelines import counts, kernels
+from hetopt.exact.pipelines import kernels
 from hetopt.exact.pipelines.kernels import BIG, HALF, Least, States
 from hetopt.stages import NEVER
 
@@ -193,47 +190,3 @@ def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
     for state in range(len(one)):
         each = [every.get((n, state), -1) for n in range(fewest - 1, most)]
         assert others[state] == max(each)
-
-
-def test_interleaved_pipelines_take_whole_rounds_and_no_more_than_is_counted():
-    """Of any pipeline with such a slowest stage, by the engine and the checker."""
-    rng = Random("rounds")
-    for _ in range(600):
-        v, b, count = rng.choice([2, 3, 4]), rng.choice([1, 2]), rng.randint(1, 6)
-        low = rng.randint(1, 50)
-        high = low + rng.choice([0, 1, 9, 40])
-        slowest = rng.randint(low, high)
-        sum_us = slowest + sum(rng.randint(1, slowest) for _ in range(count - 1))
-        left, layers = rng.randint(1, 30 * slowest), v * count + rng.randint(0, 9)
-        n = (v * left + slowest - sum_us) // (v * slowest)  # n M + (S - M) / v <= left
-        most = rng.choice([10**6, b * rng.randint(1, 20)])
-        states = States.of([3, 4])
-        used = states.use.sum(1)
-        sums = np.array([rng.choice([BIG, rng.randint(1, 300)]) for _ in used])
-        at = rng.choice(np.flatnonzero(used >= count).tolist() or [None])
-        if at is not None:  # a path on fewer GPUs may stand for the pipeline
-            other = rng.choice(np.flatnonzero((states.use <= states.use[at]).all(1)))
-            sums[other] = sum_us - rng.choice([0, 0, rng.randint(0, sum_us // 2)])
-        pricing = SimpleNamespace(
-            limits=SimpleNamespace(left_us=left),
-            layers=layers,
-            most=lambda _, most=most: most,
-        )
-        part = SimpleNamespace(v=v, b=b, pricing=pricing, states=states)
-        taken = counts._Part.taken(part, low, high, sums)
-        costs = SimpleNamespace(schedule=SimpleNamespace(interleave=v))
-        stages = SimpleNamespace(costs=costs, layers=layers)
-        checker = SimpleNamespace(_stages=stages, _states=states)
-        for state, use in enumerate(states.use):
-            least = int(sums[(states.use <= use).all(1)].min())
-            at_most = 0
-            if least < HALF:
-                at_most = max(0, min((v * left + low - least) // (v * low), most // b))
-            numbers = range(1, min(layers // v, int(use.sum())) + 1)
-            rounds = (at_most // p * p for p in numbers if p * high >= least)
-            assert taken[state] == b * max(0, 0, *rounds)
-            checker._states = SimpleNamespace(use=use[None])
-            given = np.array([at_most]), np.array([least]), high
-            assert b * Packing._rounds(checker, *given)[0] == taken[state]
-        if at is not None:
-            assert taken[at] >= b * (max(0, min(n, most // b)) // count * count)
