@@ -474,12 +474,12 @@ def instance(
 
     Where it `divides`, plans most likely choose how. `fixed` are settings of
     `workload.costs` that are not drawn; `profile: None` draws neither profile nor
-    calibration.
+    calibration, and no number at a limit.
     """
     free = "profile" not in (fixed or {})
     spice = rng.choice([0.05, 0.15, 0.3, 0.6, 0.9]) if spice is None else spice
     draw = Draw(rng, counts, layers, batch, sizes, spice)
-    draw.extreme = rng.random() < 0.15
+    draw.extreme = rng.random() < 0.15 and free
     draw.profiled = rng.random() < 0.2 and free
     draw.divides = divides
     often = 0.6 if divides else 0.2

@@ -1,9 +1,9 @@
 """Plans for the executor that are made by hand, each asymmetric in its own way."""
 
-from random import Random
 from typing import Any
 
-from runnable import RULES, tiny
+from runnable import RULES
+from small_instances import small
 
 from hetopt.plans import TrainingPlan
 from hetopt.runtime.jobs import Job, Settings, job
@@ -60,23 +60,18 @@ def posed(
     pipelines: list[Any], tied: bool = False, **costs: Any
 ) -> tuple[Instance, TrainingPlan]:
     """An instance of two nodes, and hand-made pipelines on it."""
-    fields = tiny(Random(0), 2).model_dump(mode="json")
-    fields["model"] = {
-        **{"name": "made", "layers": 4, "hidden": 16, "heads": 4, "vocabulary": 31},
-        **{"gated": True, "kv_heads": 4, "intermediate": 20, "tied_embeddings": tied},
-    }
-    kind = next(iter(fields["cluster"]["gpus"]))
-    fields["cluster"]["nodes"] = [
-        {"name": name, "gpu": kind, "count": 4, "intra_gbytes_per_s": 20}
-        for name in "ab"
-    ]
-    batch = sum(p["micro_batches"] * p["micro_batch_size"] for p in pipelines)
-    fields["workload"] |= {"sequence_length": 7, "global_batch": batch}
-    fields["workload"]["costs"] = costs
-    return (
-        validated(Instance, fields, "made"),
-        validated(TrainingPlan, {"pipelines": pipelines}, "plan"),
+    data = small(
+        *("a=x*4 b=x*4", {"x": (10, 16)}),
+        model={"hidden": 16, "heads": 4, "vocabulary": 31, "tied_embeddings": tied}
+        | {"gated": True, "kv_heads": 4, "intermediate": 20},
+        rate=20,
+        sequence_length=7,
+        global_batch=sum(p["micro_batches"] * p["micro_batch_size"] for p in pipelines),
+        micro_batch_sizes=(1, 2, 3),
+        costs=costs,
+        alternatives={"recompute": ("none", "full"), "zero": (0, 1)},
     )
+    return data, validated(TrainingPlan, {"pipelines": pipelines}, "plan")
 
 
 def made(pipelines: list[Any], tied: bool = False, **costs: Any) -> Job:

@@ -17,17 +17,12 @@ def by_prices(
     return PipelineBound(only, int(most_us), int(least_us), alone_us=alone_us)
 
 
-def by_whole(
-    only: Instance, least_us: float, most_us: float, alone_us: int = 0
+def by(
+    way: str, only: Instance, least_us: float, most_us: float, alone_us: int = 0
 ) -> PipelineBound:
-    """The same, with whole pipelines where prices leave a box open."""
-    times = int(most_us), int(least_us)
-    return PipelineBound(only, *times, alone_us=alone_us, whole=True)
-
-
-def by(way: str, *given: Any) -> PipelineBound:
-    """What refutes times in one of the `WAYS`."""
-    return {"prices": by_prices, "whole": by_whole}[way](*given)
+    """What refutes times in one of the `WAYS`: whole pipelines where prices do not."""
+    times, whole = (int(most_us), int(least_us)), way == "whole"
+    return PipelineBound(only, *times, alone_us=alone_us, whole=whole)
 
 
 def proves(refuter: Any, time_us: float, steps: int) -> bool:

@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 from flat import flat
+from mixtures import CALIBRATION, GPU
 from random_plans import any_plan
 from small_instances import small
 
@@ -76,17 +77,27 @@ def tiny(rng: Random, gpus: int, sparse: bool = False) -> Instance:
 
 
 def runnable(
-    rng: Random, least: int, most: int, sparse: bool = False, runs: int = 1
+    rng: Random,
+    least: int,
+    most: int,
+    sparse: bool = False,
+    runs: int = 1,
+    divides: bool = False,
 ) -> Job:
     """A random plan on `least` to `most` GPUs that the executor does not refuse.
 
-    With several `runs` of layers, some pipeline has several stages.
+    With several `runs` of layers, some pipeline has several stages; GPUs that are said
+    to divide experts do.
     """
     while True:
         data = tiny(rng, most, sparse)
         if runs > 1:
             data = interleaved(rng, data, runs)
+        if divides:
+            data = divided(rng, data)
         plan = any_plan(data, rng)
+        if divides and (plan is None or plan.expert_parallel == 1):
+            continue
         if plan is None or sum(r.degree for r in plan.replicas()) < least:
             continue
         if runs > 1 and all(len(pipe.stages) == 1 for pipe in plan.pipelines):
@@ -115,6 +126,21 @@ def interleaved(rng: Random, data: Instance, runs: int) -> Instance:
     tree["model"]["layers"] = rng.randint(2 * runs, 4 * runs)
     tree["workload"]["global_batch"] = rng.choice([4, 6, 8])
     tree["workload"]["costs"] |= {"interleave": runs, "in_flight": "1f1b"}
+    return Instance.model_validate(tree, strict=False)
+
+
+def divided(rng: Random, data: Instance) -> Instance:
+    """The instance as a mixture of experts that GPUs may divide."""
+    tree = flat(data, exclude_unset=True)
+    tree["cluster"]["gpus"] = dict.fromkeys(tree["cluster"]["gpus"], GPU)
+    active = rng.randint(1, 3)
+    tree["model"] |= {"experts": rng.choice([4, 8]), "active_experts": active}
+    workload = tree["workload"]
+    workload |= {"micro_batch_sizes": [1, 2, 3, 4, 8], "runs_on": "executor"}
+    workload["costs"] |= {"layer_times": "calibrated", "activations": "calibrated"}
+    workload["costs"] |= {"calibration": CALIBRATION}
+    rules = ["none", "full", "selective"]
+    workload["alternatives"] |= {"expert_parallel": [2, 4], "recompute": rules}
     return Instance.model_validate(tree, strict=False)
 
 

@@ -4,18 +4,18 @@ from random import Random
 from typing import Any
 
 import pytest
-from divided_plans import divided_instance, divided_job
 from executed import Ranks, difference
 from hypothesis import given
-from inputs import drawn, examples
+from inputs import examples, seeds
 from made_plans import pipeline, stage, with_settings
-from runnable import RULES
+from runnable import RULES, divided, runnable
+from small_instances import small
 
 from hetopt.errors import Unsupported
 from hetopt.formats import torchrun
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.runtime.jobs import Job, Settings, job
+from hetopt.runtime.jobs import Settings, job
 from hetopt.runtime.layout import Layout
 from hetopt.runtime.parameters import parameters
 from hetopt.schema import Instance
@@ -25,8 +25,9 @@ NEAR = 1e-10
 
 
 @examples(30)
-@given(one=drawn(lambda rng: divided_job(rng, 8)))
-def test_every_block_has_every_expert_once(one: Job) -> None:
+@given(seed=seeds())
+def test_every_block_has_every_expert_once(seed: int) -> None:
+    one = runnable(Random(f"blocks/{seed}"), 2, 8, True, 1 + seed % 2, True)
     whole = parameters(one.decoder)
     split = one.expert_parallel, one.interleave
     layout = Layout(one.plan, one.gpus, whole, one.zero, *split)
@@ -52,7 +53,7 @@ def test_every_block_has_every_expert_once(one: Job) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_plans_come_to_what_one_process_does(four: Ranks, seed: int) -> None:
-    one = divided_job(Random(f"divided/{seed}"), 4)
+    one = runnable(Random(f"divided/{seed}"), 2, 4, True, 1 + seed // 2, True)
     for errors in four.call(difference, one, 2):
         assert max(errors.values()) < NEAR, (errors, one.plan)
 
@@ -62,8 +63,16 @@ def of(data: Instance, e: int, *pipelines: Any) -> TrainingPlan:
     return validated(TrainingPlan, tree, "plan")
 
 
-def posed(batch: int = 4) -> Instance:
-    return divided_instance(Random("posed"), 4, 2, batch).on("executor")
+def posed() -> Instance:
+    plain = small(
+        *("a*4 a*4", {"a": (1, 8)}),
+        model={"layers": 2, "hidden": 16, "heads": 4, "vocabulary": 31, "gated": True},
+        sequence_length=7,
+        global_batch=4,
+        costs={"sequence_parallel": True, "zero": 1},
+        alternatives={},
+    )
+    return divided(Random("posed"), plain)
 
 
 def test_a_run_goes_on_where_others_divide_the_experts(four: Ranks, tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +13,7 @@ from small_instances import document
 import hetopt
 from hetopt.errors import RunFailed, Unsupported
 from hetopt.plans import TrainingPlan
-from hetopt.runtime import elastic, processes, supervisor
+from hetopt.runtime import elastic, supervisor
 from hetopt.runtime.elastic import Elastic
 from hetopt.runtime.jobs import Optimiser, Settings, job
 from hetopt.schema import Instance
@@ -76,21 +75,6 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
 
 
 # --- with processes ------------------------------------------------------------------
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
-    """The processes of all ranks; PyTorch is there."""
-    pytest.importorskip("torch")
-    found: list[subprocess.Popen[str]] = []
-    start = subprocess.Popen
-
-    def noted(*words: Any, **more: Any) -> Any:
-        found.append(start(*words, **more))
-        return found[-1]
-
-    monkeypatch.setattr(processes.subprocess, "Popen", noted)
-    return found
 
 
 def assert_as_if_nothing_was(ran: supervisor.Ran, tmp_path: Path) -> None:

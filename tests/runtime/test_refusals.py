@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_instances import small
 
 from hetopt.errors import BackendMissing, HetoptError, InstanceError, Unsupported
 from hetopt.plans import TrainingPlan
@@ -42,22 +43,14 @@ RULED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 def instance(model: dict[str, Any], **costs: Any) -> Instance:
-    tree = {
-        "name": "i",
-        "model": MODEL | model,
-        "cluster": {
-            "gpus": {"g": {"peak_tflops": 1, "memory_gib": 8}},
-            "nodes": [{"name": "n", "gpu": "g", "count": 4, "intra_gbytes_per_s": 1}],
-            "inter": {"gbytes_per_s": 1},
-        },
-        "workload": {
-            "sequence_length": 8,
-            "global_batch": 2,
-            "costs": costs,
-            "alternatives": {"zero": [3]},
-        },
-    }
-    return validated(Instance, tree, "instance")
+    return small(
+        *("n=g*4", {"g": (1, 8)}),
+        model=MODEL | model,
+        sequence_length=8,
+        global_batch=2,
+        costs=costs,
+        alternatives={"zero": [3]},
+    )
 
 
 def plan(degree: int = 1, **more: Any) -> TrainingPlan:

@@ -61,9 +61,6 @@ GPT2_SHAPES = {
 
 def written(folder: Path, config: Any, shapes: Any) -> tuple[Decoder, dict[str, Any]]:
     """A released model of random weights, and these."""
-    import numpy as np
-    from safetensors.numpy import save_file
-
     rng = np.random.default_rng(0)
     held = {n: rng.normal(size=s).astype("f4") for n, s in shapes.items()}
     save_file(held, folder / "model.safetensors")

@@ -32,28 +32,14 @@ def test_asymmetric_plans_do(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_plans_do(four: Ranks, seed: int) -> None:
-    assert_same(four, runnable(Random(f"run/{seed}"), 2, 4))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_random_plans_whose_gradients_are_summed_one_by_one_do(
-    four: Ranks, seed: int
-) -> None:
-    """Each begins beside the backward pass, and waits for the one before."""
-    one = runnable(Random(f"buckets/{seed}"), 3, 4, sparse=seed == 3)
-    assert_same(four, one, by=difference_in_buckets)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_random_plans_of_models_with_experts_do(four: Ranks, seed: int) -> None:
-    assert_same(four, runnable(Random(f"experts/{seed}"), 2, 4, sparse=True))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_random_interleaved_plans_do(four: Ranks, seed: int) -> None:
-    rng = Random(f"interleaved/{seed}")
-    assert_same(four, runnable(rng, 2, 4, sparse=seed % 2 == 1, runs=2 + seed // 2))
+@pytest.mark.parametrize("kind", ["plain", "experts", "interleaved", "buckets"])
+def test_random_plans_do(four: Ranks, kind: str, seed: int) -> None:
+    """In buckets each sum of gradients begins beside the backward pass."""
+    sparse = kind == "experts" or (kind != "plain" and seed % 2 == 1)
+    runs = 2 + seed // 2 if kind == "interleaved" else 1
+    least, by = (3, difference_in_buckets) if kind == "buckets" else (2, difference)
+    one = runnable(Random(f"{kind}/{seed}"), least, 4, sparse, runs)
+    assert_same(four, one, by=by)
 
 
 @pytest.mark.parametrize("positions", ["rope", "learned"])

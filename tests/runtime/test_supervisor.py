@@ -13,26 +13,11 @@ from made_plans import made, pipeline, posed, stage, with_settings
 
 from hetopt.errors import RunFailed
 from hetopt.formats.exporting.allocation import plan_text
-from hetopt.runtime import processes, supervisor
+from hetopt.runtime import supervisor
 
 LONG = 10**6
 TWO = [pipeline(4, 2, stage(0, 2, (2, "a:0")), stage(2, 4, (2, "a:1")))]
 Processes = list[subprocess.Popen[str]]
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Processes:
-    """The processes that the supervisor has started; PyTorch is there."""
-    pytest.importorskip("torch")
-    found: Processes = []
-    start = subprocess.Popen
-
-    def noted(*words: Any, **more: Any) -> Any:
-        found.append(start(*words, **more))
-        return found[-1]
-
-    monkeypatch.setattr(processes.subprocess, "Popen", noted)
-    return found
 
 
 def test_a_rank_that_is_killed_ends_the_others(started: Processes) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import drawing
 from claims import random_plans, some_plans
-from refuters import by_whole, least_alone_us, refutation
+from refuters import by, least_alone_us, refutation
 from sites_of_nodes import in_sites
 
 from hetopt.bounds.training_plan import training_plan_bound
@@ -53,7 +53,7 @@ def check(data: dict[str, Any]) -> str:
         return "closed"
     (only,) = variants(instance)  # nothing is to be chosen
     alone_us = least_alone_us(only, best) if rng.random() < 0.5 else 0
-    tree = by_whole(only, cheap, best, alone_us)
+    tree = by("whole", only, cheap, best, alone_us)
     word = "nothing refuted"
     for share in (0.25, 0.5, 0.8, 1.0):
         target = cheap + int(share * (best - cheap)) if share < 1 else best
