@@ -102,6 +102,10 @@ def measurement(
         if _lacks_memory(found):
             shorter = " or its sequences are shorter" if full_length else ""
             text += f" It ran, so the model counts too much memory here{shorter}."
+    bound_s, fast = told.bound_s or 0.0, ""
+    if low is not None and told.predicted_s:
+        least = words.duration(bound_s * low / told.predicted_s)
+        fast = f", {least} at the fast end of the 80% interval"
     same = told.corrected(told.best_s)
     if told.best_s is not None and told.best_s == told.predicted_s:
         text += " No faster plan is known."
@@ -112,16 +116,15 @@ def measurement(
             f"that is {words.duration(same)} on the same footing ({less} less)."
         )
     if told.pessimism is not None:
-        assert told.bound_s is not None
         text += (
             f" The measurement is {words.share(told.pessimism)} below "
-            f"{words.duration(told.bound_s)}, which no plan of the model beats: the "
+            f"{words.duration(bound_s)}{fast}, which no plan of the model beats: the "
             "model is pessimistic here, and its bound is proved for the model only."
         )
-    elif told.bound_s and (least := told.corrected(told.bound_s)):
+    elif bound_s and (on_same := told.corrected(bound_s)):
         text += (
-            f" No plan takes less than {words.duration(told.bound_s)}, "
-            f"{words.duration(least)} on the same footing."
+            f" No plan takes less than {words.duration(bound_s)}{fast}, "
+            f"{words.duration(on_same)} on the same footing."
         )
     return text
 
