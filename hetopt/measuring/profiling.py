@@ -171,7 +171,7 @@ class Profiled(NamedTuple):
         """The profile, as `workload.costs.profile` takes it."""
         found = (one.row for one in self.measured)
         return [
-            row.model_dump(mode="json", exclude_none=True, exclude={"layer_us"})
+            row.model_dump(mode="json", exclude_none=True)
             for row in found
             if row is not None
         ]
