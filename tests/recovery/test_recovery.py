@@ -11,15 +11,9 @@ from hetopt.errors import InstanceError, NoPlan
 from hetopt.exact import recovery as exact
 from hetopt.exact.recovery import bound_of
 from hetopt.plans import Recovery, Transfer
-from hetopt.problems.recovery import (
-    Data,
-    Machine,
-    Need,
-    Saved,
-    Unit,
-    evaluate,
-)
+from hetopt.problems.recovery import Data, evaluate
 from hetopt.problems.recovery.network import Network
+from hetopt.problems.recovery.records import Machine, Need, Saved, Unit
 from hetopt.result import Status
 
 SEEDS = range(40)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...errors import InternalError
 from ...plans import Recovery, Transfer
-from . import CLOUD, Data, Medium, Need
+from .records import CLOUD, Data, Medium, Need
 
 Source = tuple[str, Medium]  # a node and its medium, or ("cloud", "cloud")
 

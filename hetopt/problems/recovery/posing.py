@@ -18,8 +18,8 @@ from ...costs.parameters import trained
 from ...plans import TrainingPlan
 from ...schema import LONGEST_NAME, Cluster, Instance, exact
 from ..training_plan.shapes import split_of
-from . import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Storage, Unit
 from .changes import Change
+from .records import CLOUD, Data, Machine, Medium, Need, Pair, Saved, Storage, Unit
 
 
 def pose(
