@@ -6,7 +6,7 @@ of another site can know it. A name that another site's server has put on our ad
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -67,6 +67,24 @@ class Order(Record):
 
 def application(desk: Desk, token: str) -> Starlette:
     """Return all routes over a desk; what is wrong is a JSON document everywhere."""
+    routes = [*_routes(desk), Mount("/static", StaticFiles(directory=STATIC))]
+    return Starlette(
+        routes=[Mount(f"/{token}", routes=routes)],
+        middleware=[
+            Middleware(BaseHTTPMiddleware, dispatch=_protected),
+            Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"]),
+        ],
+        exception_handlers={
+            Refusal: _refused,
+            HetoptError: _complained,
+            HTTPException: _unknown,
+            Exception: _failed,
+        },
+    )
+
+
+def _routes(desk: Desk) -> Iterator[Route]:
+    """Yield what may be asked of a desk, and then what may be told to it."""
 
     def instance_file(digest: str) -> Response:
         instance = desk.find(digest).instance
@@ -120,24 +138,8 @@ def application(desk: Desk, token: str) -> Starlette:
         "/api/jobs": _posted(Order, begun),
         "/api/jobs/{job}/stop": stop,
     }
-    routes = [
-        *(Route(path, end) for path, end in gets.items()),
-        *(Route(path, end, methods=["POST"]) for path, end in posts.items()),
-        Mount("/static", StaticFiles(directory=STATIC)),
-    ]
-    return Starlette(
-        routes=[Mount(f"/{token}", routes=routes)],
-        middleware=[
-            Middleware(BaseHTTPMiddleware, dispatch=_protected),
-            Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"]),
-        ],
-        exception_handlers={
-            Refusal: _refused,
-            HetoptError: _complained,
-            HTTPException: _unknown,
-            Exception: _failed,
-        },
-    )
+    yield from (Route(path, end) for path, end in gets.items())
+    yield from (Route(path, end, methods=["POST"]) for path, end in posts.items())
 
 
 async def _page(request: Request) -> Response:
