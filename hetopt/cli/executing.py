@@ -82,7 +82,7 @@ def run(
             "--elastic",
         ),
     ] = False,
-    cpu: Annotated[bool, flag("Run on CPUs, in single precision.", "--cpu")] = (False),
+    cpu: Annotated[bool, flag("Run on CPUs, in single precision.", "--cpu")] = False,
     precision: Annotated[
         Precision | None,
         opt(None, "Precision, if not the one that follows from instance and card."),

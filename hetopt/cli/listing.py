@@ -193,10 +193,7 @@ def _first_line(module: str) -> str:
     return (ast.get_docstring(tree) or "").partition("\n")[0]
 
 
-Row = Document
-
-
-def rows(app: typer.Typer) -> list[Row]:
+def rows(app: typer.Typer) -> list[Document]:
     """A row a command, sorted by name.
 
     Each has `name`, `description` (the first line), `details` (the other lines, as
@@ -208,7 +205,7 @@ def rows(app: typer.Typer) -> list[Row]:
     return [_row(name, commands[name]) for name in sorted(commands)]
 
 
-def _row(name: str, command: Any) -> Row:
+def _row(name: str, command: Any) -> Document:
     first, _, rest = (command.help or "").partition("\n")
     shown = [one for one in command.params if not getattr(one, "hidden", False)]
     return {
@@ -220,7 +217,7 @@ def _row(name: str, command: Any) -> Row:
     }
 
 
-def _param_rows(params: Sequence[Any], kind: str) -> Iterator[Row]:
+def _param_rows(params: Sequence[Any], kind: str) -> Iterator[Document]:
     for param in params:
         if param.param_type_name != kind:
             continue

@@ -13,10 +13,8 @@ from ..text.documents import Document, Fields
 from . import words, writers
 from .sheet import Table
 
-Row = Document
-
 #: A row's columns by kind; those of numbers are to the right.
-_COLUMNS: dict[str, Callable[[Row], Row]] = {
+_COLUMNS: dict[str, Callable[[Document], Document]] = {
     "gpus": lambda row: {
         "card": row["name"],
         "GiB": row["memory_gib"],
@@ -58,7 +56,7 @@ _COLUMNS: dict[str, Callable[[Row], Row]] = {
 }
 
 
-def terminal(kind: str, rows: Iterable[Row]) -> RenderableType:
+def terminal(kind: str, rows: Iterable[Document]) -> RenderableType:
     """Return a table with a line for each entry; dashes where nothing is known."""
     shown = [_COLUMNS.get(kind, _named)(row) for row in rows]
     headings = tuple(shown[0]) if shown else ()
@@ -67,7 +65,7 @@ def terminal(kind: str, rows: Iterable[Row]) -> RenderableType:
     return writers.grid(Table.of(headings, cells, texts=texts))
 
 
-def _named(row: Row) -> Row:
+def _named(row: Document) -> Document:
     """A name, what it stands for, and the options of a planner or a method."""
     own, told = row.get("options"), row["description"]
     if own and isinstance(own, str):
@@ -81,7 +79,7 @@ def _text(value: str | float | None) -> str:
     return words.NONE if value is None else f"{value:.6g}"
 
 
-def page(kind: str, rows: Iterable[Row]) -> str:
+def page(kind: str, rows: Iterable[Document]) -> str:
     """Return the page REFERENCE.md of fields, commands or capabilities."""
     pages = {"fields": _fields, "commands": _commands, "capabilities": _capabilities}
     return "\n".join(pages[kind](list(rows))).rstrip("\n") + "\n"
@@ -110,10 +108,10 @@ a whole short one.
 _HEADINGS = ("field", "unit", "expects", "default", "what it says", "found where")
 
 
-def _fields(rows: list[Row]) -> Iterator[str]:
+def _fields(rows: list[Document]) -> Iterator[str]:
     """Yield a table for each object of the file."""
     yield _FIELDS
-    places: dict[str, list[Row]] = {}
+    places: dict[str, list[Document]] = {}
     for row in rows:
         places.setdefault(str(row["name"]).rpartition(".")[0], []).append(row)
     for place, fields in places.items():
@@ -121,14 +119,14 @@ def _fields(rows: list[Row]) -> Iterator[str]:
         yield from _table(_HEADINGS, map(_field_cells, fields))
 
 
-def _field_cells(row: Row) -> list[str]:
+def _field_cells(row: Document) -> list[str]:
     texts = [row["unit"], row["expects"], _field_default(row), row["description"]]
     name = str(row["name"]).rpartition(".")[2]
     rest = [markdown.cell(str(text or "")) for text in (*texts, row["source"])]
     return [f"`{name}`", *rest]
 
 
-def _field_default(row: Row) -> str:
+def _field_default(row: Document) -> str:
     if row["required"]:
         return "required"
     return "" if row["default"] is None else json.dumps(row["default"])
@@ -150,7 +148,7 @@ they are needed.
 """
 
 
-def _commands(rows: list[Row]) -> Iterator[str]:
+def _commands(rows: list[Document]) -> Iterator[str]:
     """Yield a section for each command."""
     yield _COMMANDS
     for row in rows:
@@ -165,7 +163,7 @@ def _commands(rows: list[Row]) -> Iterator[str]:
         yield from _table(("", "what it says", "default"), map(_param_cells, params))
 
 
-def _param_cells(one: Row) -> tuple[str, str, str]:
+def _param_cells(one: Document) -> tuple[str, str, str]:
     is_option = one["words"][0].startswith("-")
     value = one["value"] if is_option else None
     written = " ".join(filter(None, (", ".join(one["words"]), value)))
@@ -215,7 +213,7 @@ _PARTS = {
 _MARKS = {"exactly": "", "in part": "*part*", "not": "**no**"}
 
 
-def _capabilities(rows: list[Row]) -> Iterator[str]:
+def _capabilities(rows: list[Document]) -> Iterator[str]:
     """Yield methods, then why each carries a setting in part or not; programs."""
     methods = [row for row in rows if row["kind"] != "program"]
     programs = [row for row in rows if row["kind"] == "program"]
@@ -239,7 +237,7 @@ def _capabilities(rows: list[Row]) -> Iterator[str]:
     yield from (f"- **{row['name']}**: {row['description']}." for row in programs)
 
 
-def _matrix(what: str, names: Mapping[str, str], rows: list[Row]) -> Iterator[str]:
+def _matrix(what: str, names: Mapping[str, str], rows: list[Document]) -> Iterator[str]:
     """A table with a column a row, but for settings that all carry."""
     lines = [
         [text, *(_MARKS[row["carries"][name]["carried"]] for row in rows)]
@@ -249,7 +247,7 @@ def _matrix(what: str, names: Mapping[str, str], rows: list[Row]) -> Iterator[st
     return _table(heads, (line for line in lines if any(line[1:])))
 
 
-def _reasons(row: Row) -> Iterator[str]:
+def _reasons(row: Document) -> Iterator[str]:
     """Yield a line for each reason, with all settings that have it."""
     for carried, mark in _MARKS.items():
         found: dict[str, list[str]] = {}

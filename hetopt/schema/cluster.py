@@ -69,8 +69,8 @@ class Node(Record):
     With `adapters`, the link to another node is what all of them carry together, which
     all stages of the node share, and a hop or a ring has the part of it that its GPUs
     reach; without, each has all of it.
-    `host_gib` is the memory of its host for what training pins there: offloaded states
-    and activations; without it there is as much as a plan needs.
+    `host_gib` is the memory of its host for offloaded states, which training pins
+    there; without it there is as much as a plan needs.
     `gres` is what Slurm calls its GPUs, `product` what nvidia-smi does, and `machine`
     the machine that it is a part of; no figure depends on them.
     """

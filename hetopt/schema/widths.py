@@ -39,10 +39,7 @@ def _deepspeed(kind: str, gradients: str) -> Words:
 
 #: The precisions of Megatron-LM's table, which has the words.
 _MEGATRON: Mapping[str, Words] = {
-    "fp32": {},
-    "fp16_mixed": {},
-    "bf16_mixed": {},
-    "bf16_fp32_gradients": {},
+    name: {} for name in ("fp32", "fp16_mixed", "bf16_mixed", "bf16_fp32_gradients")
 }
 
 #: Weights of `dtype` are what is trained; in `bf16` they are copied for each product.

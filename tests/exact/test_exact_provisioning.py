@@ -88,7 +88,7 @@ def test_without_time_the_warm_start_is_returned_unproved():
 def test_allocations_beyond_number_leave_plans_unproved(monkeypatch):
     data = of_espresso()
     best_plan = solve(data).plan
-    monkeypatch.setattr(search, "MOST", 0)
+    monkeypatch.setattr(search, "MOST_LISTED", 0)
     result = exact.solve(data, limits=UNLIMITED, warm_start=best_plan)
     assert (result.status, result.stop) == (Status.FEASIBLE, Stop.MEMORY)
     assert (result.plan, result.bound) == (best_plan, None)

@@ -110,7 +110,7 @@ def solve(
         if warm_start is not None:
             goal.take(_priced_plan(data, warm_start))
         degrees = Degree.all_of(data)
-        if any(search.how_many(degree) > search.MOST for degree in degrees):
+        if any(search.how_many(degree) > search.MOST_LISTED for degree in degrees):
             for name in _PLANNERS:
                 run.offer_of(name, partial(entries.planner(name).plan, data))
             raise Halt(Stop.MEMORY)

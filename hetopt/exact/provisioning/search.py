@@ -22,7 +22,7 @@ from .tables import NEVER, Degree, Ints
 
 _FIRST, _LARGEST = 4, 256  # allocations of a batch that are placed together
 _BEAM, _QUICK_BATCHES = 16, 6
-MOST = 1_000_000  # allocations of a degree that are listed
+MOST_LISTED = 1_000_000  # allocations of a degree that are listed
 _MOST = 2**60  # us of an iteration, above every one that the tables allow
 
 
@@ -71,12 +71,12 @@ class Search:
         """Search until nothing is left; `check` may leave by an exception.
 
         `report` takes a key below which nothing is left. Raises `Halt` where a degree
-        has more than `MOST` allocations.
+        has more than `MOST_LISTED` allocations.
         """
         while self._pending:
             self.check()
             degree = self._pending[-1]
-            if how_many(degree) > MOST:
+            if how_many(degree) > MOST_LISTED:
                 raise Halt(Stop.MEMORY)
             self._push(self._batch(degree, allocations(degree)))
             self._pending.pop()
