@@ -2,9 +2,9 @@
 
 A plan has D pipelines, D no more than their states have room for. One of them takes its
 share of the batch or more: n micro-batches or more of a size b. Its stage at position i
-from the end keeps min(n, i + 1) of them or more (1F1B; else one at the least), and
-replicas of t GPUs with s samples each, whose samples sum to b. So with a weight w of
-each class of GPUs,
+from the end keeps min(n, i + 1) of them or more (1F1B; all n with GPipe; else one at
+the least), and replicas of t GPUs with s samples each, whose samples sum to b. So with
+a weight w of each class of GPUs,
 
     stage(l, m, f) = min sum of t w over replicas that hold layers l to m - 1 while f
                      micro-batches are kept, their samples summing to b
@@ -15,12 +15,13 @@ each class of GPUs,
 and no plan fits where pipeline(n) + (D - 1) pipeline(1) is more than all GPUs weigh,
 for every D. A replica needs what it needs at the least (`hetopt.stages.memory`): where
 micro-batches have one sequence, every layer has D replicas, among which ZeRO divides;
-else as many as there can be. The weights are those of GPUs that count alike, and of
-GPUs that count by their memory.
+else as many as there can be. GPUs weigh alike, by their memory, or by the layers that
+they hold.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 
 import numpy as np
@@ -32,7 +33,7 @@ from ..problems.training_plan import settings
 from ..schema import Instance
 from ..stages import StageTable
 from ..stages.classes import Whole
-from ..stages.memory import fitting
+from ..stages.memory import Flags, fitting
 from .training_plan import most_pipelines
 
 #: Micro-batches in flight with tables of their own; more count as these.
@@ -67,7 +68,7 @@ def reason(instance: Instance, *, deadline: float = inf) -> str | None:
     except OutOfTime:
         return None
     return (
-        "memory: no pipeline that takes its part of the batch fits: its stages need "
+        "memory: no pipeline fits that takes its part of the batch: its stages need "
         "more GPUs than there are, however the layers are cut; add memory or GPUs, or "
         "take shorter sequences or smaller micro-batches"
     )
@@ -76,9 +77,42 @@ def reason(instance: Instance, *, deadline: float = inf) -> str | None:
 def _may_fit(variant: Instance, deadline: float) -> bool:
     """Tell whether no weights refute plans of a stage of ZeRO and a split."""
     table = StageTable(variant)
+    rules = [table.costs.under(rule) for rule in variant.workload.recomputes]
+
+    def check() -> None:
+        if monotonic() > deadline:
+            raise OutOfTime
+
+    @cache
+    def able(number: int, group: tuple[int, int], flight: int, n: int | None) -> Flags:
+        """Tell which runs fit on GPUs of a class, under any rule of recomputation."""
+        check()
+        place = table.runs, table.classes[number].nodes[0], group, flight
+        held = n and [n] * table.layers
+        each = [fitting(rule, *place, held, check) for rule in rules]
+        found: Flags = np.logical_or.reduce(each)
+        return found
+
+    def most_layers(number: int) -> float:
+        """Return how many layers a GPU of a class holds of a micro-batch."""
+        groups = table.groups(table.classes[number])
+        lengths = (
+            (able(number, (t, s), 1, None) * table.runs.lengths, s / t)
+            for t, s in groups
+        )
+        return max((float(x.max() * share) for x, share in lengths), default=0.0)
+
+    classes = range(len(table.classes))
     room = [table.costs.memory_mib(each.nodes[0]) for each in table.classes]
-    weights = (np.ones(len(room), np.int64), np.array(room, np.int64))
-    return all(_is_covered(_Covers(table, each, deadline)) for each in weights)
+    weighings = (
+        [1] * len(room),
+        room,
+        [int(1000 * most_layers(number)) for number in classes],
+    )
+    return all(
+        _is_covered(_Covers(table, np.array(each, np.int64), able))
+        for each in weighings
+    )
 
 
 def _is_covered(covers: "_Covers") -> bool:
@@ -105,12 +139,7 @@ class _Covers:
 
     table: StageTable
     weights: Whole
-    deadline: float
-
-    def check(self) -> None:
-        """Raise `OutOfTime` where the deadline is over."""
-        if monotonic() > self.deadline:
-            raise OutOfTime
+    able: Callable[[int, tuple[int, int], int, int | None], Flags]
 
     @property
     def allowed(self) -> int:
@@ -122,22 +151,28 @@ class _Covers:
 
         Every layer has so many `replicas`, or as many as there can be.
         """
-        kept = _MOST_KEPT if self.table.places else 1
+        schedule = self.table.instance.workload.costs.schedule
+        all_kept = schedule.in_flight == "gpipe" and schedule.interleave == 1
+        kept = _MOST_KEPT if all_kept or schedule.in_flight == "1f1b" else 1
         sizes = ((b, min(kept, -(-sequences // b))) for b in self.table.sizes)
-        return min(self._of_size(b, most, replicas) for b, most in sizes)
+        return min(
+            self._of_size(b, range(most if all_kept else 1, most + 1), replicas)
+            for b, most in sizes
+        )
 
-    def _of_size(self, b: int, most: int, replicas: int | None) -> int:
+    def _of_size(self, b: int, flights: range, replicas: int | None) -> int:
+        """Return the same of one size; stages keep so many, the last one the least."""
         positions = min(self.table.layers, int(self.table.gpus.sum()))
         stages = [
             np.append(self._stages(b, flight, replicas), _BEYOND)[
                 self.table.runs.number  # -1 is no run
             ]
-            for flight in range(1, most + 1)
+            for flight in flights
         ]
         cover = stages[0][:, -1]  # from each layer to the end, in one stage
         least = int(cover[0])
         for i in range(1, positions):
-            each = stages[min(i, most - 1)]
+            each = stages[min(i, len(stages) - 1)]
             longer = (each[:, :-1] + cover[None, :-1]).min(axis=1)
             cover = np.minimum(longer, _BEYOND)
             least = min(least, int(cover[0]))
@@ -160,14 +195,7 @@ class _Covers:
         self, b: int, flight: int, replicas: int | None
     ) -> Iterator[tuple[int, Whole]]:
         """Yield samples and the least weight of such a replica, by run of layers."""
-        table = self.table
-        tables = [table.costs.under(r) for r in table.instance.workload.recomputes]
-        held = replicas and [replicas] * table.layers
-        for number, each in enumerate(table.classes):
-            for t, s in (group for group in table.groups(each) if group[1] <= b):
-                self.check()
-                able = np.zeros(len(table.runs), np.bool_)
-                place = table.runs, each.nodes[0], (t, s), flight, held
-                for rule in tables:
-                    able |= fitting(rule, *place, self.check)
+        for number, each in enumerate(self.table.classes):
+            for t, s in (group for group in self.table.groups(each) if group[1] <= b):
+                able = self.able(number, (t, s), flight, replicas)
                 yield s, np.where(able, t * self.weights[number], _BEYOND)

@@ -14,6 +14,9 @@ hosts     where optimiser states are on hosts, and all tell their memory, a plan
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import reduce
+from itertools import product
+from operator import or_
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
@@ -42,7 +45,7 @@ def unfit_settings(instance: Instance) -> str | None:
             f"layers: workload.costs.interleave asks for {runs} virtual stages in each "
             f"stage, the model has {layers} layers: give interleave {layers} or less"
         )
-    return _unshared_batch(instance)
+    return _unshared_batch(instance) or _untaken(instance)
 
 
 # --- the batch -------------------------------------------------------------------
@@ -98,6 +101,45 @@ def _sums(sizes: Iterable[int], most: int) -> int:
             reached |= (reached << step) & mask
             step *= 2
     return reached
+
+
+def _untaken(instance: Instance) -> str | None:
+    own, sizes = CostTable(instance), sorted(set(instance.workload.micro_batch_sizes))
+    tables = [own.under(split=split) for split in settings.splits(instance)]
+    if any(takes(table, b) for table in tables for b in sizes):
+        return None
+    groups = min(table.workload.costs.compute.context_parallel for table in tables)
+    largest = max(node.count for node in instance.planned_cluster.nodes)
+    return (
+        f"batch: no GPUs take all of a micro-batch of {_listed(sizes)}, whatever their "
+        f"memory: replicas have a multiple of {groups} GPUs of one node "
+        f"(workload.costs.context_parallel), nodes {largest} at the most, and the "
+        "times of their shares must be known (workload.costs.profile)"
+    )
+
+
+def takes(table: CostTable, b: int) -> bool:
+    """Tell whether GPUs can share a micro-batch of b sequences, whatever their memory.
+
+    With memory for everything one stage does what a pipeline does.
+    """
+    whole, within = 1, (1 << b + 1) - 1  # bit s: so many can be taken
+    kinds: dict[object, list[str]] = {}
+    for node in table.cluster.nodes:
+        kind = table.node_class[node.name], node.count
+        kinds.setdefault(kind, []).append(node.name)
+    for names in kinds.values():
+        gpus, own = table.cluster.node[names[0]].count, [1]
+        for count in range(1, gpus + 1):
+            reached = own[-1]
+            for t, s in product(range(1, count + 1), range(1, b + 1)):
+                if table.usable(names[0], t, s):
+                    reached |= own[count - t] << s
+            own.append(reached & within)
+        taken = [s for s in range(b + 1) if own[-1] >> s & 1]
+        for _ in names[:b]:  # no more nodes take any
+            whole = reduce(or_, (whole << s for s in taken)) & within
+    return bool(whole >> b & 1)
 
 
 def _listed(sizes: Sequence[int]) -> str:
