@@ -19,14 +19,13 @@ else as many as there can be. GPUs weigh alike, by their memory, or by the layer
 they hold.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from functools import reduce
 from math import inf
 
 import numpy as np
 
 from .. import capability
+from ..caching import cached_method
 from ..clock import monotonic
 from ..errors import OutOfTime
 from ..problems.training_plan import settings
@@ -77,74 +76,67 @@ def reason(instance: Instance, *, deadline: float = inf) -> str | None:
 def _may_fit(variant: Instance, deadline: float) -> bool:
     """Tell whether no weights refute plans of a stage of ZeRO and a split."""
     table = StageTable(variant)
-    rules = [table.costs.under(rule) for rule in variant.workload.recomputes]
-
-    def check() -> None:
-        if monotonic() > deadline:
-            raise OutOfTime
-
-    @cache
-    def able(number: int, group: tuple[int, int], flight: int, n: int | None) -> Flags:
-        """Tell which runs fit on GPUs of a class, under any rule of recomputation."""
-        check()
-        place = table.runs, table.classes[number].nodes[0], group, flight
-        held = n and [n] * table.layers
-        each = [fitting(rule, *place, held, check) for rule in rules]
-        found: Flags = np.logical_or.reduce(each)
-        return found
-
-    def most_layers(number: int) -> float:
-        """Return how many layers a GPU of a class holds of a micro-batch."""
-        groups = table.groups(table.classes[number])
-        lengths = (
-            (able(number, (t, s), 1, None) * table.runs.lengths, s / t)
-            for t, s in groups
-        )
-        return max((float(x.max() * share) for x, share in lengths), default=0.0)
-
-    classes = range(len(table.classes))
+    covers = _Covers(table, deadline)
     room = [table.costs.memory_mib(each.nodes[0]) for each in table.classes]
-    weighings = (
-        [1] * len(room),
-        room,
-        [int(1000 * most_layers(number)) for number in classes],
-    )
-    return all(
-        _is_covered(_Covers(table, np.array(each, np.int64), able))
-        for each in weighings
-    )
-
-
-def _is_covered(covers: "_Covers") -> bool:
-    """Tell whether some number of pipelines may weigh no more than all GPUs."""
-    table, allowed = covers.table, covers.allowed
-    most, batch = most_pipelines(table.costs), table.batch
-    if table.sizes != (1,):  # numbers of pipelines do not tell those of replicas
-        return covers.pipeline(-(-batch // most), None) <= allowed
-    alone = covers.pipeline(1, None)
-    for count in range(1, most + 1):
-        if count * alone > allowed:
+    for weights in ([1] * len(room), room, covers.most_layers()):
+        covers.weights = np.array(weights, np.int64)
+        if not covers.fit():
             return False
-        if count > _MOST_PIPELINES:
-            return True
-        others = (count - 1) * covers.pipeline(1, count)
-        if others + covers.pipeline(-(-batch // count), count) <= allowed:
-            return True
-    return False
+    return True
 
 
-@dataclass(frozen=True)
 class _Covers:
     """The least that pipelines weigh, on GPUs of one weighing."""
 
-    table: StageTable
     weights: Whole
-    able: Callable[[int, tuple[int, int], int, int | None], Flags]
 
-    @property
-    def allowed(self) -> int:
-        """Return what all GPUs weigh."""
-        return int((self.weights * self.table.gpus).sum())
+    def __init__(self, table: StageTable, deadline: float) -> None:
+        """Weigh the stages of a table until the deadline is over."""
+        self.table, self._deadline = table, deadline
+        recomputes = table.instance.workload.recomputes
+        self._rules = [table.costs.under(rule) for rule in recomputes]
+
+    def _check(self) -> None:
+        if monotonic() > self._deadline:
+            raise OutOfTime
+
+    @cached_method
+    def _able(
+        self, number: int, group: tuple[int, int], flight: int, replicas: int | None
+    ) -> Flags:
+        """Tell which runs fit on GPUs of a class, under any rule of recomputation."""
+        self._check()
+        table = self.table
+        place = table.runs, table.classes[number].nodes[0], group, flight
+        held = replicas and [replicas] * table.layers
+        each = (fitting(rule, *place, held, self._check) for rule in self._rules)
+        return reduce(np.logical_or, each)
+
+    def most_layers(self) -> list[int]:
+        """Return the thousandths of a layer that a GPU holds, by class."""
+        found = [0] * len(self.table.classes)
+        for number, each in enumerate(self.table.classes):
+            for t, s in self.table.groups(each):
+                held = self._able(number, (t, s), 1, None) * self.table.runs.lengths
+                found[number] = max(found[number], 1000 * s * int(held.max()) // t)
+        return found
+
+    def fit(self) -> bool:
+        """Tell whether some number of pipelines may weigh no more than all GPUs."""
+        table, allowed = self.table, int((self.weights * self.table.gpus).sum())
+        most, batch = most_pipelines(table.costs), table.batch
+        if table.sizes != (1,):  # numbers of pipelines do not tell those of replicas
+            return self.pipeline(-(-batch // most), None) <= allowed
+        alone = self.pipeline(1, None)
+        for count in range(1, most + 1):
+            if count * alone > allowed:
+                return False
+            if count > _MOST_PIPELINES:
+                return True
+            others = (count - 1) * self.pipeline(1, count)
+            if others + self.pipeline(-(-batch // count), count) <= allowed:
+                return True
+        return False
 
     def pipeline(self, sequences: int, replicas: int | None) -> int:
         """Return what a pipeline of so many sequences weighs at the least.
@@ -182,7 +174,13 @@ class _Covers:
         """Return the least weight of a stage for every run of layers."""
         least = np.full((b + 1, len(self.table.runs)), _BEYOND, np.int64)
         least[0] = 0
-        shares = [*self._replicas(b, flight, replicas)]
+        shares = [
+            (s, np.where(able, t * self.weights[number], _BEYOND))
+            for number, each in enumerate(self.table.classes)
+            for t, s in self.table.groups(each)
+            if s <= b
+            for able in [self._able(number, (t, s), flight, replicas)]
+        ]
         for samples in range(1, b + 1):
             for s, each in shares:
                 if s <= samples:
@@ -190,12 +188,3 @@ class _Covers:
                     least[samples] = np.minimum(least[samples], both)
         found: Whole = least[b]
         return found
-
-    def _replicas(
-        self, b: int, flight: int, replicas: int | None
-    ) -> Iterator[tuple[int, Whole]]:
-        """Yield samples and the least weight of such a replica, by run of layers."""
-        for number, each in enumerate(self.table.classes):
-            for t, s in (group for group in self.table.groups(each) if group[1] <= b):
-                able = self.able(number, (t, s), flight, replicas)
-                yield s, np.where(able, t * self.weights[number], _BEYOND)

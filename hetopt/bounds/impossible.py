@@ -12,6 +12,7 @@ hosts     where optimiser states are on hosts, and all tell their memory, a plan
           those of every trained parameter there once at least.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import reduce
@@ -45,7 +46,7 @@ def unfit_settings(instance: Instance) -> str | None:
             f"layers: workload.costs.interleave asks for {runs} virtual stages in each "
             f"stage, the model has {layers} layers: give interleave {layers} or less"
         )
-    return _unshared_batch(instance) or _untaken(instance)
+    return _unshared_batch(instance)
 
 
 # --- the batch -------------------------------------------------------------------
@@ -55,12 +56,23 @@ def _unshared_batch(instance: Instance) -> str | None:
     workload = instance.workload
     batch = workload.global_batch
     sizes = sorted(set(workload.micro_batch_sizes))
-    timed = _timed(instance, sizes)
+    own = CostTable(instance)
+    tables = [own.under(split=split) for split in settings.splits(instance)]
+    timed = [b for b in sizes if any(takes(table, b) for table in tables)]
     asked = f"batch: a global batch of {batch}"
     if not _sums(sizes, batch) >> batch & 1:
         return (
             f"{asked} is no sum of micro-batches of {_listed(sizes)}: add a divisor of "
             f"{batch} to micro_batch_sizes, such as 1"
+        )
+    if not timed:
+        groups = min(t.workload.costs.compute.context_parallel for t in tables)
+        largest = max(node.count for node in instance.planned_cluster.nodes)
+        return (
+            f"batch: no GPUs take all of a micro-batch of {_listed(sizes)}, whatever "
+            f"their memory: replicas have a multiple of {groups} GPUs of one node "
+            f"(workload.costs.context_parallel), nodes {largest} at the most, and the "
+            "times of their shares must be known (workload.costs.profile)"
         )
     if not _sums(timed, batch) >> batch & 1:
         rest = [size for size in sizes if size not in timed]
@@ -70,26 +82,6 @@ def _unshared_batch(instance: Instance) -> str | None:
             "in workload.costs.profile: measure them, or list sizes that were measured"
         )
     return None
-
-
-def _timed(instance: Instance, sizes: Sequence[int]) -> list[int]:
-    """Sizes that replicas can share so that the times of all shares are known.
-
-    A share is a row of the profile, or a sum of rows: so are sums of shares.
-    """
-    profile, cluster = instance.workload.costs.compute.profile, instance.planned_cluster
-    if not profile:
-        return list(sizes)
-    most = {gpu: 0 for gpu in cluster.gpus}
-    for node in cluster.nodes:
-        most[node.gpu] = max(most[node.gpu], node.count)
-    rows = {
-        row.micro_batch
-        for row in profile
-        if row.tensor_parallel <= most.get(row.gpu, 0)
-    }
-    reached = _sums(rows, max(sizes))
-    return [size for size in sizes if reached >> size & 1]
 
 
 def _sums(sizes: Iterable[int], most: int) -> int:
@@ -103,41 +95,25 @@ def _sums(sizes: Iterable[int], most: int) -> int:
     return reached
 
 
-def _untaken(instance: Instance) -> str | None:
-    own, sizes = CostTable(instance), sorted(set(instance.workload.micro_batch_sizes))
-    tables = [own.under(split=split) for split in settings.splits(instance)]
-    if any(takes(table, b) for table in tables for b in sizes):
-        return None
-    groups = min(table.workload.costs.compute.context_parallel for table in tables)
-    largest = max(node.count for node in instance.planned_cluster.nodes)
-    return (
-        f"batch: no GPUs take all of a micro-batch of {_listed(sizes)}, whatever their "
-        f"memory: replicas have a multiple of {groups} GPUs of one node "
-        f"(workload.costs.context_parallel), nodes {largest} at the most, and the "
-        "times of their shares must be known (workload.costs.profile)"
-    )
-
-
 def takes(table: CostTable, b: int) -> bool:
     """Tell whether GPUs can share a micro-batch of b sequences, whatever their memory.
 
     With memory for everything one stage does what a pipeline does.
     """
-    whole, within = 1, (1 << b + 1) - 1  # bit s: so many can be taken
-    kinds: dict[object, list[str]] = {}
-    for node in table.cluster.nodes:
-        kind = table.node_class[node.name], node.count
-        kinds.setdefault(kind, []).append(node.name)
-    for names in kinds.values():
-        gpus, own = table.cluster.node[names[0]].count, [1]
-        for count in range(1, gpus + 1):
+    nodes, within = table.cluster.nodes, (1 << b + 1) - 1
+    if not table.profile:
+        return any(map(table.permitted, range(1, 1 + max(n.count for n in nodes))))
+    whole = 1  # bit s is set where s sequences can be taken
+    for (gpu, count), number in Counter((n.gpu, n.count) for n in nodes).items():
+        own, name = [1], next(n.name for n in nodes if (n.gpu, n.count) == (gpu, count))
+        for gpus in range(1, count + 1):
             reached = own[-1]
-            for t, s in product(range(1, count + 1), range(1, b + 1)):
-                if table.usable(names[0], t, s):
-                    reached |= own[count - t] << s
+            for t, s in product(range(1, gpus + 1), range(1, b + 1)):
+                if table.usable(name, t, s):
+                    reached |= own[gpus - t] << s
             own.append(reached & within)
         taken = [s for s in range(b + 1) if own[-1] >> s & 1]
-        for _ in names[:b]:  # no more nodes take any
+        for _ in range(min(b, number)):  # no more nodes take any
             whole = reduce(or_, (whole << s for s in taken)) & within
     return bool(whole >> b & 1)
 
