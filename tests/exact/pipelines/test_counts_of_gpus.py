@@ -13,14 +13,6 @@ from hetopt.stages import NEVER
 _SEEDS = range(80)
 
 
-def _states(gpus, vectors, vector_us, vector_cost):
-    sides = np.array(gpus) + 1
-    use = np.indices(sides).reshape(len(sides), -1).T
-    strides = np.array([int(sides[c + 1 :].prod()) for c in range(len(sides))])
-    given = (np.array(gpus), np.ascontiguousarray(use), strides)
-    return States(*given, vectors, vector_us, vector_cost)
-
-
 def _random_states(rng, graph, costs):
     """GPUs of some nodes of each class, and stages in several nodes, if any."""
     runs, several = costs.front_us.shape
@@ -36,7 +28,9 @@ def _random_states(rng, graph, costs):
     each = np.take_along_axis(np.broadcast_to(cost, least.shape), np.argsort(least), 1)
     front_cost = np.minimum.accumulate(each, 1) if count else each
     costs = costs._replace(front_us=front_us, front_cost=front_cost.copy())
-    return costs, _states(gpus, vectors, us, cost)
+    return costs, States.of(gpus)._replace(
+        vectors=vectors, vector_us=us, vector_cost=cost
+    )
 
 
 def _all_paths(graph, costs, states, high, scale):
@@ -144,8 +138,7 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
         [rng.integers(*x, count) for x in ((0, 2), (1, 4), (1, size))], axis=1
     )
     us = rng.integers(1, 40, (1, count))
-    none = np.zeros((0, 2), np.int64)
-    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
+    states = States.of(gpus)
     most = int(items[:, 1].max()) + 1
     wanted = rng.random((most, 1)) < 0.7
     found = np.full((most, 1, len(states.use)), NEVER, np.int64)
@@ -171,8 +164,7 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
 def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
     rng = np.random.default_rng(seed)
     gpus = rng.integers(1, 4, 2)
-    none = np.zeros((0, 2), np.int64)
-    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
+    states = States.of(gpus)
     one = rng.integers(0, 9, len(states.use))
     one[0], one[rng.random(len(one)) < 0.4] = 0, 0
     fewest = int(rng.integers(1, 4))
