@@ -7,7 +7,7 @@ import pytest
 from random_graphs import Several, paths, potentials, random_graph
 
 from hetopt.exact.pipelines import kernels
-from hetopt.exact.pipelines.kernels import BIG, HALF, Least, States
+from hetopt.exact.pipelines.kernels import BIG, HALF, States
 from hetopt.stages import NEVER
 
 _SEEDS = range(80)
@@ -113,8 +113,11 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
     )
     longest = int(rng.choice([x for x, _, _ in every] or [0]))
     most_us = longest + 30 - states.use.sum(1) * int(rng.integers(0, 8))
-    asked = graph, costs, states, Least(*sides), high
-    labels = kernels.labels(*asked, scale, most_us, most_cost)
+    shape = 2 + 2 * len(states.gpus), graph.run.shape[0], len(most_us)
+    asked = graph, costs, states, *sides, high, scale, most_us, most_cost
+    labels = kernels.filled(
+        "labels", shape if len(states.vectors) else (1, *shape[1:]), *asked
+    )
     found = labels[0, -1]
     exactly = {}
     for us, cost, gpus in every:
@@ -142,7 +145,7 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
     most = int(items[:, 1].max()) + 1
     wanted = rng.random((most, 1)) < 0.7
     found = np.full((most, 1, len(states.use)), NEVER, np.int64)
-    kernels.vector_us(us, items, nodes, states, size, wanted, found)
+    kernels.compiled("vector_us", us, items, nodes, states, size, wanted, found)
     for least in range(1, len(found)):
         if not wanted[least, 0]:
             assert (found[least] == NEVER).all()
