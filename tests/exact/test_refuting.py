@@ -1,6 +1,7 @@
 """Refutations that are stopped and gone on with, and cases that two ways settle."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from math import inf
 
@@ -9,12 +10,7 @@ import pytest
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
 from hetopt.exact.pipelines.schedule import Goals
-from hetopt.exact.training_plan.refuting import (
-    Clock,
-    Tightening,
-    Times,
-    _Progress,
-)
+from hetopt.exact.training_plan.refuting import Clock, Tightening, Times, _Progress
 from hetopt.files.clusters import generate
 from hetopt.result import Bound
 from hetopt.schema import Instance
@@ -42,23 +38,18 @@ def cluster(request: pytest.FixtureRequest) -> Instance:
     return generate(request.param, size="8", seed=0)
 
 
+def _stop(looks: Iterator[int], stops: set[int]) -> None:
+    if next(looks) in stops:
+        raise OutOfTime
+
+
 def test_what_is_stopped_goes_on_where_it_ended(cluster: Instance) -> None:
     lowest = int(training_plan_bound(cluster).value)
     at_once, stopped = Known(lowest), Known(lowest)
     for known, stops in ((at_once, set[int]()), (stopped, {2**i for i in range(20)})):
-        looks = count(1)
-        prepared = list[bool]()
-
-        def check(
-            looks: Iterator[int] = looks,
-            stops: set[int] = stops,
-            prepared: list[bool] = prepared,
-        ) -> None:
-            if prepared and next(looks) in stops:
-                raise OutOfTime
-
-        found = Tightening(cluster, Times(lowest, 2 * lowest), Clock(inf, check))
-        prepared.append(True)
+        clock = Clock(inf)
+        found = Tightening(cluster, Times(lowest, 2 * lowest), clock)
+        clock._check = partial(_stop, count(1), stops)  # once it is prepared
         found._goals = _Progress(
             Goals(gaps=(0.9, 0.8), first=0.9, near=1.0, patience=0.05)
         )  # fine ones take long
@@ -69,9 +60,7 @@ def test_what_is_stopped_goes_on_where_it_ended(cluster: Instance) -> None:
     assert at_once.bound.value > lowest
 
 
-def test_refuting_ends_with_the_clock_and_keeps_what_it_has(
-    cluster: Instance,
-) -> None:
+def test_refuting_ends_with_the_clock_and_keeps_it(cluster: Instance) -> None:
     lowest = int(training_plan_bound(cluster).value)
     reached = []
     for most in (40, 3_000):
