@@ -36,7 +36,7 @@ from hetopt.errors import OutOfTime
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Division
 from hetopt.exact.pipelines.coupling import Coupling
-from hetopt.exact.pipelines.master import Master
+from hetopt.exact.pipelines.pricing import Prices, Pricing
 from hetopt.exact.training_plan import alone, refuting
 from hetopt.stages import StageTable, classes, sync
 from hetopt.text import writing
@@ -123,12 +123,12 @@ def _no_shares(stack: ExitStack) -> None:
 
 
 def _no_held_sizes(stack: ExitStack) -> None:
-    most = Master._most_prices
+    most: Any = Pricing.most_prices
 
-    def free(master: Master) -> list[int]:
-        return [*most(master)[:-1], 0]
+    def free(pricing: Pricing) -> Prices:
+        return most.func(pricing)._replace(held=0)
 
-    stack.enter_context(patch.object(Master, "_most_prices", free))
+    stack.enter_context(patch.object(Pricing, "most_prices", property(free)))
 
 
 def _no_unordered_layers(stack: ExitStack) -> None:

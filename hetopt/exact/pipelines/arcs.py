@@ -7,13 +7,15 @@ says what fits.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
+
+Span = tuple[int, int]  # of indices of times: an interval, without its end
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,35 @@ class Arcs:
         """Return the first arc of each class, and one past the last arc."""
         found: Whole = np.searchsorted(self.kind, np.arange(classes + 1))
         return found.astype(np.int64)
+
+    def span(self, low_us: int, high_us: int) -> Span:
+        """Return the times of slowest stages that a range has.
+
+        The slowest stage takes as long as the path's stages, or longer.
+        """
+        begin = int(np.searchsorted(self.times, low_us, "right")) - 1
+        return max(0, begin), int(np.searchsorted(self.times, high_us, "right"))
+
+    def range(self, span: Span) -> Span:
+        """Return the least and the largest time of an interval."""
+        return int(self.times[span[0]]), int(self.times[span[1] - 1])
+
+    def edges(self, span: Span, ratio: float, known: Iterable[int] = ()) -> list[int]:
+        """Return edges of intervals: those that are known, and others by a ratio."""
+        begin, end = span
+        found = sorted({begin, *(x for x in known if begin < x < end)})
+        while found[-1] < end:
+            most = int(self.times[found[-1]] * ratio)
+            on = int(np.searchsorted(self.times, most, "right"))
+            found.append(min(end, max(found[-1] + 1, on)))
+        return found
+
+    def cuts(self, span: Span, count: int) -> list[int]:
+        """Return edges within an interval that divide it evenly."""
+        (begin, end), (low, high) = span, self.range(span)
+        even = [low + (high - low) * i // count for i in range(1, count)]
+        inner = {*np.searchsorted(self.times, even).tolist(), (begin + end) // 2}
+        return sorted(x for x in inner if begin < x < end)
 
 
 def arcs(table: StageTable, size: int) -> Arcs:

@@ -256,9 +256,7 @@ class PipelineBound:
         )
         ends = dict[int, tuple[int, int]]()
         for number, pricing, (low, high) in parts:
-            times = pricing.arcs.times
-            begin = max(0, int(np.searchsorted(times, low, "right")) - 1)
-            end = int(np.searchsorted(times, high, "right"))
+            begin, end = pricing.arcs.span(low, high)
             if begin < end:
                 ends[number] = begin, end
         # Prices of another box may serve better.

@@ -38,16 +38,15 @@ from ...stages import NEVER, StageTable
 from ...stages.classes import Whole
 from ...stages.sync import UNIT
 from . import kernels
-from .arcs import Arcs, exits_us
+from .arcs import Arcs, Span, exits_us
 from .kernels import BIG, HALF, States
-from .pricing import Array, Prices, Pricing, Rows, flat
+from .pricing import Array, Prices, Pricing, Rows, carried
 from .schedule import Schedule
 
 _NONE = 1 << 60  # sequences that nothing takes
 _CLEAR, _ANY = 1 << 57, 1 << 62  # costs that labels carry, and more than any cost
 
 Flags = NDArray[np.bool_]
-Span = tuple[int, int]
 _Interval = tuple[int, Span, int]  # of a part, with the mean that prices go by
 
 
@@ -141,9 +140,7 @@ class _Part:
 
     def __init__(self, pricing: Pricing, vectors: Vectors, prices: Prices, scale: int):
         self.pricing, self.prices, self._scale = pricing, prices, scale
-        self.b, self.v = pricing.arcs.size, pricing.runs
-        graph, self._costs = pricing._costs(prices, scale * self.b)
-        self._graph = graph
+        self.b, self.v, self.range = pricing.arcs.size, pricing.runs, pricing.arcs.range
         self.states = self._bound(vectors)
         # Potentials of times: those of an interval serve for its parts.
         self._timed: dict[Span, Whole] = {}
@@ -181,54 +178,6 @@ class _Part:
         each = -(-price * units // (pricing.rows.replicas * UNIT))
         return each + self.b * pricing.layers
 
-    def range(self, span: Span) -> Span:
-        """Return the least slowest stage of an interval, and the largest."""
-        times = self.pricing.arcs.times
-        return int(times[span[0]]), int(times[span[1] - 1])
-
-    def _tables(self, entries: int) -> Whole:
-        return self.pricing._kept(entries)
-
-    def need(self, low: int, mean: int) -> int:
-        """Return what paths cost that are worth just what they cost.
-
-        `mean` is how much of a sequence's price goes by time, the rest by the limit on
-        what any path takes.
-        """
-        left = self.pricing.limits.left_us
-        timed = mean * self.b * (self.v * left + low)
-        most = (self._scale - mean) * self.pricing.most(low)
-        return timed + self.v * low * (most - self.prices.pipelines)
-
-    def excess(self, spans: list[Span]) -> list[tuple[Fraction | float, int]]:
-        """Return by how much a path costs more than it is worth, at the least.
-
-        By interval, with the mean that says most; infinite where there is no path.
-        """
-        lows, highs = (
-            np.array(x, np.int64) for x in zip(*map(self.range, spans), strict=True)
-        )
-        best: list[tuple[Fraction | float, int]] = [(-inf, 0)] * len(spans)
-        some = np.arange(len(spans))
-        for part in (2, 1, 0):
-            mean = part * self._scale // 2
-            costs = self._costs._replace(time=mean * self.b)
-            found = kernels.least(
-                self._graph, costs, lows[some], highs[some], self.v, self._tables(0)
-            )
-            limited = []
-            for i, cost in zip(some.tolist(), found.tolist(), strict=True):
-                low = int(lows[i])
-                more = Fraction(cost - self.need(low, mean), self.v * low)
-                best[i] = max(best[i], (more if cost < HALF else inf, mean))
-                timed = self.b * (self.v * self.pricing.limits.left_us + low)
-                if cost < HALF and self.pricing.most(low) * self.v * low < timed:
-                    limited.append(i)
-            some = np.array(limited, np.int64)
-            if not limited:
-                break
-        return best
-
     def labels(self, span: Span, mean: int, most_us: Whole, allowed: Fraction) -> Whole:
         """Return the least sums of stage times up to a label.
 
@@ -238,42 +187,27 @@ class _Part:
         fewer GPUs takes no more time.
         """
         low, high = self.range(span)
-        graph, costs = self._graph, self._costs._replace(time=mean * self.b)
         lows, highs = np.array([low]), np.array([high])
-        priced = self._tables(1)
+        graph, costs = self.pricing._costs(self.prices, mean * self.b)
+        priced = self.pricing._kept(1)
         kernels.least(graph, costs, lows, highs, self.v, priced)
         if span not in self._timed:
-            timed = self._tables(1)
+            timed = self.pricing._kept(1)
             kernels.least(graph, costs._replace(time=1), lows, highs, 0, timed)
             self._timed[span] = timed
         # Of suffixes that begin in one node, in several, or within a node.
         least = [(x[0], x[1], x[2:]) for (x,) in (self._timed[span], priced)]
-        most = self.need(low, mean) + ceil(self.v * low * allowed)
+        (need,) = self.pricing.need(self.prices, self._scale, mean, lows).tolist()
+        most = need + ceil(self.v * low * allowed)
         states = self.states
         sides = 2 + 2 * len(states.gpus) if len(states.vectors) else 1
         shape = sides, graph.run.shape[0], len(most_us)
         given = graph, costs, states, *least, high, self.v * low, most_us
         return kernels.filled("labels", shape, *given, most if most < _CLEAR else _ANY)
 
-    def spans(self, begin: int, end: int, ratio: float) -> list[Span]:
-        """Return intervals that grow by a ratio."""
-        times, at = self.pricing.arcs.times, [begin]
-        while at[-1] < end:
-            on = int(np.searchsorted(times, int(times[at[-1]] * ratio), "right"))
-            at.append(min(end, max(at[-1] + 1, on)))
-        return [*pairwise(at)]
-
     def divided(self, span: Span) -> list[Span]:
         """Return the parts of an interval of more than one time."""
-        begin, end = span
-        low, high = self.range(span)
-        times = self.pricing.arcs.times
-        cuts = {
-            int(np.searchsorted(times, low + (high - low) * i // 4)) for i in (1, 2, 3)
-        }
-        inner = cuts | {(begin + end) // 2}
-        at = [begin, *sorted(x for x in inner if begin < x < end), end]
-        found = [*pairwise(at)]
+        found = [*pairwise([span[0], *self.pricing.arcs.cuts(span, 4), span[1]])]
         if span in self._timed:
             self._timed |= dict.fromkeys(found, self._timed[span])
         return found
@@ -306,89 +240,17 @@ class _Part:
     def most_us(self, span: Span, wanted: Whole) -> Whole:
         """Return the largest sums of paths that take what is wanted, by GPUs."""
         low, _ = self.range(span)
-        n = -(-wanted // self.b)
-        most = (
-            self.v * self.pricing.limits.left_us
-            + low
-            - self.v * low * np.minimum(n, 1 << 20)
-        )
+        n = np.minimum(-(-wanted // self.b), 1 << 20)
+        most = self.v * self.pricing.limits.left_us + low - self.v * low * n
         return np.where(wanted > self.pricing.most(low), -1, most)
 
 
-class _Search:
-    """The intervals of slowest stages that one box leaves, looked at ever more finely.
-
-    Each has what a pipeline takes at the most, by the GPUs that it uses (`kept`).
-    """
-
-    def __init__(
-        self,
-        master: "IntegerMaster",
-        parts: dict[int, _Part],
-        allowed: Fraction,
-        most_labels: float,
-    ) -> None:
-        """Begin with nothing; columns may cost so much beyond their worth."""
-        self._master, self._parts, self._allowed = master, parts, allowed
-        self._most_labels = most_labels
-        self._states, scale = master.vectors.states, master.scale
-        self.kept: dict[_Interval, Whole] = {}
-        #: What a pipeline has to take, so that the batch is taken together.
-        self.wanted, self._sure = np.zeros((2, len(self._states.use)), np.int64)
-        # What a pipeline takes that is not too dear for it, by part.
-        self._least = {}
-        for x, part in parts.items():
-            cost = self._states.use @ np.array(part.prices.gpu) + part.prices.pipelines
-            short = cost - part.held - ceil(allowed)
-            self._least[x] = np.maximum(1, -(-short // scale))
-
-    def look(self, some: list[_Interval]) -> bool:
-        """Look at some intervals; whether so many labels are allowed."""
-        master = self._master
-        for x, span, mean in some:
-            master.check()
-            part, least = self._parts[x], self._least[x]
-            asked = np.maximum(self.wanted, least)
-            most_us = master.from_above(part.most_us(span, asked))
-            labels = part.labels(span, mean, most_us, self._allowed)
-            self._most_labels -= np.count_nonzero(labels < BIG)
-            if self._most_labels < 0:
-                master.exhausted = True
-                return False
-            sums = labels[0, -1]
-            low, high = part.range(span)
-            taken = part.taken(low, high, sums)
-            taken = master.hosted(np.where(taken >= least, taken, 0))
-            self.kept[x, span, mean] = taken
-            sure = master.hosted(part.taken(high, high, sums))
-            np.maximum(self._sure, sure, out=self._sure)
-        return True
-
-    def together(self) -> tuple[Whole, Whole, Whole]:
-        """Return what one pipeline takes, so many together, and all but one of them."""
-        one = np.max([*self.kept.values()], axis=0)
-        fewest, most = self._master.fewest, self._master.most
-        return one, *kernels.most_taken(one, self._states, fewest, most)
-
-    def divided(self, one: Whole, others: Whole, packing: list[int]) -> list[_Interval]:
-        """Return finer intervals of those that a packing needs, in their place."""
-        rest = np.where(others < 0, _NONE, self._master.batch - others)[::-1]
-        self.wanted = np.maximum(self.wanted, rest)
-        some: list[_Interval] = []
-        for (x, span, mean), taken in [*self.kept.items()]:
-            taken[taken < self.wanted] = 0
-            if not taken.any():
-                del self.kept[x, span, mean]
-                continue
-            open_ = (taken == one)[packing] & (taken > self._sure)[packing]
-            if span[1] - span[0] > 1 and open_.any():
-                some += [(x, cut, mean) for cut in self._parts[x].divided(span)]
-                del self.kept[x, span, mean]
-        return some
-
-
 class IntegerMaster:
-    """The integer master of one box for one target time."""
+    """The integer master of one box for one target time.
+
+    The intervals of slowest stages that the box leaves are looked at ever more finely:
+    each has what a pipeline takes at the most, by the GPUs that it uses (`_kept`).
+    """
 
     def __init__(
         self,
@@ -404,15 +266,14 @@ class IntegerMaster:
 
         Each of them uses a GPU or more of each host; `hosts` are how many, by class.
         """
-        self.parts, self.rows, self.batch, self.scale = parts, rows, batch, scale
-        self.fewest, self.most = rows.fewest, rows.pipelines
-        self._hosts = hosts
-        self.vectors, self.check = vectors, check
+        self._pricing, self._rows, self._batch, self._scale = parts, rows, batch, scale
+        self._hosts, self._vectors, self._check = hosts, vectors, check
+        self._fewest, self._most = rows.fewest, rows.pipelines
         self._schedule = vectors.schedule
-        self.looked = 0  # intervals
         self.exhausted = False  # after as many labels as were allowed
         #: Which of the proposed prices served, by number.
         self.chosen = 0
+        self._kept: dict[_Interval, Whole] = {}
 
     def refute(
         self,
@@ -427,47 +288,94 @@ class IntegerMaster:
         of the slowest stage, by part, as an interval of times. Nothing is returned
         after `most_labels`.
         """
-        if any(self.parts[x].arcs.times[begin] == 0 for x, (begin, _) in ends.items()):
+        each = {x: self._pricing[x].arcs for x in ends}
+        if any(each[x].times[begin] == 0 for x, (begin, _) in ends.items()):
             return None  # in no time a pipeline trains any number of sequences
-        if not all(self.vectors.able(self.parts[x].arcs) for x in ends):
+        if not all(map(self._vectors.able, each.values())):
             return None
-        each = [self._priced(prices, ends) for prices in proposed]
-        self.chosen = min(range(len(each)), key=lambda i: each[i][2])
-        prices, parts, allowed, some = each[self.chosen]
-        if not some:
-            return prices  # no pipeline is possible
-        search = _Search(self, parts, allowed, most_labels)
+        self._states = self._vectors.states
+        # What a pipeline has to take, so that the batch is taken together.
+        self._wanted, self._sure = np.zeros((2, len(self._states.use)), np.int64)
+        found = [self._priced(prices, ends) for prices in proposed]
+        self.chosen = min(range(len(found)), key=lambda i: found[i][2])
+        prices, parts, allowed, some = found[self.chosen]
+        looked = 0
         while some:
-            if not search.look(some):
-                return None
-            self.looked += len(some)
-            one, exactly, others = search.together()
-            if exactly[self.fewest :, -1].max(initial=-1) < self.batch:
+            for interval in some:
+                most_labels -= self._look(parts, interval, allowed)
+                if most_labels < 0:
+                    self.exhausted = True
+                    return None
+            looked += len(some)
+            one = np.max([*self._kept.values()], axis=0)
+            given = one, self._states, self._fewest, self._most
+            exactly, others = kernels.most_taken(*given)
+            if exactly[self._fewest :, -1].max(initial=-1) < self._batch:
                 return prices
-            packing = self._packing(one, exactly)
-            some = search.divided(one, others, packing)
-            if self.looked + len(some) > self._schedule.counting.intervals:
-                break
-        return None
+            some = self._divided(parts, one, others, self._packing(one, exactly))
+            if looked + len(some) > self._schedule.counting.intervals:
+                return None
+        return None if looked else prices  # else no pipeline is possible
+
+    def _look(
+        self, parts: dict[int, _Part], interval: _Interval, allowed: Fraction
+    ) -> int:
+        """Look at an interval, and return how many labels that took."""
+        self._check()
+        x, span, mean = interval
+        part, low_high = parts[x], parts[x].range(span)
+        # What a pipeline takes that is not too dear for it.
+        cost = self._states.use @ np.array(part.prices.gpu) + part.prices.pipelines
+        short = cost - part.held - ceil(allowed)
+        least = np.maximum(1, -(-short // self._scale))
+        most_us = part.most_us(span, np.maximum(self._wanted, least))
+        labels = part.labels(span, mean, self._from_above(most_us), allowed)
+        sums = labels[0, -1]
+        taken = part.taken(*low_high, sums)
+        self._kept[interval] = self._hosted(np.where(taken >= least, taken, 0))
+        sure = self._hosted(part.taken(low_high[1], low_high[1], sums))
+        np.maximum(self._sure, sure, out=self._sure)
+        return int(np.count_nonzero(labels < BIG))
+
+    def _divided(
+        self, parts: dict[int, _Part], one: Whole, others: Whole, packing: list[int]
+    ) -> list[_Interval]:
+        """Return finer intervals of those that a packing needs, in their place."""
+        rest = np.where(others < 0, _NONE, self._batch - others)[::-1]
+        self._wanted = np.maximum(self._wanted, rest)
+        some: list[_Interval] = []
+        for (x, span, mean), taken in [*self._kept.items()]:
+            taken[taken < self._wanted] = 0
+            open_ = (taken == one)[packing] & (taken > self._sure)[packing]
+            if not taken.any():
+                del self._kept[x, span, mean]
+            elif span[1] - span[0] > 1 and open_.any():
+                some += [(x, cut, mean) for cut in parts[x].divided(span)]
+                del self._kept[x, span, mean]
+        return some
 
     def _priced(
         self, proposed: Array, ends: dict[int, Span]
     ) -> tuple[Prices, dict[int, _Part], Fraction, list[_Interval]]:
         """Return whole prices, parts at these, and what they leave to columns."""
-        prices, ratio = self._whole(proposed), self._schedule.counting.first_ratio
+        _, most = carried(self._pricing.values())
+        whole = np.ceil(np.maximum(proposed, 0.0) * self._scale).tolist()
+        prices = Prices.of([min(int(x), y) for x, y in zip(whole, most, strict=True)])
         parts = {
-            x: _Part(self.parts[x], self.vectors, prices, self.scale) for x in ends
+            x: _Part(self._pricing[x], self._vectors, prices, self._scale) for x in ends
         }
-        spans = [(x, parts[x].spans(*ends[x], ratio)) for x in ends]
-        gap = self.rows.value(prices) - self.batch * self.scale
+        ratio = self._schedule.counting.first_ratio
+        each = ((x, parts[x].pricing.arcs.edges(ends[x], ratio)) for x in ends)
+        spans = [(x, [*pairwise(edges)]) for x, edges in each]
+        gap = self._rows.value(prices) - self._batch * self._scale
         return prices, parts, *self._within(parts, spans, gap)
 
-    def hosted(self, taken: Whole) -> Whole:
+    def _hosted(self, taken: Whole) -> Whole:
         """Return sequences of one pipeline that uses a GPU or more of each host.
 
         Where a path of no such GPU takes as much, it stands for those that use some.
         """
-        found = taken.reshape((self.vectors.table.gpus + 1).tolist())
+        found = taken.reshape((self._vectors.table.gpus + 1).tolist())
         for c, least in enumerate(self._hosts):
             by_gpus = np.moveaxis(found, c, 0)
             by_gpus[least] = by_gpus[: least + 1].max(0)
@@ -476,9 +384,8 @@ class IntegerMaster:
 
     def _packing(self, one: Whole, exactly: Whole) -> list[int]:
         """Return the GPUs of pipelines that take the most together, as states."""
-        states = self.vectors.states
-        state = len(one) - 1
-        number = self.fewest + int(exactly[self.fewest :, -1].argmax())
+        states, state = self._states, len(one) - 1
+        number = self._fewest + int(exactly[self._fewest :, -1].argmax())
         found = []
         items = np.flatnonzero(one)
         while number:
@@ -490,16 +397,6 @@ class IntegerMaster:
             number -= 1
         return found
 
-    def _whole(self, proposed: Array) -> Prices:
-        """Return whole prices, none below what is proposed that 64 bits carry."""
-        whole = np.ceil(np.maximum(proposed, 0.0) * self.scale).tolist()
-        every = [[*flat(part.most_prices)] for part in self.parts.values()]
-        most = (min(row) for row in zip(*every, strict=True))
-        each = [min(int(x), y) for x, y in zip(whole, most, strict=True)]
-        count = len(self.rows.gpus)
-        gpu, share = tuple(each[:count]), tuple(each[count : 2 * count])
-        return Prices(gpu, share, *each[2 * count :])
-
     def _within(
         self,
         parts: dict[int, _Part],
@@ -508,27 +405,27 @@ class IntegerMaster:
     ) -> tuple[Fraction, list[_Interval]]:
         """Return what columns may cost beyond their worth, and intervals of them."""
         plan = self._schedule
-        excess: list[tuple[int, Span, int, Fraction | float]] = []
-        some = [(x, each) for x, each in spans if each]
-        enough = Fraction(gap, 4 * max(1, self.most - 1))
-        while some:
-            self.check()
+        excess: list[tuple[int, Span, int, Fraction]] = []
+        enough = Fraction(gap, 4 * max(1, self._most - 1))
+        while spans:
+            self._check()
             finer = []
-            for x, each in some:
-                cuts: list[Span] = []
-                pairs = zip(each, parts[x].excess(each), strict=True)
-                for span, (more, mean) in pairs:
-                    low, high = parts[x].range(span)
+            for x, each in spans:
+                part, cuts = parts[x], list[Span]()
+                short, means = part.pricing.excess(part.prices, self._scale, each, -BIG)
+                for i, span in enumerate(each):
+                    low, high = part.range(span)
+                    more = Fraction(-int(short[i]), part.v * low)
                     if -more > enough and high > low * plan.finest_ratio:
-                        cuts += parts[x].divided(span)
-                    else:
-                        excess.append((x, span, mean, more))
+                        cuts += part.divided(span)
+                    elif short[i] > -BIG:
+                        excess.append((x, span, int(means[i]), more))
                 if cuts:
                     finer.append((x, cuts))
-            some = finer
+            spans = finer
         excess.sort()
-        least = min([Fraction(0), *(x for *_, x in excess if isinstance(x, Fraction))])
-        allowed = gap - (self.most - 1) * least
+        least = min([Fraction(0), *(more for *_, more in excess)])
+        allowed = gap - (self._most - 1) * least
         found: list[_Interval] = []
         for x, span, mean, more in excess:
             if more > allowed:
@@ -541,9 +438,9 @@ class IntegerMaster:
             found.append((x, span, mean))
         return allowed, found
 
-    def from_above(self, most_us: Whole) -> Whole:
+    def _from_above(self, most_us: Whole) -> Whole:
         """Return the most of any state of no fewer GPUs."""
-        found = most_us.reshape((self.vectors.table.gpus + 1).tolist())
+        found = most_us.reshape((self._vectors.table.gpus + 1).tolist())
         for axis in range(found.ndim):
             back = np.flip(found, axis)
             found = np.flip(np.maximum.accumulate(back, axis), axis)

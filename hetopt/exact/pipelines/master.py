@@ -13,16 +13,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...stages.classes import Whole
-from .pricing import Array, Column, Prices, Pricing, Rows, flat
+from .arcs import Span
+from .pricing import Array, Column, Prices, Pricing, Rows, carried
 from .schedule import Schedule
 from .simplex import maximise
 
 _OWED = 2.0  # batches, that a programme pays for held sizes that it does not have
 _USED = 1e-9  # columns of which a programme takes less are in none
 _BELOW = 1 - 2e-6  # of the batch, that proposed prices are worth
-
-Spans = list[tuple[int, int]]
 
 
 @dataclass
@@ -76,7 +74,7 @@ class Master:
         #: Parts whose columns count by their time alone, whatever else limits them.
         self._lines: set[int] = set()
 
-    def refute(self, state: State, ranges: dict[int, tuple[int, int]]) -> Verdict:
+    def refute(self, state: State, ranges: dict[int, Span]) -> Verdict:
         """Try to refute that the parts take the batch.
 
         `ranges` are of the slowest stage in us, by part. The state is changed.
@@ -113,23 +111,16 @@ class Master:
 
     # -- intervals of the slowest stage ---------------------------------------------
 
-    def _set_edges(self, state: State, ranges: dict[int, tuple[int, int]]) -> None:
+    def _set_edges(self, state: State, ranges: dict[int, Span]) -> None:
         """Cover the ranges with intervals: those that are known, others at the ends."""
+        plan = self._schedule
         edges = {}
-        for part, (low, high) in ranges.items():
-            times = self.parts[part].arcs.times
-            # The slowest stage takes as long as the path's stages, or longer.
-            begin = max(0, int(np.searchsorted(times, low, "right")) - 1)
-            end = int(np.searchsorted(times, high, "right"))
-            if begin >= end:
-                continue
-            known = (x for x in state.edges.get(part, ()) if begin < x < end)
-            found = [*sorted({begin, *known})]
-            while found[-1] < end:
-                most = int(times[found[-1]] * self._schedule.first_ratio)
-                on = int(np.searchsorted(times, most, "right"))
-                found.append(min(end, max(found[-1] + 1, on)))
-            edges[part] = found
+        for part, ends in ranges.items():
+            arcs = self.parts[part].arcs
+            begin, end = arcs.span(*ends)
+            if begin < end:
+                known = state.edges.get(part, ())
+                edges[part] = arcs.edges((begin, end), plan.first_ratio, known)
         state.edges = edges
 
     def _fits(self, column: Column, state: State) -> bool:
@@ -168,64 +159,52 @@ class Master:
         used = {(x.part, x.span) for x, amount in pairs if amount > _USED}
         divided = False
         for part, (begin, end) in sorted(used):
-            times, edges = self.parts[part].arcs.times, state.edges[part]
-            low, high = int(times[begin]), int(times[end - 1])
+            low, high = self.parts[part].arcs.range((begin, end))
             if end - begin < 2 or high <= low * self._schedule.finest_ratio:
                 continue
-            count = 4 if high > low * 1.01 else 2
-            self._divide(edges, times, (begin, end), count)
+            self._divide(part, state, (begin, end), 4 if high > low * 1.01 else 2)
             divided = True
         if divided:
             state.columns = [self._moved(x, state) for x in state.columns]
         return divided
 
-    def _divide(
-        self, edges: list[int], times: Whole, span: tuple[int, int], count: int
-    ) -> Spans:
+    def _divide(self, part: int, state: State, span: Span, count: int) -> list[Span]:
         """Divide an interval evenly, and return the parts."""
-        begin, end = span
-        low, high = int(times[begin]), int(times[end - 1])
-        cuts = (low + (high - low) * i // count for i in range(1, count))
-        inner = {int(np.searchsorted(times, cut)) for cut in cuts} | {
-            (begin + end) // 2
-        }
-        at = sorted(x for x in inner if begin < x < end)
-        j = bisect_left(edges, end)
-        edges[j:j] = at
-        whole = [begin, *at, end]
-        return [*pairwise(whole)]
+        edges, cuts = state.edges[part], self.parts[part].arcs.cuts(span, count)
+        j = bisect_left(edges, span[1])
+        edges[j:j] = cuts
+        return [*pairwise([span[0], *cuts, span[1]])]
 
     # -- pricing ----------------------------------------------------------------------
 
     def _violated(
         self, prices: Prices, state: State, step: int
-    ) -> list[tuple[float, int, tuple[int, int]]]:
+    ) -> list[tuple[float, int, Span]]:
         """Return intervals in which a path may be worth more than it costs.
 
         Some of the intervals are looked at, `step` apart; wide ones are divided first.
         """
         found = []
         for part, edges in state.edges.items():
-            pricing, times = self.parts[part], self.parts[part].arcs.times
-            spans = [*pairwise(edges)][::step]
+            pricing, spans = self.parts[part], [*pairwise(edges)][::step]
             while spans:
                 self._check()
-                excess = pricing.excess(prices, self.scale, spans)
-                parts: Spans = []
+                excess, _ = pricing.excess(prices, self.scale, spans)
+                parts: list[Span] = []
                 for i in np.flatnonzero(excess > 0).tolist():
-                    begin, end = spans[i]
-                    low, high = int(times[begin]), int(times[end - 1])
+                    (begin, end), (low, high) = spans[i], pricing.arcs.range(spans[i])
                     if end - begin > 1 and high > low * self._schedule.priced_ratio:
-                        parts += self._divide(edges, times, spans[i], 4)
+                        parts += self._divide(part, state, spans[i], 4)
                     else:
-                        found.append((float(excess[i]), part, spans[i]))
+                        more = int(excess[i]) / (self.scale * pricing.runs * low)
+                        found.append((more, part, spans[i]))
                 spans = parts
         return found
 
     def _add_columns(
         self,
         prices: Prices,
-        found: list[tuple[float, int, tuple[int, int]]],
+        found: list[tuple[float, int, Span]],
         state: State,
     ) -> bool:
         """Add the paths that are worth most beyond their cost, of intervals apart.
@@ -292,9 +271,8 @@ class Master:
         What is worth so little is checked of the very prices that paths are priced at:
         none is above what 64 bits carry in any part.
         """
-        whole, count = self.batch * self.scale, len(self.rows.gpus)
-        most, aim = self._most_prices(), _BELOW * self.batch * self.scale
-        lowest = self._lowest_prices()
+        whole, (lowest, most) = self.batch * self.scale, carried(self.parts.values())
+        aim = _BELOW * whole
         scaled = np.clip(proposed * self.scale, lowest, most)
         value = self._value(scaled)
         if value < 0.7 * aim:  # as much more on GPUs, in proportion to speed
@@ -307,9 +285,7 @@ class Master:
         scaled = np.clip(scaled * (aim / value), lowest, most)
         while True:
             pairs = zip(np.floor(scaled).tolist(), lowest, most, strict=True)
-            each = [max(low, min(int(x), high)) for x, low, high in pairs]
-            gpu, share = tuple(each[:count]), tuple(each[count : 2 * count])
-            found = Prices(gpu, share, *each[2 * count :])
+            found = Prices.of([max(low, min(int(x), high)) for x, low, high in pairs])
             if (worth := self.rows.value(found)) < whole:
                 return found
             scaled *= min(_BELOW, aim / float(worth))
@@ -318,13 +294,3 @@ class Master:
         """Return about what all rows are worth."""
         supply = self._supply if prices[-2] > 0 else self._fewest
         return float(prices @ supply)
-
-    def _most_prices(self) -> list[int]:
-        """Return the highest prices of rows that all parts can carry."""
-        each = [[*flat(part.most_prices)] for part in self.parts.values()]
-        return [min(row) for row in zip(*each, strict=True)]
-
-    def _lowest_prices(self) -> list[int]:
-        """Return the lowest prices of rows that all parts can carry."""
-        each = [[*flat(part.lowest_prices)] for part in self.parts.values()]
-        return [max(row) for row in zip(*each, strict=True)]

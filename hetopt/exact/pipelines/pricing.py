@@ -26,11 +26,11 @@ begins, and m' is the last time of stages in it. So prices refute T where every 
 There may be a limit W on what a path takes besides: then a mean of both will do.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ from ...stages.classes import Whole
 from ...stages.memory import Flags
 from ...stages.sync import UNIT
 from . import kernels
+from .arcs import Span
 from .coupling import Coupling
 from .kernels import BIG, HALF, MOST, Costs, Graph
 
@@ -59,6 +60,12 @@ class Prices(NamedTuple):
     shares: int
     pipelines: int
     held: int
+
+    @classmethod
+    def of(cls, each: Sequence[int]) -> Self:
+        """Return the prices of all rows, in their order."""
+        count = len(each) // 2 - 1
+        return cls(tuple(each[:count]), tuple(each[count : 2 * count]), *each[-3:])
 
 
 def flat(prices: Prices) -> Iterator[int]:
@@ -96,6 +103,13 @@ class Rows:
         return (*gpus, *none, sizes[0], float(self.pipelines), -sizes[1])
 
 
+def carried(parts: Iterable["Pricing"]) -> tuple[list[int], list[int]]:
+    """Return the lowest and the highest prices of rows that all parts can carry."""
+    ends = [(flat(part.lowest_prices), flat(part.most_prices)) for part in parts]
+    lowest, most = (zip(*rows, strict=True) for rows in zip(*ends, strict=True))
+    return [max(row) for row in lowest], [min(row) for row in most]
+
+
 class Limits(NamedTuple):
     """Limits of the pipelines of a part: their time, and sequences in all cases.
 
@@ -129,7 +143,7 @@ class Column(NamedTuple):
     """
 
     part: int
-    span: tuple[int, int]
+    span: Span
     uses: tuple[float, ...]
     sum_us: int
     slowest_us: int
@@ -181,34 +195,45 @@ class Pricing:
         spare = limits.left_us - limits.spent_us
         return min(limits.most, self.arcs.size * max(0, 1 + spare // low_us))
 
-    def excess(self, prices: Prices, scale: int, spans: list[tuple[int, int]]) -> Array:
-        """Return by how many sequences a path may be worth more than it costs.
+    def need(self, prices: Prices, scale: int, mean: int, lows: Whole) -> Whole:
+        """Return what paths cost that are worth just what they cost, by interval.
 
-        By interval: index ranges of the times of stages. `scale` is what a sequence is
-        in prices. 0 or less where prices refute every path.
+        `mean` is how much of a sequence's price goes by time, the rest by the limit on
+        what any path takes.
+        """
+        b, v = self.arcs.size, self.runs
+        timed = mean * b * (v * self.limits.left_us + lows)
+        most = np.array([self.most(low) for low in lows.tolist()], np.int64)
+        found: Whole = timed + v * lows * ((scale - mean) * most - prices.pipelines)
+        return found
+
+    def excess(
+        self, prices: Prices, scale: int, spans: Sequence[Span], enough: int = 0
+    ) -> tuple[Whole, Whole]:
+        """Return by how much a path may be worth more than it costs, at the most.
+
+        By interval, times v m, with the mean that says least; 0 or less where prices
+        refute every path, -`BIG` where there is none. `scale` is what a sequence is in
+        prices. Where it is `enough` or less no other mean is tried.
         """
         self._checked(prices)
-        times = self.arcs.times
-        lows = times[[x for x, _ in spans]]
-        highs = times[[y - 1 for _, y in spans]]
-        found = np.zeros(len(spans))
-        some = np.arange(len(spans))
-        b, v = self.arcs.size, self.runs
+        begins, ends = np.array(spans).T
+        lows, highs = self.arcs.times[begins], self.arcs.times[ends - 1]
+        found, means = np.full(len(spans), BIG), np.zeros(len(spans), np.int64)
+        some, b, v = np.arange(len(spans)), self.arcs.size, self.runs
         for parts in (2, 1, 0):  # halves of the mean that are the limit by time
             if not len(some):
                 break
-            mean = parts * scale // 2
-            costs = self.least(prices, mean * b, lows[some], highs[some])
-            need = mean * b * (v * self.limits.left_us + lows[some])
-            most = np.array([self.most(int(low)) for low in lows[some]], np.int64)
-            need = need + (scale - mean) * most * v * lows[some]
-            need = need - v * lows[some] * prices.pipelines
-            short = (need - costs) / (scale * v * lows[some])
-            short[costs >= HALF] = 0.0
-            found[some] = short if parts == 2 else np.minimum(found[some], short)
-            bound = most * v * lows[some] < b * (v * self.limits.left_us + lows[some])
-            some = some[(found[some] > 0) & bound]
-        return found
+            mean, low = parts * scale // 2, lows[some]
+            costs = self.least(prices, mean * b, low, highs[some])
+            more = self.need(prices, scale, mean, low) - costs
+            more[costs >= HALF] = -BIG
+            less = more < found[some]
+            found[some[less]], means[some[less]] = more[less], mean
+            most = np.array([self.most(x) for x in low.tolist()], np.int64)
+            bound = most * v * low < b * (v * self.limits.left_us + low)
+            some = some[bound & (found[some] > enough)]
+        return found, means
 
     # -- prices of arcs -------------------------------------------------------------
 
@@ -393,27 +418,23 @@ class Pricing:
         shape = entries, states, self.layers + 1
         return np.zeros(shape, np.int64)
 
-    def stages(
-        self, prices: Prices, time: int, span: tuple[int, int]
-    ) -> list[tuple[int, Placed]]:
+    def stages(self, prices: Prices, time: int, span: Span) -> list[tuple[int, Placed]]:
         """Return the stages of the cheapest path of an interval, with their times.
 
         None where there is no path.
         """
         graph, costs = self._costs(prices, time)
-        low, high = self.arcs.times[span[0]], self.arcs.times[span[1] - 1]
+        low, high = self.arcs.range(span)
         kept = self._kept(1)
         lows, highs = np.array([low]), np.array([high])
         found = kernels.least(graph, costs, lows, highs, self.runs, kept)
         if found[0] >= HALF:
             return []
-        trace = Trace(
-            self, prices, graph, costs, int(high), self.runs * int(low), kept[0]
-        )
+        trace = Trace(self, prices, graph, costs, high, self.runs * low, kept[0])
         return trace.stages(int(found[0]))
 
     def column(
-        self, number: int, prices: Prices, time: int, span: tuple[int, int]
+        self, number: int, prices: Prices, time: int, span: Span
     ) -> Column | None:
         """Return the cheapest path of an interval as a column of part `number`."""
         found = self.stages(prices, time, span)
