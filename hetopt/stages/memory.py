@@ -29,8 +29,8 @@ def fitting(
 ) -> Flags:
     """Tell for every run whether it fits on GPUs of a node at the least.
 
-    `group` is a tensor-parallel degree and the samples of a replica; a stage before the
-    last one keeps `flight` micro-batches, the last stage one. ZeRO divides among
+    `group` is a tensor-parallel degree and the samples of a replica; a stage keeps
+    `flight` micro-batches, but the last one of 1F1B a single one. ZeRO divides among
     `holders`, as for `stage_mib`. `check` is called now and then, and may raise.
 
     Interleaved, a pipeline has as many micro-batches as stages, or more, and a stage as
@@ -43,8 +43,7 @@ def fitting(
     def fits(first: int, last: int) -> bool:
         j = int(first > 0)
         behind = 1 if last == runs.layers else max(2, flight)
-        kept = 1 if last == runs.layers else flight
-        place = Position(kept if v == 1 else behind + j, behind + j, j)
+        place = Position(flight if v == 1 else behind + j, behind + j, j)
         need = table.stage_mib(node, range(first, last), group, place, holders)
         return sum(need.values()) <= room
 

@@ -90,7 +90,7 @@ class Column:
     def most(self, j: int) -> Matrix:
         """Return the most micro-batches with which each run fits stage `j`."""
         behind = len(self.stages) - 1 - j
-        return self.tables.most(self.stages[j], behind, first=j == 0)
+        return self.tables.most(self.stages[j], behind)
 
     @cached_property
     def groups(self) -> list[list[tuple[int, int]]]:
@@ -102,11 +102,10 @@ class Column:
     @cached_property
     def stage_us(self) -> list[Matrix]:
         """Return times of each stage over each run of layers, with its transfer."""
-        tables, (*ahead, final) = self.tables, self.stages
-        hops = [tables.hop_us(*pair) for pair in pairwise(self.stages)]
-        each = [tables.compute_us(stage, final=False) for stage in ahead]
-        times = [us + hop for us, hop in zip(each, hops, strict=True)]
-        return [*times, tables.compute_us(final, final=True)]
+        tables = self.tables
+        hops = [*(tables.hop_us(*pair) for pair in pairwise(self.stages)), 0]
+        each = map(tables.compute_us, self.stages)
+        return [us + hop for us, hop in zip(each, hops, strict=True)]
 
 
 def _micro_batches(part: Range, slowest: Matrix, total: Matrix, us: int) -> int:

@@ -71,7 +71,7 @@ class Cuts:
         found = np.zeros(self._taus.shape, dtype=np.int64)
         if self.column.tables.costs.updates.sync_overlap == "backward":
             for j, stage in enumerate(self.column.stages[:-1]):
-                behind = self.column.tables.backward_us(stage, final=False)
+                behind = self.column.tables.backward_us(stage)
                 taken = behind[self.cuts[:, j], self.cuts[:, j + 1]]
                 found[:, j + 1] = found[:, j] + taken
         return found

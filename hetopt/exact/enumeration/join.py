@@ -190,10 +190,9 @@ class Join:
         if not self._tables.costs.memory.hosts_update:
             used = (0,) * len(used)  # no GPU waits for another
         for i, column in enumerate(self._columns):
-            cuts, final = self._lists[i].cuts[joined[:, i]], len(column.stages) - 1
+            cuts = self._lists[i].cuts[joined[:, i]]
             for j, stage in enumerate(column.stages):
-                ends = {"first": j == 0, "final": j == final}
-                runs = self._tables.update_us(stage, used, **ends)
+                runs = self._tables.update_us(stage, used)
                 np.maximum(slowest, runs[cuts[:, j], cuts[:, j + 1]], out=slowest)
         return slowest
 

@@ -40,15 +40,9 @@ class Listing:
         tables: StageTables,
         check: Callable[[], None],
         most_stages: int | None = None,
-        within_us: int | None = None,
     ) -> None:
-        """Put at most so many stages of one size of micro-batches into columns.
-
-        Where columns will be asked for `within_us` or less, stages are left out beside
-        which no others take the batch in time.
-        """
+        """Put at most so many stages of one size of micro-batches into columns."""
         self._tables, self._check, self._most = tables, check, most_stages
-        self._within_us = within_us
         self._staged: dict[tuple[int, int], list[Used]] = {}
         self._completed: dict[tuple[int, int], Completion] = {}
 
@@ -87,35 +81,8 @@ class Listing:
             found = [*islice(every, None if most is None else most + 1)]
             if most is not None and len(found) > most:
                 raise TooMany
-            if self._within_us is not None:
-                found = self._able(found, size, self._within_us)
             self._staged[key] = found  # from here on, and not where they are too many
         return self._staged[key]
-
-    def _able(self, stages: list[Used], size: int, us: int) -> list[Used]:
-        """Return stages that leave enough to the others, wherever they stand.
-
-        n samples through a stage leave the other layers, and the samples that are not
-        theirs, to the GPUs left, by the work that these do in the time.
-        """
-        tables, able = self._tables, list[Used]()
-        if tables.work_bound is None:
-            return stages
-        rates, ahead = tables.work_bound
-        shares, limit = ahead[None, :] - ahead[:, None], tables.batch // size
-        some = max(1, _AT_ONCE // (tables.layers + 1) ** 2)
-        for start in range(0, len(stages), some):
-            self._check()
-            part = stages[start : start + some]
-            each = tables.each_us([stage for stage, _ in part], final=False)
-            n = np.minimum((us - each) // np.maximum(each, 1) + 1, limit)
-            n = np.where(each == 0, limit, n) * size
-            mine = np.where(each <= us, n * shares, -np.inf).max(axis=(1, 2))
-            rest = (np.array(tables.gpus) - [used for _, used in part]) @ rates * us
-            # Floats: a little more is allowed than the bound says.
-            kept = np.flatnonzero(mine + rest >= tables.batch * (1 - 1e-9))
-            able += [part[k] for k in kept.tolist()]
-        return able
 
     def _completion(self, size: int, replicas: int) -> Completion:
         """Return what layers take at the least."""
@@ -265,14 +232,13 @@ class Stages:
         replica = first, len(behind.stages)
         if replica not in self._fits:
             self._fits[replica] = self._fitting(len(behind.stages), first=first)
-        us = self._us if behind.stages else self._final_us
         hops = self._hops(some, behind.stages)
-        extensions = Extensions(us, hops, self._fits[replica], self._rank)
+        extensions = Extensions(self._us, hops, self._fits[replica], self._rank)
         return extended(some, extensions, behind.sums, behind.maxima)
 
     def _fitting(self, behind: int, *, first: bool) -> Counts:
         """Return in how many ranges each run fits; where more fit, fewer do, too."""
-        most = self._tables.each_most(self.stages, behind, first=first)
+        most = self._tables.each_most(self.stages, behind)
         most = most[:, :1] if first else most
         found = np.zeros(most.shape, np.int8)
         for n in self._least:
@@ -281,11 +247,7 @@ class Stages:
 
     @cached_property
     def _us(self) -> Matrix:
-        return self._tables.each_us(self.stages, final=False)
-
-    @cached_property
-    def _final_us(self) -> Matrix:
-        return self._tables.each_us(self.stages, final=True)
+        return self._tables.each_us(self.stages)
 
     def _hops(self, some: Numbers, behind: tuple[Stage, ...]) -> Matrix:
         """Return transfers from some stages to the first one behind, 0 without one."""
