@@ -116,9 +116,9 @@ def leave_every_column(instance, factor):
     replicas = {size: min(size, gpus) for size in sizes}
     for size, most in replicas.items():
         if stages := [*tables.stages(size, most)]:
-            every += Lister(tables, size, Ample(tables), nothing).columns(stages)
-    asked = replicas, us, (1, min(gpus, tables.batch))
-    listed = [*Listing(tables, nothing).columns(*asked)]
+            every += Lister(tables, size, stages, Ample(tables), nothing).columns()
+    asked = replicas, us, (1, min(gpus, tables.batch)), 10**9
+    listed = [*Listing(tables, nothing, 10**9).columns(*asked)]
 
     def useful(columns):
         some = tightened(tables, columns, us, lambda: None)

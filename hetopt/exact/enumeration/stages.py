@@ -6,7 +6,6 @@ Times are matrices over (first layer, one past the last), in us: the stage with 
 is its pipeline's first, the one that ends with the layers its last.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -178,7 +177,7 @@ class StageTables:
         """Return times of all runs of layers and what does not fit, by share."""
         runs = np.triu_indices(self.layers + 1, 1)
         rows: dict[int, Matrix] = {}
-        for s in _outside_in(b):
+        for s in range(1, b + 1):
             replica = Replica(pool, t, s, rule)
             if not self._measured(replica):
                 return None
@@ -371,34 +370,17 @@ def _over_replicas(
     return np.asarray(found)
 
 
-def _outside_in(most: int) -> Iterator[int]:
-    """Yield 1 to `most`: both ends first, then the middles of those before."""
-    yield from sorted({1, most})
-    waiting = deque([(1, most)])
-    while waiting:
-        low, high = waiting.popleft()
-        if high - low > 1:
-            middle = (low + high) // 2
-            yield middle
-            waiting += [(low, middle), (middle, high)]
-
-
 def _ranks(each: Sequence[Matrix]) -> list[Ranks]:
-    """Tables of the same columns, and of each column in replica of numbers their order.
+    """Return tables of the same columns, of numbers in each column's order.
 
     Columns that have the same order are there once.
     """
     if not each:
         return []
     whole = np.concatenate(each)
-    order = np.argsort(whole, axis=0, kind="stable")
-    steps = np.diff(np.take_along_axis(whole, order, 0), axis=0) > 0
-    ranks = np.zeros(whole.shape, np.int16)
-    np.put_along_axis(
-        ranks, order[1:], np.cumsum(steps, axis=0, dtype=np.int16), axis=0
-    )
-    ranks = np.unique(ranks, axis=1)
-    return np.split(ranks, np.cumsum([len(table) for table in each])[:-1])
+    ranks = [np.searchsorted(np.sort(column), column) for column in whole.T]
+    found = np.unique(np.array(ranks, np.int16), axis=0).T
+    return np.split(found, np.cumsum([len(table) for table in each])[:-1])
 
 
 def _equal_nodes(table: CostTable) -> list[list[Node]]:
