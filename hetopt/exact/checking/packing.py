@@ -161,7 +161,7 @@ class Packing:
             while spans:
                 at = sums.paths.at_once
                 some, spans = spans[-at:], spans[:-at]
-                spare, halves = leaf.spare(sums.paths, some)
+                spare, halves = leaf.spare(sums.paths, *leaf.ends(some))
                 pairs = zip(some, spare.tolist(), halves.tolist(), strict=True)
                 for span, more, half in pairs:
                     if -more > enough and leaf.is_wide(span, _FINEST):
