@@ -13,7 +13,6 @@ any m up to the slowest stage will do, which a time that fails is tried with. Wh
 m is 0, so that n may be any number, z is 0, and any m > 0 says the same.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -21,10 +20,9 @@ from itertools import pairwise
 import numpy as np
 
 from .paths import Paths
-from .prices import NONE, Part, Prices
+from .prices import NONE, Terms
 from .segments import Segments
-from .sharing import Box
-from .stages import Flags, Stages, Whole
+from .stages import Flags, Whole
 
 WIDE = 1.25  # of intervals, to begin with
 _PARTS = 4  # of an interval that was too wide
@@ -34,14 +32,8 @@ HALVES = 2, 1, 0  # of what a sequence is worth, that go by the limit by time
 Span = tuple[int, int]  # of times, as places of the first one and past the last
 
 
-@dataclass(frozen=True)
-class Leaf:
+class Leaf(Terms):
     """A part of a leaf: its pipelines, and prices."""
-
-    stages: Stages
-    box: Box
-    prices: Prices
-    part: Part
 
     @cached_property
     def times(self) -> Whole:
@@ -120,10 +112,8 @@ class Leaf:
         """Tell whether every pipeline pays for what it takes."""
         if not len(self.times):
             return True
-        given = self.box, self.prices, self.part
-        way: Paths | Segments = Paths(self.stages, *given)
-        if self.stages.equal and self.part.together:
-            way = Segments(self.stages, *given)
+        equal = self.stages.equal and self.part.together
+        way: Paths | Segments = Segments(self) if equal else Paths(self)
         spans = self.spans()
         while spans:
             some, spans = spans[-way.at_once :], spans[: -way.at_once]

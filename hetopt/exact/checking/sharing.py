@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
+from typing import Any
 
 import numpy as np
 
@@ -92,8 +93,9 @@ class Box:
         ):
             return None
         beyond = at if of in ("sync", "slowest") else at + 1
-        few = replace(self, **{of: (low, at if high is None else min(at, high))})
-        many = replace(self, **{of: (max(low, beyond), high)})
+        ends: dict[str, Any] = {of: (low, at if high is None else min(at, high))}
+        few = replace(self, **ends)
+        many = replace(self, **(ends | {of: (max(low, beyond), high)}))
         least, most = self.replicas
         if of == "count":
             few = replace(few, replicas=(least, min(most, largest)))
