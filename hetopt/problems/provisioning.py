@@ -49,6 +49,7 @@ from ..schema import (
     Usd,
     UsdPerHour,
     exact,
+    once,
     table_record,
 )
 from ..schema.record import Frequency
@@ -186,11 +187,8 @@ class Data(Record):
     def _consistent(self) -> Self:
         if self.deadline_s is not None and self.budget_usd is not None:
             raise ValueError("found both of deadline_s and budget_usd: remove one")
-        names = [offer.gpu for offer in self.offers]
-        if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
-        if len(set(self.data_parallel)) < len(self.data_parallel):
-            raise ValueError("data_parallel lists a degree twice: remove one")
+        once("offers of one GPU type", (x.gpu for x in self.offers), "merge them")
+        once("data_parallel lists twice", self.data_parallel, "remove one")
         for offer in self.offers:
             if offer.losses_per_hour and None in (
                 self.restart_s,

@@ -43,10 +43,8 @@ from .record import GbytesPerS as GbytesPerS
 from .record import GpuId as GpuId
 from .record import LatencyUs as LatencyUs
 from .record import Length as Length
-from .record import MemoryGib as MemoryGib
 from .record import Name as Name
 from .record import NotNegative as NotNegative
-from .record import Positive as Positive
 from .record import Record as Record
 from .record import Seconds as Seconds
 from .record import Usd as Usd
@@ -54,6 +52,7 @@ from .record import UsdPerHour as UsdPerHour
 from .record import exact as exact
 from .record import link_of as link_of
 from .record import name_fault as name_fault
+from .record import once as once
 from .record import printable as printable
 from .record import table_record as table_record
 from .settings import GROUP_OF as GROUP_OF

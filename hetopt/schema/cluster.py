@@ -1,6 +1,5 @@
 """GPUs, the nodes that have them, and the links between nodes."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -24,6 +23,7 @@ from .record import (
     Record,
     UsdPerHour,
     link_of,
+    once,
 )
 
 if TYPE_CHECKING:
@@ -189,11 +189,7 @@ class Cluster(Record):
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        names = self._names()
-        if twice := sorted(n for n, times in Counter(names).items() if times > 1):
-            raise ValueError(
-                f"nodes of one name: {', '.join(map(repr, twice))}: rename all but one"
-            )
+        once("nodes of one name", self._names())
         for node in self.nodes:
             if node.gpu not in self.gpus:
                 known = ", ".join(sorted(self.gpus))

@@ -4,7 +4,6 @@ Every field says one thing about the cost model; a paper's variant of it is data
 two groups must agree on stands in `hetopt.schema.settings`.
 """
 
-from collections import Counter
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
@@ -14,7 +13,7 @@ from pydantic import Field, model_validator
 
 from .calibration import Calibration
 from .profile import Profile
-from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib
+from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib, once
 from .states import Lora, Offload, Optimiser, StateBytes, states_of
 
 Parallel = Annotated[int, Field(ge=1, le=4096)]
@@ -89,13 +88,12 @@ class Compute(Record):
                     f"{row.tensor_parallel}, micro_batch {row.micro_batch}) has no "
                     f"{field}, other rows have: measure it, or remove it from all"
                 )
-        keys = [(r.gpu, r.tensor_parallel, r.micro_batch) for r in self.profile]
-        if twice := [key for key, times in Counter(keys).items() if times > 1]:
-            gpu, t, b = twice[0]
-            raise ValueError(
-                f"profile has {gpu!r} at tensor_parallel {t} and micro_batch {b} "
-                "twice: remove one row"
-            )
+        sizes = (
+            f"{r.gpu} at tensor_parallel {r.tensor_parallel}, micro_batch "
+            f"{r.micro_batch}"
+            for r in self.profile
+        )
+        once("profile rows of one size", sizes, "remove all but one")
         return self
 
 

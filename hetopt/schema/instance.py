@@ -22,6 +22,7 @@ from .record import (
     Seconds,
     Usd,
     UsdPerHour,
+    once,
 )
 from .settings import CostSettings
 from .states import lora_fault
@@ -95,9 +96,7 @@ class Instance(Record):
         self._experts_divide()
         self._adapters_are_counted()
         self._hosts_are_reached()
-        names = [offer.gpu for offer in self.offers]
-        if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
+        once("offers of one GPU type", (x.gpu for x in self.offers), "merge them")
         for row in self.workload.costs.compute.profile:
             if len(row.layer_us) != self.model.layers:
                 raise ValueError(

@@ -6,7 +6,8 @@ computes with the same rationals.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -66,6 +67,14 @@ def printable(text: str) -> str:
     if fault := _unprintable(text):
         raise ValueError(fault)
     return text
+
+
+def once(
+    what: str, names: Iterable[object], remedy: str = "rename all but one"
+) -> None:
+    """Raise `ValueError` with those of the names that stand there more than once."""
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise ValueError(f"{what}: {', '.join(map(repr, twice[:5]))}: {remedy}")
 
 
 def _gpu_id(text: str) -> str:

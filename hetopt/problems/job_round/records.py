@@ -1,11 +1,10 @@
 """The data of a round: classes of jobs, their configurations, and free GPUs."""
 
-from collections import Counter
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...schema import Count, Name, Record
+from ...schema import Count, Name, Record, once
 
 Cost = Annotated[int, Field(ge=0, lt=10**9)]
 
@@ -36,12 +35,8 @@ class JobClass(Record):
 
     @model_validator(mode="after")
     def _each_configuration_once(self) -> Self:
-        keys = Counter((c.gpu, c.gpus) for c in self.configurations)
-        if twice := [key for key, times in keys.items() if times > 1]:
-            raise ValueError(
-                f"class {self.name!r} lists {twice[0][1]} x {twice[0][0]} twice: "
-                "remove one"
-            )
+        rows = (f"{c.gpus} x {c.gpu}" for c in self.configurations)
+        once(f"class {self.name!r} lists twice", rows, "remove one")
         return self
 
 
@@ -62,12 +57,8 @@ class Data(Record):
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        names = Counter(c.name for c in self.classes)
-        if twice := [name for name, times in names.items() if times > 1]:
-            raise ValueError(f"classes of one name: {twice[0]!r}: merge them")
-        keys = Counter((s.gpu, s.size) for s in self.slots)
-        if again := [key for key, times in keys.items() if times > 1]:
-            raise ValueError(f"slots of {again[0]} listed twice: remove one")
+        once("classes of one name", (c.name for c in self.classes), "merge them")
+        once("slots listed twice", ((s.gpu, s.size) for s in self.slots), "remove one")
         known = {slots.gpu for slots in self.slots}
         for c in self.classes:
             for configuration in c.configurations:
