@@ -128,11 +128,8 @@ def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
     tried = {2 * max(sizes), *(b // 2 for b in sizes if not b % 2)} - sizes
     for b in sorted(tried):
         if b <= workload.global_batch:
-            wider = workload.model_copy(
-                update={"micro_batch_sizes": tuple(sorted({*sizes, b}))}
-            )
+            wide = instance.with_workload(micro_batch_sizes=tuple(sorted({*sizes, b})))
             words = f"allow micro-batches of {b}"
-            wide = instance.model_copy(update={"workload": wider})
             yield Change("micro_batch_size", words, wide, plan)
 
 
@@ -150,18 +147,11 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         for rule in _RECOMPUTES:
             if rule != costs.compute.recompute:
                 words = f"recompute: {rule} instead of {costs.compute.recompute}"
-                changed = with_costs(instance, recompute=rule)
+                changed = instance.with_costs(recompute=rule)
                 yield Change("recompute", words, changed, plan)
     if not any(row.layer_mib for row in costs.compute.profile):
         for level in range(4):
             if level != costs.updates.zero:
                 words = f"zero: {level} instead of {costs.updates.zero}"
-                changed = with_costs(instance, zero=level)
+                changed = instance.with_costs(zero=level)
                 yield Change("zero", words, changed, plan)
-
-
-def with_costs(instance: Instance, **changes: object) -> Instance:
-    """Return the instance under other cost settings."""
-    costs = instance.workload.costs.model_copy(update=changes)
-    workload = instance.workload.model_copy(update={"costs": costs})
-    return instance.model_copy(update={"workload": workload})

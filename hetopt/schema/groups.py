@@ -223,7 +223,8 @@ class Schedule(Record):
     _later = frozenset({"interleave", "iteration_overhead_us"})
 
     @model_validator(mode="after")
-    def _interleaved_pipelines_are_1f1b(self) -> Self:
+    def checked(self) -> Self:
+        """Return the settings; `ValueError` where pipelines cannot be interleaved."""
         if self.interleave > 1 and not self.is_1f1b:
             raise ValueError(
                 f"interleave {self.interleave} is a 1F1B schedule, found in_flight "

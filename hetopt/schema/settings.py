@@ -82,7 +82,8 @@ class CostSettings(Record):
         return tree
 
     @model_validator(mode="after")
-    def _groups_agree(self) -> Self:
+    def checked(self) -> Self:
+        """Return the settings; `ValueError` where groups do not agree."""
         compute, activations = self.compute, self.memory.activations
         for field in ("context_parallel", "expert_parallel"):
             if getattr(compute, field) > 1 and activations != "calibrated":
