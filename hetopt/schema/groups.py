@@ -11,8 +11,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from .calibration import Calibration
-from .profile import Profile
+from .calibration import Calibration, Profile
 from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib, once
 from .states import Lora, Offload, Optimiser, StateBytes, states_of
 
