@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from .schema import Count, GpuId, Name, Recompute, Record
-from .schema.groups import FIELDS
 
 Index = Annotated[int, Field(ge=0)]
 
@@ -41,8 +40,6 @@ class Stage(Record):
     layers: tuple[Index, Index]
     replicas: Annotated[tuple[Replica, ...], Field(min_length=1)]
     recompute: Recompute | None = None
-
-    _later = frozenset({"recompute"})
 
     @property
     def span(self) -> range:
@@ -106,8 +103,6 @@ class TrainingPlan(Record):
     expert_parallel: Count | None = None
     interleave: Count | None = None
     zero_groups: Count | None = None
-
-    _later = frozenset({"zero", *FIELDS})
 
     @property
     def sequences(self) -> int:
@@ -181,8 +176,6 @@ class Provisioning(Record):
     recompute: Recompute | None = None
     zero: Annotated[int, Field(ge=0, le=3)] | None = None
     micro_batches: Count | None = None
-
-    _later = frozenset({"recompute", "zero", "micro_batches"})
 
 
 class Lease(Record):

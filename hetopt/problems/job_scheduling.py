@@ -56,8 +56,6 @@ Seconds = Annotated[float, Field(ge=0, le=1e9)]
 class JobModel(Record):
     """A model that jobs train, the length of its sequences, and what is trained."""
 
-    _later = frozenset({"lora_rank"})
-
     spec: ModelSpec
     sequence_length: Count
     lora_rank: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
@@ -150,8 +148,6 @@ class Assumed(Record):
 
 class Data(Record):
     """A queue of jobs for one cluster."""
-
-    _later = frozenset({"assumed"})
 
     problem: Literal["job_scheduling"] = "job_scheduling"
     name: Name

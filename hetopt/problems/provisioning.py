@@ -82,8 +82,6 @@ class Times(Record):
         None, description="Where a layer takes another memory at this degree: ZeRO."
     )
 
-    _later = frozenset({"layer_mib"})
-
 
 class Needs(Record):
     """A layer needs this on the GPUs of one offer, and layers have this memory."""
@@ -112,8 +110,6 @@ class Offer(Needs):
         None, description="Used by planners for ranking; not by the judge."
     )
     losses_per_hour: Frequency = Field(0, description="Losses of one machine per hour.")
-
-    _later = frozenset({"losses_per_hour"})
 
     @property
     def micro_usd_per_hour(self) -> int:
@@ -177,10 +173,6 @@ class Data(Record):
     zero: Annotated[int, Field(ge=0, le=3)] | None = None
     variants: Annotated[tuple[Variant, ...], Field(max_length=10_000)] = Field(
         (), description="Settings that a plan may choose in place of these."
-    )
-
-    _later = frozenset(
-        {"recompute", "zero", "variants", "restart_s", "checkpoint_every_s"}
     )
 
     @model_validator(mode="after")

@@ -87,8 +87,6 @@ class Profile(Record):
     `hetopt.costs.profiles`.
     """
 
-    _later = frozenset({"layer_mib", "activation_mib", "update_us"})
-
     gpu: Name
     tensor_parallel: Count
     micro_batch: Count

@@ -59,8 +59,6 @@ class Compute(Record):
     profile: tuple[Profile, ...] = ()
     calibration: Calibration | None = None
 
-    _later = frozenset({"context_parallel", "expert_parallel", "calibration"})
-
     @model_validator(mode="after")
     def _times_have_a_source(self) -> Self:
         if (self.layer_times == "profile") != bool(self.profile):
@@ -115,13 +113,6 @@ class Memory(Record):
     fused_loss: bool = False
     logit_gradients: bool = False
     reserve_mib: ReserveMib = 0
-
-    _later = frozenset(
-        {
-            *("precision", "fused_loss", "logit_gradients"),
-            *("optimiser", "offload"),
-        }
-    )
 
     @model_validator(mode="after")
     def _bytes_of_the_precision(self) -> Self:
@@ -202,8 +193,6 @@ class Links(Record):
     hop_factor: NotNegative = 1
     interleaved_hop_factor: NotNegative | None = None
 
-    _later = frozenset({"hops", "hop_factor", "interleaved_hop_factor"})
-
 
 class Schedule(Record):
     """These settings say in which order a pipeline works, and how long it takes.
@@ -218,8 +207,6 @@ class Schedule(Record):
     pipeline: Literal["critical", "lockstep"] = "critical"
     pipeline_factor: Positive = 1
     iteration_overhead_us: LatencyUs = 0
-
-    _later = frozenset({"interleave", "iteration_overhead_us"})
 
     @model_validator(mode="after")
     def checked(self) -> Self:
@@ -261,8 +248,6 @@ class Updates(Record):
     sync_overlap: Literal["none", "backward"] = "none"
     sync_factor: NotNegative = 1
     tied_sync: bool = False
-
-    _later = frozenset({"lora", "zero", "zero_groups", "gathers", "tied_sync"})
 
     def sharers(self, replicas: int) -> int:
         """Return how many of the replicas of a layer divide its states."""

@@ -54,8 +54,6 @@ class Offer(Record):
         description="Losses of a spot machine per hour: 0.02 is one in 50 hours.",
     )
 
-    _later = frozenset({"intra_gbytes_per_s", "losses_per_hour"})
-
 
 class Requirements(Record):
     """A provisioning must meet these requirements; `None` asks for nothing."""

@@ -1,7 +1,7 @@
 """Cost settings choose the variant of the cost model, in five groups of fields.
 
 A file says the groups, or a preset. The fields of all groups side by side are read as
-well, as they were written once; digests are made of these.
+well.
 """
 
 from collections.abc import Mapping
@@ -188,9 +188,6 @@ class CostSettings(Record):
             own = groups.get(group, getattr(self, group))
             groups[group] = own.model_copy(update=fields)
         return super().model_copy(update=groups, deep=deep)
-
-    def _digested(self, data: Document) -> Document:
-        return ungroup_fields(super()._digested(data))
 
     def value(self, field: str) -> Any:
         """Return the value of a field, by the name that no other group has."""

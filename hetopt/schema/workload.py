@@ -26,8 +26,6 @@ class Alternatives(Record):
     interleave: tuple[Parallel, ...] = ()
     zero_groups: tuple[Parallel, ...] = ()
 
-    _later = frozenset(FIELDS)
-
 
 class Workload(Record):
     """A workload says what is trained, in which batches, for how long.
@@ -64,8 +62,6 @@ class Workload(Record):
             description="From one checkpoint to the next: a loss costs half of it too."
         ),
     ] = None
-
-    _later = frozenset({"alternatives", "runs_on", "restart_s", "checkpoint_every_s"})
 
     @model_validator(mode="after")
     def _gradients_are_those_of_the_program(self) -> Self:

@@ -44,8 +44,6 @@ class Stage(Record):
         default=None, description="The same of a micro-batch in flight."
     )
 
-    _later = frozenset({"layer_mib", "in_flight_mib"})
-
 
 class Data(Record):
     """A layer-partition problem file."""
