@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from .._kernels import core
 from .fast_cost import FastCost, Pipe, Slot, Timing
+from .synchronisation import bounded_method
 
 Found = TypeVar("Found")
 _BITS = 256  # of the longest time
@@ -41,12 +42,6 @@ class Balancer:
     def __init__(self, cost: FastCost) -> None:
         """A balancer that times and weighs by `cost`."""
         self.cost = cost
-        self._kept: dict[
-            tuple[int, int, Chain, int | None, int | None], tuple[Slot, ...] | None
-        ] = {}
-        self._cuts: dict[
-            tuple[int, int, frozenset[Chain], int | None], list[int] | None
-        ] = {}
         self._caps: dict[tuple[object, ...], int] = {}
         self._reaches: dict[tuple[object, ...], array[int]] = {}
         self._prefixes: dict[tuple[int, int, int], Sequence[int]] = {}
@@ -82,14 +77,15 @@ class Balancer:
         """
         if not self.cost.costs.updates.zero:
             replicas = 1
-        key = (b, n, chain, most, replicas)
-        if key not in self._kept:
-            self.cost.check()
-            if len(self._kept) > 100_000:
-                self._kept.clear()
-            make = self._even if self.even else self._uneven
-            self._kept[key] = make(b, n, chain, most, replicas)
-        return self._kept[key]
+        return self._balanced(b, n, chain, most, replicas)
+
+    @bounded_method
+    def _balanced(
+        self, b: int, n: int, chain: Chain, most: int | None, replicas: int | None
+    ) -> tuple[Slot, ...] | None:
+        self.cost.check()
+        make = self._even if self.even else self._uneven
+        return make(b, n, chain, most, replicas)
 
     def sectioned(
         self,
@@ -123,18 +119,13 @@ class Balancer:
         A stage is as slow as the slowest of them, and holds what all of them hold;
         ZeRO divides states among `replicas`. None where no common cut was found to fit.
         """
-        alike = frozenset(chains)
-        key = (b, n, alike, replicas)
-        if key not in self._cuts:
-            self.cost.check()
-            if len(self._cuts) > 100_000:
-                self._cuts.clear()
-            self._cuts[key] = self._common(b, n, alike, replicas)
-        return self._cuts[key]
+        return self._common(b, n, frozenset(chains), replicas)
 
+    @bounded_method
     def _common(
         self, b: int, n: int, chains: frozenset[Chain], replicas: int | None
     ) -> list[int] | None:
+        self.cost.check()
         layers = self.cost.layers
         if self.even:
             each = [self._rows(b, n, chain, layers, replicas) for chain in chains]

@@ -29,7 +29,7 @@ from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute, exact
-from .synchronisation import KEPT, Sent, Slot, Sums, SyncTimes, added
+from .synchronisation import Sent, Slot, Sums, SyncTimes, added, bounded_method
 
 _NEVER_MIB = 1 << 40
 
@@ -103,11 +103,6 @@ class FastCost:
         self._behind_sent = list(accumulate(self.table.divided(trained), initial=0))
         self.syncs = SyncTimes(self.table, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
-        self._degrees: dict[tuple[int, int], list[int]] = {}
-        self._ends: dict[tuple[int, int, int], int] = {}
-        self._hops: dict[tuple[int, int, int, int, int | None], int] = {}
-        self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
-        self._alone: dict[tuple[object, ...], tuple[int, int, int]] = {}
         self._fit: dict[tuple[object, ...], bool] = {}
         self._weighed: dict[tuple[int | Fraction, ...], int] = {}
         self._needs: dict[tuple[object, ...], int] = {}
@@ -136,14 +131,11 @@ class FastCost:
             self._prefix[key] = list(both), list(back)
         return self._prefix[key]
 
+    @cached_method
     def degrees(self, node: int, b: int) -> list[int]:
         """Degrees that a stage on a node can have: all, or those with a profile."""
-        key = (node, b)
-        if key not in self._degrees:
-            every = range(1, self.nodes[node].count + 1)
-            usable, name = self.table.usable, self.names[node]
-            self._degrees[key] = [t for t in every if usable(name, t, b)]
-        return self._degrees[key]
+        usable, name = self.table.usable, self.names[node]
+        return [t for t in range(1, self.nodes[node].count + 1) if usable(name, t, b)]
 
     def known(self, chain: Iterable[tuple[int, int]], b: int) -> bool:
         """Tell whether times of all these (node, degree) are known at a size.
@@ -161,47 +153,27 @@ class FastCost:
 
     def head_us(self, node: int, t: int, b: int) -> int:
         """Time of the head, both passes, in us."""
-        key = (self.kind[node], t, b)
-        if key not in self._ends:
-            self._ends[key] = self.table.head_us(self._speaker[key[0]], t, b)
-        return self._ends[key]
+        return self.table.head_us(self._speaker[self.kind[node]], t, b)
 
+    @cached_method
     def hop_us(self, sender: int, receiver: int, t: int, b: int, by: int | None) -> int:
         """Time from `by` GPUs of `sender` to the next stage, `t` of `receiver`, in us.
 
         `by` may be None where nodes have no adapters.
         """
-        key = (sender, receiver, t, b, by)
-        if key not in self._hops:
-            ends = self.names[sender], self.names[receiver]
-            self._hops[key] = self.table.hop_us(*ends, t, b, by)
-        return self._hops[key]
+        return self.table.hop_us(self.names[sender], self.names[receiver], t, b, by)
 
+    @bounded_method
     def timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
         """Times of every stage for micro-batches of `b` sequences."""
-        key = (b, slots)
-        found = self._timings.get(key)
-        if found is None:
-            self.check()
-            if len(self._timings) >= KEPT:
-                self._timings.clear()
-            found = self._timings[key] = self._timing(b, slots)
-        return found
-
-    def _timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
-        if len(self._alone) >= KEPT:
-            self._alone.clear()
+        self.check()
         taus, backward, hops = [], [0], []
         final, runs = len(slots) - 1, self.costs.schedule.interleave
         for j, slot in enumerate(slots):
             receiver = slots[j + 1] if j < final else slots[0]
             crossings = runs if j < final else runs - 1 if final else 0
-            key = (b, slot, receiver.node, receiver.t, crossings, j == final)
-            found = self._alone.get(key)
-            if found is None:
-                found = self._stage_us(b, slot, receiver, crossings, last=j == final)
-                self._alone[key] = found
-            tau, behind, hop = found
+            follows = receiver.node, receiver.t
+            tau, behind, hop = self._stage_us(b, slot, *follows, crossings, j == final)
             hops.append(hop)
             taus.append(tau + hop)
             backward.append(behind)
@@ -258,8 +230,9 @@ class FastCost:
         sent = added((n, timing.sent) for n, timing in pairs)
         return max(slowest, self.syncs.ports.busiest_us(sent))
 
+    @bounded_method
     def _stage_us(
-        self, b: int, slot: Slot, receiver: Slot, crossings: int, *, last: bool
+        self, b: int, slot: Slot, receiver: int, t: int, crossings: int, last: object
     ) -> tuple[int, int, int]:
         """Time of a stage, of its backward pass, and of what it sends."""
         both, back = self.prefix(slot.node, slot.t, b, slot.recompute)
@@ -270,7 +243,7 @@ class FastCost:
             tau, behind = tau + head, behind + -(-2 * head // 3)
         if not crossings:
             return tau, behind, 0
-        hop = self.hop_us(slot.node, receiver.node, receiver.t, b, slot.t)
+        hop = self.hop_us(slot.node, receiver, t, b, slot.t)
         return tau, behind, crossings * hop
 
     def pipeline_us(self, n: int, timing: Timing) -> int:
@@ -350,7 +323,7 @@ class FastCost:
         whole = self.costs.schedule.interleave == 1 or n % len(slots) == 0
         key = (self.in_flight(n, len(slots), 0), b, slots, replicas, whole)
         if key not in self._fit:
-            if len(self._fit) >= KEPT:
+            if len(self._fit) >= bounded_method.most:
                 self._fit.clear()
             self._fit[key] = all(
                 self.need_mib(b, n, len(slots), j, slot, replicas)

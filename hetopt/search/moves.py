@@ -11,6 +11,7 @@ from random import Random
 from .balancing import Balancer, Chain
 from .fast_cost import Slot
 from .state import Line, State, with_cuts
+from .synchronisation import bounded_method
 
 Move = tuple[list[int], list[Line]]  # pipelines that go, pipelines that come
 Make = tuple[int, tuple[tuple[object, ...], ...]]  # a pipeline with kinds for nodes
@@ -43,7 +44,6 @@ class Moves:
             (3, self._join_pipelines),
             (2, self._rebalance),
         ]
-        self._makes: dict[Line, Make] = {}
         self._within = [move for weight, move in within for _ in range(weight)]
         self._across = [move for weight, move in across for _ in range(weight)]
 
@@ -79,15 +79,10 @@ class Moves:
             lines.append(line)
         return alike, lines
 
+    @bounded_method
     def _make(self, line: Line) -> Make:
-        found = self._makes.get(line)
-        if found is None:
-            if len(self._makes) > 100_000:
-                self._makes.clear()
-            kind = self._cost.kind
-            found = line.size, tuple((kind[s.node], *s[1:]) for s in line.slots)
-            self._makes[line] = found
-        return found
+        kind = self._cost.kind
+        return line.size, tuple((kind[s.node], *s[1:]) for s in line.slots)
 
     def _cooked(
         self, line: Line, n: int, recipe: Recipe, most: int | None
