@@ -12,15 +12,15 @@ the slowest stage of the path before.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 from .._kernels import core
-from .fast_cost import FastCost, Pipe, Slot, Timing
+from .fast_cost import FastCost, Pipe, Slot, Timing, stages_on
 from .synchronisation import bounded_method
 
 Found = TypeVar("Found")
@@ -109,17 +109,20 @@ class Balancer:
             if not _enough(some, layers):
                 return None
             counts += _best_counts(some, layers, n)
-        return _slots(chain, counts)
+        return stages_on(chain, [*accumulate(counts, initial=0)])
 
-    def cuts(
-        self, b: int, n: int, chains: Iterable[Chain], replicas: int | None = None
-    ) -> list[int] | None:
-        """Where each stage ends, if pipelines on these chains are all cut alike.
+    def alike(
+        self, b: int, n: int, chains: Sequence[Chain], replicas: int | None = None
+    ) -> list[tuple[Slot, ...]] | None:
+        """Return pipelines on these chains that are all cut alike.
 
         A stage is as slow as the slowest of them, and holds what all of them hold;
         ZeRO divides states among `replicas`. None where no common cut was found to fit.
         """
-        return self._common(b, n, frozenset(chains), replicas)
+        ends = self._common(b, n, frozenset(chains), replicas)
+        if ends is None:
+            return None
+        return [stages_on(chain, (0, *ends)) for chain in chains]
 
     @bounded_method
     def _common(
@@ -169,7 +172,7 @@ class Balancer:
         counts = _best_counts(rows, layers, n)
         if min(counts) < self.cost.costs.schedule.interleave:  # so few make no runs
             return self._uneven(b, n, chain, most, replicas)
-        return _slots(chain, counts)
+        return stages_on(chain, [*accumulate(counts, initial=0)])
 
     def _rows(
         self, b: int, n: int, chain: Chain, most: int, replicas: int | None = None
@@ -256,10 +259,7 @@ class Balancer:
         ends = best_cuts(rows, n, fewest, most)
         if ends is None:
             return None
-        return tuple(
-            Slot(node, t, *span)
-            for (node, t), span in zip(chain, pairwise((0, *ends)), strict=True)
-        )
+        return stages_on(chain, (0, *ends))
 
     def _sums(self, b: int, node: int, t: int) -> Sequence[int]:
         """Sums of layer times before each layer, as the compiled core reads them."""
@@ -304,12 +304,6 @@ class Balancer:
                 reach.append(end)
             self._reaches[key] = reach
         return self._reaches[key]
-
-
-def _slots(chain: Chain, counts: Sequence[int]) -> tuple[Slot, ...]:
-    ends = list(accumulate(counts, initial=0))
-    places = zip(chain, pairwise(ends), strict=True)
-    return tuple(Slot(node, t, *span) for (node, t), span in places)
 
 
 def _enough(rows: Sequence[_Row], layers: int) -> bool:

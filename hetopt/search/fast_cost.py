@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from .synchronisation import Sent, Slot, Sums, SyncTimes, added, bounded_method
 
 _NEVER_MIB = 1 << 40
 
-__all__ = ["FastCost", "Pipe", "Slot", "Timing", "lockstep_us", "run_us"]
+__all__ = ["Best", "FastCost", "Pipe", "Slot", "Timing", "lockstep_us", "stages_on"]
 
 
 class Pipe(NamedTuple):
@@ -248,7 +248,9 @@ class FastCost:
 
     def pipeline_us(self, n: int, timing: Timing) -> int:
         """Time of `n` micro-batches through a pipeline, in us."""
-        return run_us(self.costs.schedule.pipeline, n, timing)
+        if self.costs.schedule.pipeline == "critical":
+            return timing.total + (n - 1) * timing.slowest
+        return lockstep_us(n, timing.taus)
 
     def whole_us(self, pipelines_us: int, sync_us: int, end_us: int = 0) -> int:
         """Iteration time from what pipelines and sync take, and what ends it."""
@@ -580,11 +582,33 @@ class FastCost:
         )
 
 
-def run_us(rule: str, n: int, timing: Timing) -> int:
-    """Time of `n` micro-batches through a pipeline by a rule of `pipeline`, in us."""
-    if rule == "critical":
-        return timing.total + (n - 1) * timing.slowest
-    return lockstep_us(n, timing.taus)
+class Best:
+    """The best of the plans that were offered: its time in us, and its pipelines."""
+
+    def __init__(self, cost: FastCost) -> None:
+        """No plan is offered yet."""
+        self._cost = cost
+        self.us: int | None = None
+        self.pipes: tuple[Pipe, ...] = ()
+
+    def offer(self, pipes: tuple[Pipe, ...]) -> int:
+        """Return the time of a plan, which is kept where it is better."""
+        us = self._cost.iteration_us(pipes)
+        if self.us is None or us < self.us:
+            self.us, self.pipes = us, pipes
+        return us
+
+    def plan(self) -> TrainingPlan | None:
+        """Return the plan that is kept; None where there is none."""
+        return None if self.us is None else self._cost.plan(self.pipes)
+
+
+def stages_on(
+    chain: Iterable[tuple[int, int]], cuts: Sequence[int]
+) -> tuple[Slot, ...]:
+    """Return stages on (node, degree)s between cuts, 0 and all layers included."""
+    places = zip(chain, pairwise(cuts), strict=True)
+    return tuple(Slot(*place, *span) for place, span in places)
 
 
 def lockstep_us(n: int, taus: Sequence[int]) -> int:

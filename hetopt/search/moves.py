@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from .balancing import Balancer, Chain
-from .fast_cost import Slot
-from .state import Line, State, with_cuts
+from .fast_cost import Slot, stages_on
+from .state import Line, State
 from .synchronisation import bounded_method
 
 Move = tuple[list[int], list[Line]]  # pipelines that go, pipelines that come
@@ -93,8 +93,7 @@ class Moves:
             return self._balanced(line.size, n, chain, most)
         if not self._cost.known(chain, line.size):
             return None
-        bare = [Slot(node, t, 0, 0) for node, t in chain]
-        return Line(line.size, with_cuts(bare, cuts))
+        return Line(line.size, stages_on(chain, cuts))
 
     def _balanced(
         self, b: int, n: int, chain: Chain, most: int | None = None
