@@ -108,9 +108,6 @@ class FastCost:
         self._needs: dict[tuple[object, ...], int] = {}
         self._kept: dict[tuple[object, ...], int] = {}
         self._updated: dict[tuple[int, ...], int] = {}
-        self.updates = self.table.times_updates
-        self.ties = self.table.tied is not None
-        self.overhead_us = self.table.overhead_us
 
     def check(self) -> None:
         """Raise `OutOfTime` where the deadline is over."""
@@ -257,17 +254,17 @@ class FastCost:
         a, b = self.pipeline_factor, self.sync_factor
         pipelines = -(-a.numerator * pipelines_us // a.denominator)
         syncs = -(-b.numerator * sync_us // b.denominator)
-        return pipelines + syncs + end_us + self.overhead_us
+        return pipelines + syncs + end_us + self.table.overhead_us
 
     def end_us(self, pipes: Sequence[tuple[Slot, ...]]) -> int:
         """Tied embeddings summed, and the optimiser where it takes longest."""
         end = 0
-        if self.ties:
+        if self.table.tied is not None:
             pairs = [(slots[0], slots[-1]) for slots in pipes if len(slots) > 1]
             end = max((self.syncs.tied_us(*pair) for pair in pairs), default=0)
             if self.syncs.ports.any:
                 end = max(end, self.syncs.ties_us(pairs))
-        if not self.updates:
+        if not self.table.times_updates:
             return end
         used = Counter[int]()
         if self.costs.memory.hosts_update:  # GPUs share what their hosts do
