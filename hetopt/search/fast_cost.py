@@ -1,8 +1,8 @@
 """Time and memory of training plans, fast: what searches call thousands of times.
 
 It covers the plans whose stages have one replica each, and agrees with the judge
-(`hetopt.problems.training_plan`) to the microsecond under every cost setting; it
-shares no code with it, and a test holds the two together.
+(`hetopt.problems.training_plan`) to the microsecond under every cost setting; times
+share no code with it, and a test holds the two together.
 
 A plan is compact here: a `Pipe` is micro-batches, their size and `Slot`s, and a slot
 is a number of GPUs of a node with a run of layers. GPUs of a node are alike, so their
@@ -23,7 +23,7 @@ import numpy as np
 
 from ..caching import cached_method
 from ..clock import monotonic
-from ..costs import CostTable, memory
+from ..costs import CostTable, Position, memory
 from ..costs.communication import rounds
 from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
@@ -92,21 +92,13 @@ class FastCost:
         }
         self.pipeline_factor = exact(self.costs.schedule.pipeline_factor)
         self.sync_factor = exact(self.costs.updates.sync_factor)
-        parameters = instance.model.parameters
-        self._behind_parameters = list(accumulate(parameters, initial=0))
-        divided = self.table.divided_parameters
-        self._behind_routed = list(accumulate(divided, initial=0))
-        self._kinds_differ = not instance.model.alike
-        self._even = self.table.even
         trained = self.table.trained
         self._behind_trained = list(accumulate(trained.layers, initial=0))
         self._behind_sent = list(accumulate(self.table.divided(trained), initial=0))
         self.syncs = SyncTimes(self.table, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._fit: dict[tuple[object, ...], bool] = {}
-        self._weighed: dict[tuple[int | Fraction, ...], int] = {}
         self._needs: dict[tuple[object, ...], int] = {}
-        self._kept: dict[tuple[object, ...], int] = {}
         self._updated: dict[tuple[int, ...], int] = {}
 
     def check(self) -> None:
@@ -355,78 +347,34 @@ class FastCost:
             return _NEVER_MIB
         if replicas is not None and not self.makes_groups(replicas):
             return _NEVER_MIB
-        if self.table.profile.weighs:
-            return self._measured_mib(b, n, stages, j, slot)
-        behind = self._behind_parameters
-        parameters = behind[slot.last] - behind[slot.first]
-        flight = self.in_flight(n, stages, j)
-        layers = range(slot.first, slot.last)
-        ends = (j == 0, j == stages - 1)
-        rule = slot.recompute
-        run: object = (parameters, len(layers))
-        if self._kinds_differ or self.table.weighing is not None:
-            # By kernels of a card, too.
-            run = len(layers) if self._even else layers, self.kind[slot.node]
-        key = (run, slot.t, b, ends, replicas, rule)
-        if (key, flight) not in self._needs:
-            group = slot.t, b
-            held = self.table.under(rule).activations_mib(
-                self.names[slot.node], layers, group, flight, ends
-            )
-            if key not in self._kept:
-                self._kept[key] = self._kept_mib(slot, b, ends, replicas)
-            self._needs[key, flight] = held + self._kept[key]
-        return self._needs[key, flight]
-
-    def _kept_mib(
-        self, slot: Slot, b: int, ends: tuple[bool, bool], replicas: int | None
-    ) -> int:
-        """Return what a stage holds whatever is in flight."""
-        model, work = self.table.model, self.table.under(slot.recompute).workload
-        held = replicas or 1
-        behind = self._behind_parameters
-        return (
-            memory.states_mib(
-                self.costs,
-                behind[slot.last] - behind[slot.first],
-                slot.t,
-                held,
-                self._routed(slot),
-                self._trained(slot) if self.table.beside else (0, 0),
-            )
-            + memory.ends_mib(model, work, slot.t, b, held, first=ends[0], last=ends[1])
-            + self.costs.memory.reserve_mib
+        layers, place = range(slot.first, slot.last), Position(n, stages, j)
+        key = (
+            len(layers) if self.table.even else layers,
+            self.kind[slot.node],
+            slot.t,
+            b,
+            self.in_flight(*place),
+            place.ends,
+            replicas,
+            slot.recompute,
         )
+        if key not in self._needs:
+            parts = self.table.under(slot.recompute).stage_mib(
+                self.names[slot.node], layers, (slot.t, b), place, replicas or 1
+            )
+            self._needs[key] = sum(parts.values())
+        return self._needs[key]
 
     def makes_groups(self, replicas: int) -> bool:
         """Tell whether so many replicas make groups of several under ZeRO."""
         groups = self.costs.updates.zero_groups
         return groups == 1 or (replicas % groups == 0 and replicas > groups)
 
-    def _routed(self, slot: Slot) -> int:
-        """Parameters of a stage's experts that expert parallelism divides."""
-        return self._behind_routed[slot.last] - self._behind_routed[slot.first]
-
     def _trained(self, slot: Slot) -> tuple[int, int]:
         """Parameters of a stage that are trained, and those of divided experts."""
         behind, sent = self._behind_trained, self._behind_sent
         whole = behind[slot.last] - behind[slot.first]
         return whole, sent[slot.last] - sent[slot.first]
-
-    def _measured_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
-        """`need_mib` by a profile that weighs layers; its rows tell them apart."""
-        name, t, first, last = self.names[slot.node], slot.t, slot.first, slot.last
-        flight = self.in_flight(n, stages, j)
-        ends = (j == 0, j == stages - 1)
-        key = (self.kind[slot.node], t, b, flight, first, last, *ends)
-        if key not in self._weighed:
-            model, workload = self.table.model, self.table.workload
-            self._weighed[key] = (
-                self.table.measured_mib(name, range(first, last), t, b, flight)
-                + memory.ends_mib(model, workload, t, b, first=ends[0], last=ends[1])
-                + self.costs.memory.reserve_mib
-            )
-        return self._weighed[key]
 
     # --- whole plans -----------------------------------------------------------
 
