@@ -1,7 +1,7 @@
 /* Listing of columns: `completion` and `listing` of `hetopt.exact.enumeration` say
 what tables there are. Sums of times, each below `BIG`: none overflows. */
 
-#include "given.h"
+#include "core.h"
 
 #include <stdlib.h>
 

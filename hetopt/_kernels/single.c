@@ -1,7 +1,7 @@
 /* Single pipelines: `hetopt.exact.one_pipeline.loops` says what tables are. Times and
 prices are below `BIG`, which is far enough from the largest number: no sum overflows. */
 
-#include "given.h"
+#include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
