@@ -108,15 +108,14 @@ int64_t *divided(int count, const int64_t *sizes, int64_t ***parts)
     return work;
 }
 
-/* Run a kernel on arguments that are as its words say; whether there is a result. */
-static PyObject *run_kernel(const kernel_t *kernel, PyObject *args)
+PyObject *run_kernel(const char *words, kernel_t kernel, PyObject *args)
 {
     given_t given;
     int outcome;
-    if (open_given(args, kernel->words, &given) < 0)
+    if (open_given(args, words, &given) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    outcome = kernel->run(&given);
+    outcome = kernel(&given);
     Py_END_ALLOW_THREADS
     close_given(&given);
     if (outcome == NO_MEMORY)
@@ -130,15 +129,7 @@ static PyObject *run_kernel(const kernel_t *kernel, PyObject *args)
     return NULL;
 }
 
-#define DEFINED(name)                                                                     \
-    static PyObject *core_##name(PyObject *self, PyObject *args)                          \
-    {                                                                                     \
-        (void)self;                                                                       \
-        return run_kernel(&name##_kernel, args);                                          \
-    }
 #define METHOD(name) {#name, core_##name, METH_VARARGS, NULL},
-KERNELS(DEFINED)
-
 static PyMethodDef methods[] = {KERNELS(METHOD){NULL, NULL, 0, NULL}};
 
 static PyModuleDef module = {

@@ -46,20 +46,23 @@ typedef struct {
     int count;
 } given_t;
 
-/* What a kernel does with what it is given, without Python's lock; its outcome. It has a
-   word for each argument: `#` is a number, other words are arrays, a letter for each
+/* What a kernel does with what it is given, without Python's lock: its outcome. */
+enum { DONE, NONE, OUTSIDE, TOO_LARGE, NO_MEMORY };
+typedef int (*kernel_t)(given_t *given);
+
+/* Run a kernel on arguments that are as its words say; whether there is a result. It has
+   a word for each argument: `#` is a number, other words are arrays, a letter for each
    side: sides of one letter are equal. `=` before them is an array that is written to,
    `?` one of truths, `~` one of 8-bit numbers; all others are of 64-bit numbers. */
-typedef struct {
-    const char *words;
-    int (*run)(given_t *given);
-} kernel_t;
-
-enum { DONE, NONE, OUTSIDE, TOO_LARGE, NO_MEMORY };
+PyObject *run_kernel(const char *words, kernel_t kernel, PyObject *args);
 
 #define KERNEL(name, words)                                                               \
     static int run_##name(given_t *given);                                                \
-    const kernel_t name##_kernel = {words, run_##name};                                   \
+    PyObject *core_##name(PyObject *self, PyObject *args)                                 \
+    {                                                                                     \
+        (void)self;                                                                       \
+        return run_kernel(words, run_##name, args);                                       \
+    }                                                                                     \
     static int run_##name(given_t *given)
 
 /* All kernels: who calls them says what they take. */
@@ -68,7 +71,7 @@ enum { DONE, NONE, OUTSIDE, TOO_LARGE, NO_MEMORY };
         each(repeated) each(labels) each(vector_us) each(most_taken) each(extended)       \
             each(completed) each(longest) each(paths) each(completed_by_count)
 
-#define DECLARED(name) extern const kernel_t name##_kernel;
+#define DECLARED(name) PyObject *core_##name(PyObject *self, PyObject *args);
 KERNELS(DECLARED)
 
 /* Room for so many parts of so many numbers, in one block; NULL where there is none. */
@@ -85,6 +88,24 @@ int within(const given_t *given, int which, int64_t low, int64_t high);
 
 INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* The sum of products of so many numbers. */
+INLINE int64_t product(const int64_t *one, const int64_t *other, int64_t count)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += one[i] * other[i];
+    return sum;
+}
+
+/* Whether none of so many numbers is above the other one. */
+INLINE int fits_all(const int64_t *some, const int64_t *all, int64_t count)
+{
+    int able = 1;
+    for (int64_t i = 0; i < count; i++)
+        able &= some[i] <= all[i];
+    return able;
+}
 
 /* Set so many numbers to one value. */
 INLINE void fill(int64_t *numbers, int64_t count, int64_t value)
