@@ -117,6 +117,9 @@ def job(
     if settings.eval_data is None and alone:
         word = min(alone).replace("_", "-")
         raise Unsupported(f"--{word}: found no --eval-data to evaluate on: give it")
+    from ..formats.calibrating import run_by  # ranks do not need it
+
+    timed = training_plan.evaluate(run_by(data, "executor"), plan)
     costs, split = data.workload.costs, shapes.split_of(data, plan)
     return Job(
         decoder=decoder,
@@ -132,17 +135,9 @@ def job(
         sequence_parallel=costs.compute.sequence_parallel,
         precision=settings.precision or _precision(data, settings),
         wide_gradients=costs.memory.precision == "bf16_fp32_gradients",
-        predicted_s=_predicted_s(data, plan),
+        predicted_s=float(timed.parts["iteration_us"]) / 10**6,
         settings=settings,
     )
-
-
-def _predicted_s(data: Instance, plan: TrainingPlan) -> float:
-    """Return the judge's time of a step as the executor takes it."""
-    from ..formats.calibrating import run_by  # ranks do not need it
-
-    judged = training_plan.evaluate(run_by(data, "executor"), plan)
-    return float(judged.parts["iteration_us"]) / 10**6
 
 
 # --- what is not run ---------------------------------------------------------------
