@@ -53,20 +53,17 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
-    "HetoptError": "errors",
-    "GapReport": "gaps",
-    "gap": "gaps",
-    "Limits": "modelling",
-    "Grouping": "plans",
-    "Partition": "plans",
-    "Provisioning": "plans",
-    "TrainingPlan": "plans",
-    "Bound": "result",
-    "Result": "result",
-    "Status": "result",
-    "Stop": "result",
-    "Instance": "schema",
-    "serve": "serving",
+    name: module
+    for module, names in {
+        "errors": "HetoptError",
+        "gaps": "GapReport gap",
+        "modelling": "Limits",
+        "plans": "Grouping Partition Provisioning TrainingPlan",
+        "result": "Bound Result Status Stop",
+        "schema": "Instance",
+        "serving": "serve",
+    }.items()
+    for name in names.split()
 }  # of all names that the front door has not
 
 __all__ = [
