@@ -31,13 +31,12 @@ def read(path: Place) -> list[Run]:
     """
     place = Path(path)
     source = Source(place)
+    rows = _of_table(source)
     if source.kind == "tree":
         tree = source.tree
         held = tree.get("runs") if isinstance(tree, dict) else tree
-        listed_rows = held if isinstance(held, list) else []
-        rows = ((f"[{index}]", row) for index, row in enumerate(listed_rows))
-    else:
-        rows = _of_table(source)
+        of_tree = held if isinstance(held, list) else []
+        rows = ((f"[{index}]", row) for index, row in enumerate(of_tree))
     found: list[Run] = []
     for at, row in rows:
         if len(found) == MOST_ROWS:
