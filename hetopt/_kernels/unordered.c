@@ -2,7 +2,7 @@
 tables are. Whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 
-#include "given.h"
+#include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
