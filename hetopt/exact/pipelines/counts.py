@@ -186,19 +186,15 @@ class _Part:
         `most_us`, which is by state and not more for more GPUs; and also where one of
         fewer GPUs takes no more time.
         """
-        low, high = self.range(span)
-        lows, highs = np.array([low]), np.array([high])
-        graph, costs = self.pricing._costs(self.prices, mean * self.b)
-        priced = self.pricing._kept(1)
-        kernels.least(graph, costs, lows, highs, self.v, priced)
+        (low, high), pricing = self.range(span), self.pricing
+        graph, costs = pricing._costs(self.prices, mean * self.b)
+        _, priced = pricing.potentials(self.prices, costs.time, span, self.v)
         if span not in self._timed:
-            timed = self.pricing._kept(1)
-            kernels.least(graph, costs._replace(time=1), lows, highs, 0, timed)
-            self._timed[span] = timed
+            _, self._timed[span] = pricing.potentials(self.prices, 1, span, 0)
         # Of suffixes that begin in one node, in several, or within a node.
-        least = [(x[0], x[1], x[2:]) for (x,) in (self._timed[span], priced)]
-        (need,) = self.pricing.need(self.prices, self._scale, mean, lows).tolist()
-        most = need + ceil(self.v * low * allowed)
+        least = [(x[0], x[1], x[2:]) for x in (self._timed[span], priced)]
+        need = pricing.need(self.prices, self._scale, mean, np.array([low]))
+        most = int(need[0]) + ceil(self.v * low * allowed)
         states = self.states
         sides = 2 + 2 * len(states.gpus) if len(states.vectors) else 1
         shape = sides, graph.run.shape[0], len(most_us)

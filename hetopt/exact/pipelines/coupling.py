@@ -99,7 +99,8 @@ class Coupling:
         """
         arcs, table = self.arcs, self.table
         found = np.full((len(arcs.gpus), self.widest + 1), NO_LIMIT, np.int64)
-        for a, (c, gpus, degree, most) in enumerate(self._each):
+        columns = arcs.kind, arcs.gpus, arcs.degree, arcs.replicas
+        for a, (c, gpus, degree, most) in enumerate(np.array(columns).T.tolist()):
             for k in range(gpus, int(table.node_gpus[c]) + 1):
                 rest = 0 if self.box.most == 1 else int(table.node_gpus[c]) - k
                 found[a, k] = self._limit(
@@ -108,12 +109,6 @@ class Coupling:
                 if self.box.most == 1 and most < self.box.replicas:
                     found[a, k] = -1  # a single pipeline has all replicas itself
         return found
-
-    @property
-    def _each(self) -> list[tuple[int, int, int, int]]:
-        arcs = self.arcs
-        columns = (arcs.kind, arcs.gpus, arcs.degree, arcs.replicas)
-        return [*zip(*(column.tolist() for column in columns), strict=True)]
 
     def _limit_of(self, kind: int, degree: int, here: int, *, single: bool) -> int:
         """Return the most units of a stage, by its class, degree and replicas.

@@ -415,23 +415,32 @@ class Pricing:
     def _kept(self, entries: int) -> Whole:
         """Return a table for potentials of so many intervals."""
         states = 2 + self._states(len(self.table.node_gpus))
-        shape = entries, states, self.layers + 1
-        return np.zeros(shape, np.int64)
+        return np.zeros((entries, states, self.layers + 1), np.int64)
+
+    def potentials(
+        self, prices: Prices, time: int, span: Span, price: int
+    ) -> tuple[int, Whole]:
+        """Return the least cost of a path of an interval, and its potentials.
+
+        Prices count `price` times for each us of the slowest stage.
+        """
+        graph, costs = self._costs(prices, time)
+        low, high = np.array(self.arcs.range(span))[:, None]
+        kept = self._kept(1)
+        found = kernels.least(graph, costs, low, high, price, kept)
+        return int(found[0]), kept[0]
 
     def stages(self, prices: Prices, time: int, span: Span) -> list[tuple[int, Placed]]:
         """Return the stages of the cheapest path of an interval, with their times.
 
         None where there is no path.
         """
-        graph, costs = self._costs(prices, time)
-        low, high = self.arcs.range(span)
-        kept = self._kept(1)
-        lows, highs = np.array([low]), np.array([high])
-        found = kernels.least(graph, costs, lows, highs, self.runs, kept)
-        if found[0] >= HALF:
+        value, kept = self.potentials(prices, time, span, self.runs)
+        if value >= HALF:
             return []
-        trace = Trace(self, prices, graph, costs, high, self.runs * low, kept[0])
-        return trace.stages(int(found[0]))
+        low, high = self.arcs.range(span)
+        given = self, prices, *self._costs(prices, time), high, self.runs * low
+        return Trace(*given, kept[0], kept[1], kept[2:]).stages(value)
 
     def column(
         self, number: int, prices: Prices, time: int, span: Span
@@ -472,24 +481,18 @@ class Pricing:
             uses[-1] -= holds
 
 
-class Trace:
+class Trace(NamedTuple):
     """The way back along the potentials of one interval."""
 
-    def __init__(
-        self,
-        pricing: Pricing,
-        prices: Prices,
-        graph: Graph,
-        costs: Costs,
-        high: int,
-        scale: int,
-        kept: Whole,
-    ) -> None:
-        """Read the potentials."""
-        self.pricing, self.prices = pricing, prices
-        self.graph, self.costs = graph, costs
-        self.high, self.scale = high, scale
-        self.node, self.across, self.chain = kept[0], kept[1], kept[2:]
+    pricing: Pricing
+    prices: Prices
+    graph: Graph
+    costs: Costs
+    high: int
+    scale: int
+    node: Whole
+    across: Whole
+    chain: Whole
 
     def stages(self, value: int) -> list[tuple[int, Placed]]:
         """Return the stages of a path of that cost, with their times."""

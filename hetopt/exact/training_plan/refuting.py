@@ -9,39 +9,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from ... import capability
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...errors import OutOfTime
 from ...plans import TrainingPlan
-from ...problems import Objective
 from ...problems.training_plan import settings
-from ...result import Bound
-from ...schema import Instance, Record
-from ...solving.certificates import joined
+from ...schema import Instance
+from ...solving.certificates import BoxCertificate, joined
+from ...solving.run import Run
 from ..enumeration.boxes import BoxEnumeration, is_enumerated
 from ..pipelines.bound import PipelineBound, Refutation
 from ..pipelines.schedule import Goals, Schedule
 
 _PRICED = "linear-programming bound"
 _LISTED = "linear-programming bound, enumeration where it leaves a gap"
+Records = list[BoxCertificate | None]
 _LOOKS = 10_000  # at the clock, for what shares are of where there is no time limit
-
-
-class Known(Protocol):
-    """Where a bound is tightened: a run of an exact method, or a measurement."""
-
-    bound: Bound | None
-    objective: Objective | None
-    certificate: Record | None
-
-    def tighten(self, value: int, source: str) -> None:
-        """Take a value that was refuted, and how."""
-
-    def check(self) -> None:
-        """Raise what ends the run."""
 
 
 class Times(NamedTuple):
@@ -186,71 +172,72 @@ class Tightening:
         is_far = highest_us > (1 + plan.goals.first) * self._lowest
         self._goals = _Progress(plan.few_goals if self._few or is_far else plan.goals)
 
-    def tighten(self, run: Known, share: float = inf) -> None:
+    def tighten(self, run: Run, share: float = inf) -> None:
         """Tighten the bound of a run for a share of the time, from where it was."""
         with suppress(OutOfTime), self._clock.ending(share):
-            self._tighten(run)
+            while self._bounds:
+                if run.objective is not None and run.objective < self._highest:
+                    self._begin(int(run.objective))
+                goal = self._goals.next()
+                if goal is None:
+                    self.ended = True
+                    break
+                # Nothing below the goal: at 0, nothing better than the incumbent.
+                ratio = 1 + Fraction(goal)  # floats would round times of 17 digits up
+                target = int(self._highest / ratio) - (1 if goal == 0 else 0)
+                assert run.bound is not None
+                if target <= run.bound.value:
+                    self._goals.tell(refuted=True)
+                elif (records := self._certificates(target)) is not None:
+                    self._take(run, target, records)
 
-    def _tighten(self, run: Known) -> None:
-        while self._bounds:
-            if run.objective is not None and run.objective < self._highest:
-                self._begin(int(run.objective))
-            goal = self._goals.next()
-            if goal is None:
-                self.ended = True
-                break
-            # Nothing below the goal: at 0, nothing better than the incumbent.
-            ratio = 1 + Fraction(goal)  # floats would round times of 17 digits up
-            target = int(self._highest / ratio) - (1 if goal == 0 else 0)
-            assert run.bound is not None
-            if target <= run.bound.value:
-                self._goals.tell(refuted=True)
-            elif (record := self._tried(target)) is not None:
-                least, certificate = target + 1, None
-                if self._certified:
-                    certificate = joined([record[i] for i in self._certified])
-                source = _PRICED
-                if self._listing is not None:
-                    least = min(least, self._listing.value)
-                    if self._listing.closed and certificate is None:
-                        source = _LISTED
-                run.tighten(least, source)
-                run.certificate = certificate
-                run.check()
+    def _take(self, run: Run, target: int, records: Records) -> None:
+        """Tell a run of a time that was refuted, and of what refutes it."""
+        least, certificate, source = target + 1, None, _PRICED
+        if self._certified:
+            certificate = joined([records[i] for i in self._certified])
+        if self._listing is not None:
+            least = min(least, self._listing.value)
+            if self._listing.closed and certificate is None:
+                source = _LISTED
+        run.tighten(least, source)
+        run.certificate = certificate
+        run.check()
 
-    def _tried(self, target: int) -> list[Any] | None:
-        """Return what refutes a time; None where it cannot be, or is postponed."""
+    def _certificates(self, target: int) -> Records | None:
+        """Return what refutes a time under each choice of settings, if anything.
+
+        None where it cannot be refuted, or is postponed. The choice that was last to
+        stand is asked first next time.
+        """
+        if target != self._at:
+            self._at, self._begun = target, {}
+        boxes = [len(bound.boxes) for bound in self._bounds]
+        order = sorted(
+            range(len(boxes)), key=lambda i: (i not in self._begun, -boxes[i])
+        )
         span = max(self._clock.span(self._goals.patience), self._spent)
         try:
             with self._clock.allowing(inf if self._goals.last else span) as taken:
-                records = self._records(target)
+                proved = all(self._proves(i, target) for i in order)
         except _Postponed:
             # What is tried next settles the same cases, for another time.
             self._at = -inf
             self._goals.postpone()
             return None
-        if records is not None:
-            self._spent += taken()
-        self._goals.tell(refuted=records is not None)
-        return records
+        self._goals.tell(refuted=proved)
+        if not proved:
+            return None
+        self._spent += taken()
+        return [self._begun[i].certificate() for i in range(len(boxes))]
 
-    def _records(self, target: int) -> list[Any] | None:
-        """Return certificates of a time under each choice; None where one may not.
-
-        The last to stand is asked first next time.
-        """
-        if target != self._at:
-            self._at, self._begun = target, {}
-        order = range(len(self._bounds))
-        boxes = [len(bound.boxes) for bound in self._bounds]
-        for i in sorted(order, key=lambda i: (i not in self._begun, -boxes[i])):
-            if i not in self._begun:
-                self._begun[i] = self._bounds[i].refute(target)
-            while self._begun[i].step():
-                self._clock.check()
-            if not self._begun[i].proved:
-                return None
-        return [self._begun[i].certificate() for i in order]
+    def _proves(self, i: int, target: int) -> bool:
+        """Go on with the refutation of a time by one of the bounds, to its end."""
+        if i not in self._begun:
+            self._begun[i] = self._bounds[i].refute(target)
+        while self._begun[i].step():
+            self._clock.check()
+        return self._begun[i].proved
 
 
 class _Progress:
