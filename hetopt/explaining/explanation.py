@@ -145,10 +145,10 @@ def explain(
         faster = Faster(least[0], least[2])
     found: list[Effect] = []
     starts = [plan for _, plan, _ in known]
-    every, interrupted = [*changes(instance, plan)], False
-    asked = (instance, every, judged.objective, limits, started, starts)
+    every, interrupted = [*changes(instance)], False
+    asked = (judged.objective, every, limits, started, starts)
     try:
-        for one in effects(*asked):
+        for one in effects(instance, plan, *asked):
             found.append(one)
     except KeyboardInterrupt:  # the changes looked at until then are told
         interrupted = True
