@@ -317,7 +317,7 @@ def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
         bare["workload"].setdefault("costs", {})["reserve_mib"] = own
         there = tmp_path / f"{own}.json"
         there.write_text(json.dumps(bare), encoding="utf-8")
-        read = importing.document("hostfile", [hosts], [], str(there))
+        read = importing.imported("hostfile", [hosts], [], str(there)).document
         (gpu,) = read["cluster"]["gpus"].values()
         assert (gpu["memory_gib"] == nominal) == whole
 
