@@ -252,11 +252,8 @@ class Balancer:
             )
             for j, place in enumerate(chain)
         ]
-        fewest = (
-            self.cost.costs.schedule.interleave
-        )  # layers of a stage: one for each run
-        most = self.cost.layers if most is None else most
-        ends = best_cuts(rows, n, fewest, most)
+        fewest = self.cost.costs.schedule.interleave  # a layer for each run
+        ends = best_cuts(rows, n, fewest, self.cost.layers if most is None else most)
         if ends is None:
             return None
         return stages_on(chain, (0, *ends))
@@ -319,8 +316,9 @@ def _best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
         flat = array("q")
         for each, fixed, cap in rows:
             flat.extend((max(1, each >> shift), fixed >> shift, min(cap, layers)))
-        counts: list[int] = core.best_counts(flat, layers, n)
-        return counts
+        counts = array("q", bytes(8 * len(rows)))
+        core.best_counts(flat, layers, n, counts)
+        return counts.tolist()
 
     return within(ask)
 
@@ -342,8 +340,9 @@ def shared(
             rows.extend((size, t.total >> shift, t.slowest >> shift, len(t.taus)))
             if lockstep:
                 taus.extend(tau >> shift for tau in t.taus)
-        counts: list[int] | None = core.shared(batch, lockstep, rows, taus)
-        return counts
+        counts = array("q", bytes(8 * len(sizes)))
+        found = core.shared(batch, lockstep, rows, taus, counts)
+        return counts.tolist() if found else None
 
     return within(ask)
 
@@ -370,21 +369,22 @@ class UnlikeRow(NamedTuple):
 
 def best_cuts(
     rows: Sequence[UnlikeRow], n: int, fewest: int, most: int
-) -> Sequence[int] | None:
+) -> list[int] | None:
     """Return where each stage ends for `n` micro-batches; None where no cut fits.
 
     Each stage has from `fewest` to `most` layers.
     """
     layers = len(rows[0].sums) - 1
 
-    def ask(shift: int) -> Sequence[int] | None:
+    def ask(shift: int) -> list[int] | None:
         flat = array("q")
         for fixed, sums, reach in rows:
             flat.append(fixed >> shift)
             flat.extend([us >> shift for us in sums] if shift else sums)
             flat.extend(reach)
-        ends: list[int] | None = core.best_cuts(flat, layers, n, fewest, most)
-        return ends
+        ends = array("q", bytes(8 * len(rows)))
+        found = core.best_cuts(flat, layers, n, fewest, most, ends)
+        return ends.tolist() if found else None
 
     return within(ask)
 
