@@ -324,6 +324,7 @@ class FastCost:
             )
         return self._fit[key]
 
+    @cached_method
     def in_flight(self, n: int, stages: int, j: int) -> int | Fraction:
         """Micro-batches whose activations stage `j` of `stages` holds."""
         return memory.in_flight(self.costs, n, stages, j)
