@@ -155,7 +155,7 @@ class FastCost:
         self.check()
         crossings = self.crossings(len(slots))
         rows = [
-            self._stage_us(b, slot, after.node, after.t, times, after is slots[0])
+            self._stage_us(b, slot, after.node, after.t, times, last=after is slots[0])
             for slot, after, times in zip(
                 slots, (*slots[1:], slots[0]), crossings, strict=True
             )
@@ -232,7 +232,7 @@ class FastCost:
 
     @bounded_method
     def _stage_us(
-        self, b: int, slot: Slot, receiver: int, t: int, crossings: int, last: object
+        self, b: int, slot: Slot, receiver: int, t: int, crossings: int, *, last: bool
     ) -> tuple[int, int, int]:
         """Time of a stage, of its backward pass, and of what it sends."""
         both, back = self.prefix(slot.node, slot.t, b, slot.recompute)
