@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from ...schema.layers import ATTENTION, DENSE, EXPERTS, MAMBA, LatentAttention
 from ..constants import Table
-from ..formulas import iteration, memory
+from ..formulas import memory, step
 from ..formulas.architecture import Architecture, Layer, mamba_2
 from ..formulas.frameworks import (
     FRAMEWORKS,
@@ -45,7 +45,7 @@ class Described(NamedTuple):
 
     def terms(self, c: Table) -> Mapping[str, float]:
         """Return the seconds of an iteration by term."""
-        return iteration.terms(c, *self)
+        return step.terms(c, *self)
 
     def peak(self, c: Table) -> memory.Terms:
         """Return the bytes by term of the fullest GPU, as they show."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hetopt.costs.constants import Table
-from hetopt.costs.formulas import iteration, step
+from hetopt.costs.formulas import step
 from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
@@ -21,7 +21,7 @@ QUICK = {"hop": 1e-9, "dp": 1e-9, "update": 1e-9, "iteration": 1e-9}
 
 def seconds(pace: float, run: Layout) -> dict[str, float]:
     c = Table(QUICK | {"pace": pace})
-    return dict(iteration.terms(c, H100, MODEL, run))
+    return dict(step.terms(c, H100, MODEL, run))
 
 
 @pytest.mark.parametrize("micro_batches", [1, 4, 64])

@@ -11,7 +11,7 @@ from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.kernels import traffic_s
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
-from hetopt.costs.runs import described
+from hetopt.costs.runs.description import described
 from hetopt.costs.runs.rows import Run
 from hetopt.schema.layers import ATTENTION, DENSE, EXPERTS
 

@@ -10,7 +10,7 @@ from hetopt.costs.constants import Constant, Table, plain, shipped
 from hetopt.costs.constants.files import write_constants
 from hetopt.costs.formulas import kernels
 from hetopt.costs.formulas.architecture import Matrix
-from hetopt.costs.runs import described
+from hetopt.costs.runs.description import described
 from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {
