@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache, partial
 from ..caching import cached_method
 from ..schema import GpuType, Instance, Split, StateBytes, exact
 from ..schema.calibration import multiplied_in
-from ..schema.targets import permits
+from ..schema.fields import permits
 from . import communication, compute, memory, parameters, settings, updates
 from .calibrated import Calibrated
 from .compute import NodeClass, ceil
