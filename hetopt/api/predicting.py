@@ -4,18 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..costs.constants import shipped
+from ..costs.constants import Constant, shipped
 from ..costs.constants.files import read_file, write_constants
-from ..costs.runs import (
-    Constant,
+from ..costs.runs.prediction import (
     Prediction,
-    Run,
     Summary,
     fitted_on,
+    left_out,
     predictions,
     summaries,
 )
-from ..costs.runs.prediction import left_out
+from ..costs.runs.rows import Run
 from ..errors import InstanceError, Place
 from ..formats.runs import read
 from ..text.documents import Document
@@ -86,10 +85,7 @@ class Calibrated:
 
 
 def predict(
-    runs: Runs,
-    *,
-    constants: Place | None = None,
-    fit_on: Runs | None = None,
+    runs: Runs, *, constants: Place | None = None, fit_on: Runs | None = None
 ) -> Predicted:
     """Predict seconds and memory of measured runs, and compare row by row.
 
@@ -104,11 +100,7 @@ def predict(
     return _prediction(rows, known)
 
 
-def calibrate(
-    runs: Iterable[Runs],
-    *,
-    constants: Place | None = None,
-) -> Calibrated:
+def calibrate(runs: Iterable[Runs], *, constants: Place | None = None) -> Calibrated:
     """Fit constants to one's own measured runs.
 
     The constants before, shipped or of a file, are the priors. Raises `InstanceError`
