@@ -12,15 +12,16 @@ the slowest stage of the path before.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 from .._kernels import core
-from .fast_cost import FastCost, Pipe, Slot, Timing
+from .fast_cost import FastCost, Pipe, Slot, Timing, stages_on
+from .synchronisation import bounded_method
 
 Found = TypeVar("Found")
 _BITS = 256  # of the longest time
@@ -41,12 +42,6 @@ class Balancer:
     def __init__(self, cost: FastCost) -> None:
         """A balancer that times and weighs by `cost`."""
         self.cost = cost
-        self._kept: dict[
-            tuple[int, int, Chain, int | None, int | None], tuple[Slot, ...] | None
-        ] = {}
-        self._cuts: dict[
-            tuple[int, int, frozenset[Chain], int | None], list[int] | None
-        ] = {}
         self._caps: dict[tuple[object, ...], int] = {}
         self._reaches: dict[tuple[object, ...], array[int]] = {}
         self._prefixes: dict[tuple[int, int, int], Sequence[int]] = {}
@@ -82,14 +77,15 @@ class Balancer:
         """
         if not self.cost.costs.updates.zero:
             replicas = 1
-        key = (b, n, chain, most, replicas)
-        if key not in self._kept:
-            self.cost.check()
-            if len(self._kept) > 100_000:
-                self._kept.clear()
-            make = self._even if self.even else self._uneven
-            self._kept[key] = make(b, n, chain, most, replicas)
-        return self._kept[key]
+        return self._balanced(b, n, chain, most, replicas)
+
+    @bounded_method
+    def _balanced(
+        self, b: int, n: int, chain: Chain, most: int | None, replicas: int | None
+    ) -> tuple[Slot, ...] | None:
+        self.cost.check()
+        make = self._even if self.even else self._uneven
+        return make(b, n, chain, most, replicas)
 
     def sectioned(
         self,
@@ -113,28 +109,26 @@ class Balancer:
             if not _enough(some, layers):
                 return None
             counts += _best_counts(some, layers, n)
-        return _slots(chain, counts)
+        return stages_on(chain, [*accumulate(counts, initial=0)])
 
-    def cuts(
-        self, b: int, n: int, chains: Iterable[Chain], replicas: int | None = None
-    ) -> list[int] | None:
-        """Where each stage ends, if pipelines on these chains are all cut alike.
+    def alike(
+        self, b: int, n: int, chains: Sequence[Chain], replicas: int | None = None
+    ) -> list[tuple[Slot, ...]] | None:
+        """Return pipelines on these chains that are all cut alike.
 
         A stage is as slow as the slowest of them, and holds what all of them hold;
         ZeRO divides states among `replicas`. None where no common cut was found to fit.
         """
-        alike = frozenset(chains)
-        key = (b, n, alike, replicas)
-        if key not in self._cuts:
-            self.cost.check()
-            if len(self._cuts) > 100_000:
-                self._cuts.clear()
-            self._cuts[key] = self._common(b, n, alike, replicas)
-        return self._cuts[key]
+        ends = self._common(b, n, frozenset(chains), replicas)
+        if ends is None:
+            return None
+        return [stages_on(chain, (0, *ends)) for chain in chains]
 
+    @bounded_method
     def _common(
         self, b: int, n: int, chains: frozenset[Chain], replicas: int | None
     ) -> list[int] | None:
+        self.cost.check()
         layers = self.cost.layers
         if self.even:
             each = [self._rows(b, n, chain, layers, replicas) for chain in chains]
@@ -178,7 +172,7 @@ class Balancer:
         counts = _best_counts(rows, layers, n)
         if min(counts) < self.cost.costs.schedule.interleave:  # so few make no runs
             return self._uneven(b, n, chain, most, replicas)
-        return _slots(chain, counts)
+        return stages_on(chain, [*accumulate(counts, initial=0)])
 
     def _rows(
         self, b: int, n: int, chain: Chain, most: int, replicas: int | None = None
@@ -262,10 +256,7 @@ class Balancer:
         ends = best_cuts(rows, n, fewest, self.cost.layers if most is None else most)
         if ends is None:
             return None
-        return tuple(
-            Slot(node, t, *span)
-            for (node, t), span in zip(chain, pairwise((0, *ends)), strict=True)
-        )
+        return stages_on(chain, (0, *ends))
 
     def _sums(self, b: int, node: int, t: int) -> Sequence[int]:
         """Sums of layer times before each layer, as the compiled core reads them."""
@@ -310,12 +301,6 @@ class Balancer:
                 reach.append(end)
             self._reaches[key] = reach
         return self._reaches[key]
-
-
-def _slots(chain: Chain, counts: Sequence[int]) -> tuple[Slot, ...]:
-    ends = list(accumulate(counts, initial=0))
-    places = zip(chain, pairwise(ends), strict=True)
-    return tuple(Slot(node, t, *span) for (node, t), span in places)
 
 
 def _enough(rows: Sequence[_Row], layers: int) -> bool:
