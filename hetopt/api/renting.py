@@ -238,7 +238,13 @@ def rent(
             search.look([one for one in offers if one.card == card], left, heard)
     except KeyboardInterrupt:
         complete = False
-    rows = sorted(search.rows, key=lambda row: _rank(row, deadline_s))
+
+    def rank(row: Rental) -> tuple[bool, float]:
+        """Rows in time by cost, then the others by time."""
+        late = deadline_s is not None and row.seconds > deadline_s
+        return late, row.seconds if late else row.usd
+
+    rows = sorted(search.rows, key=rank)
     told = trained.spec.name, count, batch, sequence, deadline_s, tuple(rows)
     refuted = search.refuted >= cards.keys()
     return Rentals(*told, search.without, complete, refuted)
@@ -251,12 +257,6 @@ def _cards(name: str, priced: Collection[str]) -> list[str]:
     """Return the card of a name; of one that several have, each that has a price."""
     several = [card.name for card in catalogue.called(name) if card.name in priced]
     return several if len(several) > 1 else [sheet(name).card]
-
-
-def _rank(row: Rental, deadline_s: float | None) -> tuple[bool, float]:
-    """Rows in time by cost, then the others by time."""
-    late = deadline_s is not None and row.seconds > deadline_s
-    return late, row.seconds if late else row.usd
 
 
 class _Search:
