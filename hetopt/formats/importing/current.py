@@ -12,8 +12,8 @@ from ...errors import InstanceError, UnknownName
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...problems.training_plan import targets
 from ...schema import Instance, Recompute, Split, Workload
+from ...schema.fields import ONE
 from ...schema.groups import FIELDS
-from ...schema.targets import ONE
 from ...text.documents import Fields
 from ...trainers.megatron.stages import in_runs
 from .placing import Claim, Settings
