@@ -51,7 +51,12 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
     stages, cuts = [], [0]
     for rented, gpus in zip(plan.stages, _gpus(machines, plan), strict=True):
         cuts.append(cuts[-1] + rented.layers)
-        stages.append(_replicas(gpus, size))
+        least, more = divmod(size, len(gpus))  # as equal as may be
+        replicas = [
+            Replica(gpus=(gpu,), samples=least + (number < more))
+            for number, gpu in enumerate(gpus)
+        ]
+        stages.append(tuple(replicas))
     pipeline = Pipeline(
         micro_batches=meant.micro_batches,
         micro_batch_size=size,
@@ -92,15 +97,6 @@ def _size(instance: Instance, micro_batches: int, degree: int) -> int:
             "search.micro_batches, or leave it out"
         )
     return size
-
-
-def _replicas(gpus: Sequence[str], size: int) -> tuple[Replica, ...]:
-    """Return a replica a GPU, with samples as equal as may be."""
-    least, more = divmod(size, len(gpus))
-    return tuple(
-        Replica(gpus=(gpu,), samples=least + (number < more))
-        for number, gpu in enumerate(gpus)
-    )
 
 
 # --- machines --------------------------------------------------------------------

@@ -6,7 +6,7 @@ when they were read, or of lists of one's own, on demand. What a set of machines
 at the least follows from the bound of its iteration time.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -204,7 +204,11 @@ def rent(
     offers = [*(catalogue.prices() if known is None else known)]
     if gpus is not None:
         priced = {offer.card for offer in offers}
-        wanted = [card for name in gpus for card in _cards(name, priced)]
+        wanted = []
+        for name in gpus:  # of a name that several cards have, each with a price
+            alike = [card.name for card in catalogue.called(name)]
+            several = [card for card in alike if card in priced]
+            wanted += several if len(several) > 1 else [sheet(name).card]
         if missing := [card for card in wanted if card not in priced]:
             raise InstanceError(
                 f"found no price of {', '.join(missing)}, expected one of "
@@ -251,12 +255,6 @@ def rent(
 
 
 # --- how it is done --------------------------------------------------------------
-
-
-def _cards(name: str, priced: Collection[str]) -> list[str]:
-    """Return the card of a name; of one that several have, each that has a price."""
-    several = [card.name for card in catalogue.called(name) if card.name in priced]
-    return several if len(several) > 1 else [sheet(name).card]
 
 
 class _Search:
