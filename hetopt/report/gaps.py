@@ -6,9 +6,9 @@ from functools import partial
 from itertools import groupby
 
 from ..api.starts import LIBRARY
-from ..gaps import GapReport, GapRow, plain, referred
+from ..gaps import GapReport, GapRow, referred
 from ..plans import TrainingPlan
-from ..result import Status
+from ..result import Status, plain
 from ..solving.statements import EXACT
 from ..text.documents import Document
 from . import gap_picture, pipelines, results, words
