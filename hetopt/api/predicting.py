@@ -34,25 +34,15 @@ class Predicted:
     def to_json(self) -> Document:
         """The document of `hetopt predict --json`."""
         return {
-            "rows": [
-                {
-                    "index": row.row,
-                    "iteration_s": row.iteration_s,
-                    "low_s": row.low_s,
-                    "high_s": row.high_s,
-                    "peak_gib": row.peak_gib,
-                    "fits": row.fits,
-                    "fit": row.fit,
-                    "oom_probability": row.oom_probability,
-                    "not_modelled": row.not_modelled,
-                    "measured_s": self.runs[row.row].measured_s,
-                    "terms_s": dict(row.terms),
-                    "unsaid": row.unsaid,
-                }
-                for row in self.rows
-            ],
+            "rows": [self._row(row) for row in self.rows],
             "summary": {name: s._asdict() for name, s in self.summary.items()},
         }
+
+    def _row(self, row: Prediction) -> Document:
+        told = row._asdict()
+        own = {"index": told.pop("row"), "terms_s": dict(told.pop("terms"))}
+        own |= {"fits": row.fits, "fit": row.fit}
+        return told | own | {"measured_s": self.runs[row.row].measured_s}
 
 
 @dataclass(frozen=True)
