@@ -199,6 +199,7 @@ class _Search:
         self._check = check
         self._instance = instance = part.instance
         self._tables = StageTables(instance, part.pipelines or 1)
+        self._listing = Listing(self._tables, check, _MOST_STAGES)
         self._longest = longest(instance)
         self.bound = bound
         self.proved = False
@@ -227,8 +228,7 @@ class _Search:
         gpus, sizes = sum(self._tables.gpus), self._instance.workload.micro_batch_sizes
         every = {b: min(b, gpus) for b in set(sizes) if b <= self._tables.batch}
         asked = us, (self._part.pipelines or 1, self._part.pipelines or gpus)
-        listing = Listing(self._tables, self._check, _MOST_STAGES)
-        return [*listing.columns(every, *asked, _MOST_TRIED)]
+        return [*self._listing.columns(every, *asked, _MOST_TRIED)]
 
     def _better_than(self, target: int) -> bool:
         """Find the best plan below `target`, and tell whether there is one.

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ...costs import CostTable
 from ...schema import Instance, Node
-from ...stages import Runs
-from ...stages.memory import fitting
+from ...stages.runs import Runs, fitting
 from . import splits
 
 Matrix = NDArray[np.int64]

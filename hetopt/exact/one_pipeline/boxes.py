@@ -85,8 +85,8 @@ class Size:
         box = self._cut(job.box, top)
         if box is None:
             return [OpenBox(top, job.box, job.prices)]
-        options = job.options if job.options is not None and job.limit >= top else None
-        if options is None:
+        options = job.options
+        if options is None or job.limit < top:
             options = np.arange(len(self.prices.options))
         options = self.prices.within(options, box.slow_high, box.sync_high)
         path, prices, options = self._priced(options, box, job.prices, goal)

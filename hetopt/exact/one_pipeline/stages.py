@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain, product
 from typing import NamedTuple
 
 from .cluster_tables import BIG, ClusterTables
@@ -48,37 +49,19 @@ class Stages:
             if pattern.replicas[c]:
                 for node in self.cluster.members[c]:
                     if free[node] >= pattern.t:
-                        key = (
-                            self.cluster.alike[node],
-                            free[node],
-                            behind.get(node, 0),
-                        )
+                        key = self.cluster.alike[node], free[node], behind.get(node, 0)
                         alike.setdefault(key, []).append(node)
             groups.append(list(alike.values()))
         if pattern.on_one_node:
-            yield from self._on_one_node(pattern, free, groups)
-            return
-        for chosen in self._on_nodes(pattern, free, groups, 0):
-            if len(chosen) > 1:
-                yield tuple(sorted(chosen))
-
-    def _on_one_node(
-        self, pattern: Pattern, free: Free, groups: list[list[list[int]]]
-    ) -> Iterator[Places]:
-        for rows in groups:
-            for nodes in rows:
+            for nodes in chain(*groups):
                 if free[nodes[0]] >= pattern.t * pattern.total:
                     yield ((nodes[0], pattern.total),)
-
-    def _on_nodes(
-        self, pattern: Pattern, free: Free, groups: list[list[list[int]]], c: int
-    ) -> Iterator[Places]:
-        if c == len(groups):
-            yield ()
             return
-        for own in _dealt(pattern.replicas[c], groups[c], free, pattern.t):
-            for others in self._on_nodes(pattern, free, groups, c + 1):
-                yield own + others
+        pairs = zip(pattern.replicas, groups, strict=True)
+        for rows in product(*(_dealt(m, some, free, pattern.t) for m, some in pairs)):
+            chosen = tuple(sorted(chain(*rows)))
+            if len(chosen) > 1:
+                yield chosen
 
     # --- what it takes ---------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from ..._kernels import core
 from ...stages.classes import Whole
-from ...stages.memory import Flags
+from ...stages.runs import Flags
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
 
