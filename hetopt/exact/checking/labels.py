@@ -25,8 +25,7 @@ import numpy as np
 
 from ...modelling import look
 from .paths import Paths
-from .prices import NONE, Part, Prices, earned
-from .sharing import Box, Sharing
+from .prices import NONE, Terms, earned
 from .stages import NONE_US, Flags, Stages, Whole
 
 _PAIRS = 1_000_000  # of labels and stages at once
@@ -122,14 +121,12 @@ class Allowed(NamedTuple):
 class Sums:
     """Least sums of a part of a leaf, at prices."""
 
-    def __init__(
-        self, stages: Stages, box: Box, prices: Prices, part: Part, states: States
-    ) -> None:
+    def __init__(self, terms: Terms, states: States) -> None:
         """Compute what stages cost."""
-        self._stages, self._prices, self._part = stages, prices, part
-        self._states, self._sharing = states, Sharing(stages, box, part.sync_us)
-        self._box = box
-        self.paths = Paths(stages, box, prices, part)
+        self._terms, self._states = terms, states
+        self._part, self._prices = terms.part, terms.prices
+        stages = self._stages = terms.stages
+        self.paths = Paths(terms)
         spread = bool(self.paths.fronts[0].shape[2])
         self._numbers = [
             1
@@ -150,7 +147,8 @@ class Sums:
         """Return stages in a node from a layer on, none slower than `high`."""
         stages, numbers = self._stages, self._numbers[kind]
         begin, end = stages.begin[first], stages.begin[first + 1]
-        found: list[_Edges] = []
+        none, empty = np.zeros(0, np.int64), np.zeros((numbers, 0), np.int64)
+        found = [_Edges(none, none, none, none, none, empty, empty > 0)]
         for one in self.paths.each[kind]:
             for place in range(self._part.options.places):
                 inner = one.stage.inner[place, begin:end]
@@ -169,10 +167,6 @@ class Sums:
                 gpus, at = np.full((2, len(able)), [[one.stage.gpus], [place]])
                 last = first + 1 + able
                 found.append(_Edges(gpus, at, last, inner[able], outer, paid, light))
-        if not found:
-            none = np.zeros(0, np.int64)
-            empty = np.zeros((numbers, 0), np.int64)
-            return _Edges(none, none, none, none, none, empty, empty > 0)
         return _Edges(*(np.concatenate(x, axis=-1) for x in zip(*found, strict=True)))
 
     def _made_spread(self) -> _Spread:
@@ -190,7 +184,9 @@ class Sums:
         found = np.full((len(every), len(nodes), len(run)), NONE_US, np.int64)
         for number in np.unique(nodes).tolist():
             degrees = several.degree.tolist()
-            known = {t: self._sharing.of_replicas(t, number)[0] for t in {*degrees}}
+            known = {
+                t: self._terms.sharing.of_replicas(t, number)[0] for t in {*degrees}
+            }
             most = np.array([known[t] for t in degrees], np.int64)
             mine = nodes == number
             for at, each in enumerate(every):
@@ -212,7 +208,7 @@ class Sums:
         shape = len(every), options.places, len(stages.first), len(able)
         times = np.full(shape, NONE_US, np.int64)
         times[:, place, run] = np.moveaxis(found[:, able], 1, 2)
-        prices, least = self._prices, self._box.replicas[0]
+        prices, least = self._prices, self._terms.box.replicas[0]
         kinds = range(len(stages.kinds))
         held = [earned(prices, c, stages.high, 1, least) for c in kinds]
         price = states.use[able] @ np.array(prices.gpu, np.int64)
@@ -331,11 +327,9 @@ class Sums:
 
     def _merged(self, layer: int) -> Labels:
         """Return the labels at a layer, each once."""
-        each = self._pending[layer]
+        none = np.zeros(0, np.int64)
+        each = [Labels(*[none] * 6), *self._pending[layer]]
         self._pending[layer] = []
-        if not each:
-            none = np.zeros(0, np.int64)
-            return Labels(none, none, none, none, none, none)
         some = Labels(*(np.concatenate(x) for x in zip(*each, strict=True)))
         self._waiting -= len(some.at)
         places, states = self._part.options.places, len(self._states.use)

@@ -13,7 +13,6 @@ any m up to the slowest stage will do, which a time that fails is tried with. Wh
 m is 0, so that n may be any number, z is 0, and any m > 0 says the same.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -21,10 +20,9 @@ from itertools import pairwise
 import numpy as np
 
 from .paths import Paths
-from .prices import NONE, Part, Prices
+from .prices import NONE, Terms
 from .segments import Segments
-from .sharing import Box
-from .stages import Flags, Stages, Whole
+from .stages import Flags, Whole
 
 WIDE = 1.25  # of intervals, to begin with
 _PARTS = 4  # of an interval that was too wide
@@ -34,14 +32,8 @@ HALVES = 2, 1, 0  # of what a sequence is worth, that go by the limit by time
 Span = tuple[int, int]  # of times, as places of the first one and past the last
 
 
-@dataclass(frozen=True)
-class Leaf:
+class Leaf(Terms):
     """A part of a leaf: its pipelines, and prices."""
-
-    stages: Stages
-    box: Box
-    prices: Prices
-    part: Part
 
     @cached_property
     def times(self) -> Whole:
@@ -120,10 +112,8 @@ class Leaf:
         """Tell whether every pipeline pays for what it takes."""
         if not len(self.times):
             return True
-        given = self.box, self.prices, self.part
-        way: Paths | Segments = Paths(self.stages, *given)
-        if self.stages.equal and self.part.together:
-            way = Segments(self.stages, *given)
+        equal = self.stages.equal and self.part.together
+        way: Paths | Segments = Segments(self) if equal else Paths(self)
         spans = self.spans()
         while spans:
             some, spans = spans[-way.at_once :], spans[: -way.at_once]
@@ -157,36 +147,30 @@ class Leaf:
 
     def _short(self, way: Paths | Segments, lows: Whole, highs: Whole) -> list[bool]:
         """Tell of each interval whether a path may take more than it pays for."""
-        timeless = lows == 0  # where stages take no time, the other limit counts alone
-        most, lows = self.most(lows), np.maximum(lows, 1)
-        short = np.ones(len(lows), np.bool_)
-        for halves in HALVES:
-            at = np.flatnonzero(short & ~timeless if halves else short)
-            if halves < HALVES[0]:
-                at = at[timeless[at] | self._limited(lows[at], most[at])]
-            if len(at):
-                cost = way.least(self.us_cost(halves), lows[at], highs[at])
-                short[at] = cost < self.need(halves, lows[at], most[at])
-        found: list[bool] = short.tolist()
+        found: list[bool] = (self.spare(way, lows, highs, enough=0)[0] < 0).tolist()
         return found
 
-    def spare(self, way: Paths, spans: list[Span]) -> tuple[Whole, Whole]:
+    def spare(
+        self, way: Paths | Segments, lows: Whole, highs: Whole, enough: int = NONE
+    ) -> tuple[Whole, Whole]:
         """Return by how much paths pay more than they take at the least, for each us.
 
-        By interval, none of which begins at 0; and the halves that say most. `NONE`
-        where there is no path.
+        By interval, to `enough`; and the halves that say most. `NONE` where there is no
+        path. Where stages take no time, the limit by time says nothing.
         """
-        lows, highs = self.ends(spans)
-        most, v = self.most(lows), self.stages.costs.schedule.interleave
-        best, halves_of = np.full((2, len(spans)), -NONE, np.int64)
+        timeless = lows == 0
+        most, lows = self.most(lows), np.maximum(lows, 1)
+        v = self.stages.costs.schedule.interleave
+        best, halves_of = np.full((2, len(lows)), -NONE, np.int64)
         for halves in HALVES:
-            at = np.arange(len(spans))
+            some = (best < enough) & ~(timeless & (halves > 0))
             if halves < HALVES[0]:
-                at = np.flatnonzero((best < NONE) & self._limited(lows, most))
+                some &= timeless | self._limited(lows, most)
+            at = np.flatnonzero(some)
             if len(at):
                 cost = way.least(self.us_cost(halves), lows[at], highs[at])
-                more = cost - self.need(halves, lows[at], most[at])
-                more = np.where(cost < NONE // 2, more // (v * lows[at]), NONE)
+                more = (cost - self.need(halves, lows[at], most[at])) // (v * lows[at])
+                more = np.where(cost < NONE // 2, more, NONE)
                 halves_of[at] = np.where(more > best[at], halves, halves_of[at])
                 best[at] = np.maximum(best[at], more)
         return best, halves_of

@@ -86,9 +86,7 @@ class Packing:
         if np.prod([n + 1.0 for n in gpus]) > _MOST_STATES:
             raise _too_large()
         self._states = States(self._stages)
-        self._sums = [
-            Sums(x.stages, x.box, x.prices, x.part, self._states) for x in self._leaves
-        ]
+        self._sums = [Sums(leaf, self._states) for leaf in self._leaves]
         wanted = np.zeros(len(self._states.use), np.int64)
         left = _Left(wanted, [leaf.spans(_FIRST) for leaf in self._leaves])
         while True:
@@ -161,7 +159,7 @@ class Packing:
             while spans:
                 at = sums.paths.at_once
                 some, spans = spans[-at:], spans[:-at]
-                spare, halves = leaf.spare(sums.paths, some)
+                spare, halves = leaf.spare(sums.paths, *leaf.ends(some))
                 pairs = zip(some, spare.tolist(), halves.tolist(), strict=True)
                 for span, more, half in pairs:
                     if -more > enough and leaf.is_wide(span, _FINEST):
@@ -349,11 +347,8 @@ def _timed(leaf: Leaf) -> Leaf | None:
     """Return a leaf whose pipelines take some time; None where one may take none."""
     if leaf.ends([(0, 1)])[0][0] > 0:
         return leaf
-    paths, none = (
-        Paths(leaf.stages, leaf.box, leaf.prices, leaf.part),
-        np.zeros(1, np.int64),
-    )
-    if int(paths.least(1, none, none)[0]) < NONE // 2:
+    none = np.zeros(1, np.int64)
+    if int(Paths(leaf).least(1, none, none)[0]) < NONE // 2:
         return None
     slowest = max(1, leaf.box.slowest[0]), leaf.box.slowest[1]
     return replace(leaf, box=replace(leaf.box, slowest=slowest))

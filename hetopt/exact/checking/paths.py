@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...modelling import look
-from .prices import NONE, Part, Priced, Prices, Terms, fronts, priced
-from .sharing import Box, Sharing
-from .stages import Kind, Stages, Whole
+from .prices import NONE, Priced, Terms, fronts, priced
+from .stages import Kind, Whole
 
 _MOST_CELLS = 6_000_000  # of all tables of one kind, in as many intervals as fit
 _MOST_AT_ONCE = 48
@@ -29,18 +28,34 @@ class Potentials(NamedTuple):
     tables: list[Whole]
 
 
+class _At(NamedTuple):
+    """Intervals, and potentials of suffixes there."""
+
+    us_cost: int | Whole
+    often: Whole
+    highs: Whole
+    anywhere: Whole
+    several: Whole
+
+    def cost(self, us: Whole) -> Whole:
+        """Return what times cost by [run, interval]; `NONE` where they are too long."""
+        slow = us[:, None] > self.highs
+        found: Whole = np.where(
+            slow, NONE, self.us_cost * np.where(slow, 0, us[:, None])
+        )
+        return found
+
+
 class Paths:
     """Paths of a part of a box, at prices."""
 
-    def __init__(self, stages: Stages, box: Box, prices: Prices, part: Part) -> None:
+    def __init__(self, terms: Terms) -> None:
         """Compute what stages cost."""
-        self._stages, self._prices, self._part = stages, prices, part
-        sharing = Sharing(stages, box, part.sync_us)
-        terms = Terms(stages, box, prices, sharing, part.options)
+        self._terms, stages = terms, terms.stages
         self.each = priced(terms)
         self.fronts = fronts(terms, stages.high)
         widest = max(kind.gpus for kind in stages.kinds)
-        cells = (widest + 1) ** 2 * part.options.places * (stages.layers + 1)
+        cells = (widest + 1) ** 2 * terms.part.options.places * (stages.layers + 1)
         self.at_once = max(1, min(_MOST_AT_ONCE, _MOST_CELLS // cells))
 
     def least(self, us_cost: int, lows: Whole, highs: Whole) -> Whole:
@@ -55,7 +70,7 @@ class Paths:
 
     def potentials(self, us_cost: int | Whole, lows: Whole, highs: Whole) -> Potentials:
         """Return the least cost of what may follow in a path, by interval."""
-        stages, places = self._stages, self._part.options.places
+        stages, places = self._terms.stages, self._terms.part.options.places
         often = stages.costs.schedule.interleave * lows
         layers = stages.layers
         anywhere = np.full((places, layers + 1, len(lows)), NONE, np.int64)
@@ -76,7 +91,7 @@ class Paths:
                 if self.fronts[0].shape[2]:
                     self._in_several(at, (place, after, first))
             for c, (kind, table) in enumerate(zip(stages.kinds, tables, strict=True)):
-                price = self._prices.gpu[c]
+                price = self._terms.prices.gpu[c]
                 for i in range(len(table)):
                     whole = range(1, kind.gpus + 1) if len(table) == 1 else (i + 1,)
                     for k in whole:
@@ -85,10 +100,10 @@ class Paths:
         return Potentials(anywhere, several, tables)
 
     def _in_a_node(
-        self, one: Priced, table: Whole, at: "_At", where: tuple[int, int, int]
+        self, one: Priced, table: Whole, at: _At, where: tuple[int, int, int]
     ) -> None:
         """Lower potentials in a node by stages of one option from a layer on."""
-        stages, (place, after, first) = self._stages, where
+        stages, (place, after, first) = self._terms.stages, where
         begin, end = stages.begin[first], stages.begin[first + 1]
         inner, outer = (
             one.stage.inner[place, begin:end],
@@ -119,9 +134,9 @@ class Paths:
                 into = row[used + 1 : k + 1, after, first]
                 np.minimum(into, more.min(1), out=into)
 
-    def _in_several(self, at: "_At", where: tuple[int, int, int]) -> None:
+    def _in_several(self, at: _At, where: tuple[int, int, int]) -> None:
         """Lower potentials of stages in several nodes from a layer on."""
-        stages, (place, after, first) = self._stages, where
+        stages, (place, after, first) = self._terms.stages, where
         begin, end = stages.begin[first], stages.begin[first + 1]
         us, price = (each[place, begin:end] for each in self.fronts)
         rest = slice(first + 1, stages.layers + 1)
@@ -132,29 +147,6 @@ class Paths:
             if len(able):
                 cost = at.cost(us[able, i]) + price[able, i, None] * at.often
                 np.minimum(into, (cost + behind[able]).min(0), out=into)
-
-
-class _At:
-    """Intervals, and potentials of suffixes there."""
-
-    def __init__(
-        self,
-        us_cost: int | Whole,
-        often: Whole,
-        highs: Whole,
-        anywhere: Whole,
-        several: Whole,
-    ) -> None:
-        self.us_cost, self.often, self.highs = us_cost, often, highs
-        self.anywhere, self.several = anywhere, several
-
-    def cost(self, us: Whole) -> Whole:
-        """Return what times cost by [run, interval]; `NONE` where they are too long."""
-        slow = us[:, None] > self.highs
-        found: Whole = np.where(
-            slow, NONE, self.us_cost * np.where(slow, 0, us[:, None])
-        )
-        return found
 
 
 def _numbers(kind: Kind, each: list[Priced]) -> int:

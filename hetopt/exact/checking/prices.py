@@ -11,7 +11,7 @@ nothing overflows.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 
@@ -151,30 +151,34 @@ def due(prices: Prices, kind: int, needs: Whole, gpus: Whole, whole: int) -> Who
     return found
 
 
-class Terms(NamedTuple):
-    """Stages of a part of a box, and the prices and sharing that they cost by."""
+@dataclass(frozen=True)
+class Terms:
+    """A part of a box: its pipelines, and the prices that they cost by."""
 
     stages: Stages
     box: Box
     prices: Prices
-    sharing: Sharing
-    options: Options
+    part: Part
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        """Limits and needs of the stages."""
+        return Sharing(self.stages, self.box, self.part.sync_us)
 
 
 def priced(terms: Terms) -> list[list[Priced]]:
     """Return the stages of each kind in one node, for the numbers that differ."""
-    stages, box, prices, sharing, options = terms
+    stages, prices, sharing = terms.stages, terms.prices, terms.sharing
     found: list[list[Priced]] = [[] for _ in stages.kinds]
-    for one in options.alone:
+    for one in terms.part.options.alone:
         gpus = stages.kinds[one.kind].gpus
         together = range(one.gpus, gpus + 1)
         most = np.array([sharing.most(one, k) for k in together])
         light = stages.low[None] <= most[:, None]
         sizes = np.array(together)[:, None]
         paid = due(prices, one.kind, sharing.need(one)[None], sizes, gpus)
-        paid = paid - earned(
-            prices, one.kind, stages.high, one.replicas, box.replicas[0]
-        )
+        least = terms.box.replicas[0]
+        paid = paid - earned(prices, one.kind, stages.high, one.replicas, least)
         found[one.kind].append(Priced(one, tuple(together), paid, light))
     return [_collapsed(each) for each in found]
 
@@ -201,7 +205,7 @@ def fronts(terms: Terms, high: Whole) -> tuple[Whole, Whole]:
     hold `high` units or less. A knapsack over samples: `cost[s]` is the least of
     replicas that share s sequences.
     """
-    stages, box, prices, sharing, options = terms
+    stages, prices, options = terms.stages, terms.prices, terms.part.options
     several, size, runs = options.several, options.size, len(stages.first)
     count = len(several.kind)
     none = np.zeros((options.places, runs, 0), np.int64)
@@ -213,12 +217,12 @@ def fronts(terms: Terms, high: Whole) -> tuple[Whole, Whole]:
         zip(several.kind.tolist(), several.degree.tolist(), strict=True)
     ):
         if t not in known:
-            known[t] = sharing.of_replicas(t)
+            known[t] = terms.sharing.of_replicas(t)
         most, needs = known[t]
         light[i] = stages.low <= most
         whole = stages.kinds[c].gpus
         paid[i] = prices.gpu[c] * t + due(prices, c, needs, np.array(t), whole)
-        paid[i] -= earned(prices, c, high, 1, box.replicas[0])
+        paid[i] -= earned(prices, c, high, 1, terms.box.replicas[0])
     us_found, cost_found = [], []
     for us in several.us:
         us = np.where(light.T, us, NONE_US)

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...modelling import look
-from .prices import NONE, Part, Prices, Terms, due, earned, fronts
-from .sharing import Box, Sharing
-from .stages import Alone, Flags, Stages, Whole
+from .prices import NONE, Terms, due, earned, fronts
+from .stages import Alone, Flags, Whole
 
 _AT_ONCE = 96
 
@@ -46,10 +45,11 @@ class Segments:
 
     at_once = _AT_ONCE
 
-    def __init__(self, stages: Stages, box: Box, prices: Prices, part: Part) -> None:
+    def __init__(self, terms: Terms) -> None:
         """Compute what segments cost beside their times."""
-        self._stages, self._prices, self._box = stages, prices, box
-        layers, sharing = stages.layers, Sharing(stages, box, part.sync_us)
+        self._terms, self._prices = terms, terms.prices
+        stages = self._stages = terms.stages
+        options, layers = terms.part.options, stages.layers
         sizes = np.arange(1, layers + 1)
         # The lightest run of each length lies in the middle, where it can.
         begin = (sizes < layers - 1).astype(np.int64)
@@ -59,17 +59,17 @@ class Segments:
         np.maximum.at(largest, stages.last - stages.first, stages.high)
         self._largest = largest
         self._sides: list[list[_Side]] = [[] for _ in stages.kinds]
-        for one in part.options.alone:
-            self._sides[one.kind].append(self._side(one, sharing))
+        for one in options.alone:
+            self._sides[one.kind].append(self._side(one))
         self._paid = [self._least_price(c) for c in range(len(stages.kinds))]
         high = largest[stages.last - stages.first]
-        self._fronts = fronts(Terms(stages, box, prices, sharing, part.options), high)
+        self._fronts = fronts(terms, high)
         sides = [(x.gpus, tuple(x.light)) for each in self._sides for x in each]
         #: Times depend on what stages may hold, and on nothing else of the box.
-        self._kept = stages.segment_us(part.options.size, tuple(sides))
+        self._kept = stages.segment_us(options.size, tuple(sides))
 
-    def _side(self, one: Alone, sharing: Sharing) -> _Side:
-        stages, c = self._stages, one.kind
+    def _side(self, one: Alone) -> _Side:
+        stages, sharing, c = self._stages, self._terms.sharing, one.kind
         gpus = stages.kinds[c].gpus
         inner, outer = (x[0][self._runs].copy() for x in (one.inner, one.outer))
         inner[-1] = outer[-1] = NONE  # all layers: nothing follows
@@ -78,7 +78,7 @@ class Segments:
         light = np.searchsorted(stages.low[self._runs], most, "right").tolist()
         needs = sharing.need(one)[self._runs]
         paid = due(self._prices, c, needs[None], together[:, None], gpus)
-        least = self._box.replicas[0]
+        least = self._terms.box.replicas[0]
         paid -= earned(self._prices, c, self._largest[1:], one.replicas, least)
         last = [outer, one.inner[0][self._last_runs]]
         return _Side(one.gpus, inner, last, [0] * one.gpus + light, paid)

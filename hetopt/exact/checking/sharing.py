@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
+from typing import Any
 
 import numpy as np
 
@@ -82,49 +83,26 @@ class Box:
         `largest` are the sequences of the largest micro-batch: a single pipeline has no
         more replicas of a layer.
         """
-        single = self.count[1] == 1
-        if of == "sync":
-            low, high = self.sync
-            if at < low or (high is not None and at > high):
-                return None
-            return replace(self, sync=(low, at)), replace(self, sync=(at, high))
-        if of == "count":
-            if at != 1:
-                return None
-            most = min(self.replicas[1], largest)
-            one = replace(
-                self,
-                count=(self.count[0], min(1, self.count[1])),
-                replicas=(self.replicas[0], most),
-            )
-            least = max(2, self.replicas[0])
-            more = replace(
-                self,
-                count=(max(2, self.count[0]), self.count[1]),
-                replicas=(least, self.replicas[1]),
-            )
-            return one, more
-        if of == "replicas":
-            low, most = self.replicas
-            few = replace(
-                self,
-                replicas=(low, min(at, most)),
-                count=(self.count[0], min(self.count[1], at)),
-            )
-            return few, replace(self, replicas=(max(low, at + 1), most))
-        if not single:  # each of several pipelines has its own
+        low, high = getattr(self, of)
+        outside = at < low or (high is not None and at > high)
+        single = self.count[1] == 1  # each of several pipelines has its own
+        if (
+            (of == "sync" and outside)
+            or (of == "count" and at != 1)
+            or (of in ("size", "slowest") and not single)
+        ):
             return None
-        if of == "size":
-            low, most = self.size
-            return (
-                replace(self, size=(low, min(at, most))),
-                replace(self, size=(max(low, at + 1), most)),
-            )
-        low, high = self.slowest
-        return (
-            replace(self, slowest=(low, at if high is None else min(at, high))),
-            replace(self, slowest=(max(low, at), high)),
-        )
+        beyond = at if of in ("sync", "slowest") else at + 1
+        ends: dict[str, Any] = {of: (low, at if high is None else min(at, high))}
+        few = replace(self, **ends)
+        many = replace(self, **(ends | {of: (max(low, beyond), high)}))
+        least, most = self.replicas
+        if of == "count":
+            few = replace(few, replicas=(least, min(most, largest)))
+            many = replace(many, replicas=(max(2, least), most))
+        if of == "replicas":
+            few = replace(few, count=(self.count[0], min(self.count[1], at)))
+        return few, many
 
     def by_hosts(self, kind: int, at: int, gpus: int) -> "tuple[Box, Box]":
         """Return both sides of a division by the hosts of a kind, each of so many GPUs.
@@ -132,13 +110,11 @@ class Box:
         Where there is one, each pipeline has a GPU of it.
         """
         low, high = self.hosts[kind]
-        few, many = list(self.hosts), list(self.hosts)
-        few[kind], many[kind] = (low, min(at, high)), (max(low, at + 1), high)
-        count = self.count[0], min(self.count[1], gpus)
-        return (
-            replace(self, hosts=tuple(few)),
-            replace(self, hosts=tuple(many), count=count),
+        few, many = (
+            replace(self, hosts=(*self.hosts[:kind], ends, *self.hosts[kind + 1 :]))
+            for ends in ((low, min(at, high)), (max(low, at + 1), high))
         )
+        return few, replace(many, count=(self.count[0], min(self.count[1], gpus)))
 
     def bare(self, kind: int) -> bool:
         """Tell whether no node of a kind is a host."""

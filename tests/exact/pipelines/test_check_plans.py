@@ -17,7 +17,7 @@ from sites_of_nodes import in_sites
 from soaking import pipelines
 
 from hetopt.exact.checking.paths import Paths
-from hetopt.exact.checking.prices import Part, Prices
+from hetopt.exact.checking.prices import Part, Prices, Terms
 from hetopt.exact.checking.segments import Segments
 from hetopt.exact.checking.sharing import Box
 from hetopt.exact.checking.stages import UNIT, Stages
@@ -148,9 +148,8 @@ def charged(rng: Random, instance: Instance, plans: Random) -> int:
             options = stages.options(b, 1 if few else told)
             sync = box.sync[1] if stages.costs.sync_overlap == "none" else None
             part = Part(options, 10**9, 10**9, sync, together=told == 1)
-            way: Paths | Segments = Paths(stages, box, prices, part)
-            if stages.equal and told == 1:
-                way = Segments(stages, box, prices, part)
+            terms, equal = Terms(stages, box, prices, part), stages.equal
+            way = Segments(terms) if equal and told == 1 else Paths(terms)
             low, us_cost = rng.randint(1, max(each) + 1), rng.choice([0, 1, 1000])
             found = way.least(us_cost, np.array([low]), np.array([max(each)]))[0]
             used = uses.price(pipeline, prices, box.replicas[0])
