@@ -92,8 +92,8 @@ def fitting(
     """Tell for every run whether it fits on GPUs of a node at the least.
 
     `group` is a tensor-parallel degree and the samples of a replica; a stage keeps
-    `flight` micro-batches, but the last one of 1F1B a single one. ZeRO divides among
-    `holders`, as for `stage_mib`. `check` is called now and then, and may raise.
+    `flight` micro-batches, the last one as well. ZeRO divides among `holders`, as for
+    `stage_mib`. `check` is called now and then, and may raise.
 
     Interleaved, a pipeline has as many micro-batches as stages, or more, and a stage as
     many layers as it has runs: `flight - 1` stages follow, and it keeps what that says
