@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         replay,
         run,
         run_of,
+        scale,
         schedule,
         simulate,
         solve,
@@ -53,20 +54,17 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
-    "HetoptError": "errors",
-    "GapReport": "gaps",
-    "gap": "gaps",
-    "Limits": "modelling",
-    "Grouping": "plans",
-    "Partition": "plans",
-    "Provisioning": "plans",
-    "TrainingPlan": "plans",
-    "Bound": "result",
-    "Result": "result",
-    "Status": "result",
-    "Stop": "result",
-    "Instance": "schema",
-    "serve": "serving",
+    name: module
+    for module, names in {
+        "errors": "HetoptError",
+        "gaps": "GapReport gap",
+        "modelling": "Limits",
+        "plans": "Grouping Partition Provisioning TrainingPlan",
+        "result": "Bound Result Status Stop",
+        "schema": "Instance",
+        "serving": "serve",
+    }.items()
+    for name in names.split()
 }  # of all names that the front door has not
 
 __all__ = [
@@ -105,6 +103,7 @@ __all__ = [
     "replay",
     "run",
     "run_of",
+    "scale",
     "schedule",
     "serve",
     "simulate",

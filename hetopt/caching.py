@@ -1,7 +1,4 @@
-"""Methods and functions whose values are kept.
-
-Those of a method are in a cache of each object that dies with it.
-"""
+"""Methods and functions whose values are kept; a method's die with its object."""
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -14,9 +11,10 @@ _R = TypeVar("_R")
 class cached_method(Generic[_P, _R]):
     """A method that is worked out once for each of its arguments, which are hashable.
 
-    The cache replaces the method in the object when it is first asked for, so that
-    later calls cost what they cost with `lru_cache` alone.
+    Its cache, of at most `most` values, replaces the method in the object.
     """
+
+    most: int | None = None
 
     def __init__(self, method: Callable[Concatenate[Any, _P], _R]) -> None:
         self._method, self.__doc__ = method, method.__doc__
@@ -35,7 +33,8 @@ class cached_method(Generic[_P, _R]):
     def __get__(self, instance: object | None, owner: type) -> Callable[..., _R]:
         if instance is None:
             return self._method
-        kept: Callable[..., _R] = lru_cache(None)(self._method.__get__(instance, owner))
+        own = self._method.__get__(instance, owner)
+        kept: Callable[..., _R] = lru_cache(self.most)(own)
         instance.__dict__[self._name] = kept
         return kept
 

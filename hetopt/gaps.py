@@ -6,13 +6,12 @@ one column. The summary counts unsolved and unproven apart.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from statistics import median
 
 from . import problems, registry
 from .errors import MixedData
 from .problems import Objective
-from .result import Bound, Result, Status, gap, known_gap
+from .result import Bound, Result, Status, gap, known_gap, plain
 from .run_statistics import quantile, shifted_geometric_mean
 from .text.documents import Document
 
@@ -184,11 +183,6 @@ def referred(reference: Reference) -> Document:
         "best_known": plain(reference.best),
         "best_known_by": reference.best_by,
     }
-
-
-def plain(value: Objective | None) -> int | float | None:
-    """Return an objective as JSON and CSV have it."""
-    return float(value) if isinstance(value, Fraction) else value
 
 
 def _rows(

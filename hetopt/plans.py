@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from .schema import Count, GpuId, Name, Recompute, Record
-from .schema.groups import FIELDS
+
+Index = Annotated[int, Field(ge=0)]
 
 
 class Replica(Record):
@@ -36,11 +37,9 @@ class Stage(Record):
     `recompute` is one of the workload's alternatives; None is the workload's own.
     """
 
-    layers: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+    layers: tuple[Index, Index]
     replicas: Annotated[tuple[Replica, ...], Field(min_length=1)]
     recompute: Recompute | None = None
-
-    _later = frozenset({"recompute"})
 
     @property
     def span(self) -> range:
@@ -94,9 +93,8 @@ def virtual_stages(layers: Sequence[int], interleave: int) -> list[tuple[range, 
 class TrainingPlan(Record):
     """Pipelines that share the global batch; what every training planner returns.
 
-    `zero` is one of the workload's alternatives; None is the workload's own. It is of
-    the whole plan: the replicas of a layer must divide its states alike. So are
-    `context_parallel`, `expert_parallel`, `interleave` and `zero_groups`.
+    All but `pipelines` are of the whole plan, as replicas of a layer must divide its
+    states alike: each is one of the workload's alternatives; None is the workload's.
     """
 
     pipelines: Annotated[tuple[Pipeline, ...], Field(min_length=1)]
@@ -105,8 +103,6 @@ class TrainingPlan(Record):
     expert_parallel: Count | None = None
     interleave: Count | None = None
     zero_groups: Count | None = None
-
-    _later = frozenset({"zero", *FIELDS})
 
     @property
     def sequences(self) -> int:
@@ -123,11 +119,13 @@ class TrainingPlan(Record):
         """Return the number of GPUs that the plan uses of each node."""
         return Counter(r.node for r in self.replicas() for _ in r.gpus)
 
+    def stages(self) -> Iterator[Stage]:
+        """Yield every stage of every pipeline, in order."""
+        return (stage for pipeline in self.pipelines for stage in pipeline.stages)
+
     def replicas(self) -> Iterator[Replica]:
         """Every replica of every stage, in order."""
-        for pipeline in self.pipelines:
-            for stage in pipeline.stages:
-                yield from stage.replicas
+        return (replica for stage in self.stages() for replica in stage.replicas)
 
 
 class Group(Record):
@@ -179,8 +177,6 @@ class Provisioning(Record):
     zero: Annotated[int, Field(ge=0, le=3)] | None = None
     micro_batches: Count | None = None
 
-    _later = frozenset({"recompute", "zero", "micro_batches"})
-
 
 class Lease(Record):
     """GPUs that a job holds from `start_us` to `end_us`, and how it runs on them.
@@ -188,8 +184,8 @@ class Lease(Record):
     A trial is an attempt that runs out of memory: it does no work.
     """
 
-    start_us: Annotated[int, Field(ge=0)]
-    end_us: Annotated[int, Field(ge=0)]
+    start_us: Index
+    end_us: Index
     gpus: Annotated[tuple[GpuId, ...], Field(min_length=1)]
     data_parallel: Count
     tensor_parallel: Count
@@ -223,9 +219,6 @@ class Round(Record):
     """The assignment of one scheduling round; classes and jobs left out get none."""
 
     served: tuple[Served, ...]
-
-
-Index = Annotated[int, Field(ge=0)]
 
 
 class Transfer(Record):

@@ -152,9 +152,9 @@ class Result:
         words = [f"{self.problem} by {self.method.name}: {self.status.value}"]
         if self.objective is not None:
             unit = problems.get(self.problem).unit(self.data)
-            words.append(f"{_number(self.objective)} {unit}")
+            words.append(f"{plain(self.objective)} {unit}")
         if self.bound is not None:
-            words.append(f"bound {_number(self.bound.value)}")
+            words.append(f"bound {plain(self.bound.value)}")
         if self.gap is not None:
             words.append(f"gap {self.gap:.2%}")
         return f"<Result {', '.join(words)}; stop {self.stop.value}>"
@@ -272,8 +272,8 @@ class Result:
             "status": self.status.value,
             "stop": self.stop.value,
             "sense": self.sense,
-            "objective": _number(self.objective),
-            "bound": _number(self.bound.value) if self.bound else None,
+            "objective": plain(self.objective),
+            "bound": plain(self.bound.value) if self.bound else None,
             "bound_source": self.bound.source if self.bound else None,
             "proof": self.bound.proof.value if self.bound else None,
             "gap": self.gap,
@@ -286,8 +286,8 @@ class Result:
             "trace": [
                 {
                     "seconds": round(point.seconds, 6),
-                    "incumbent": _number(point.incumbent),
-                    "bound": _number(point.bound),
+                    "incumbent": plain(point.incumbent),
+                    "bound": plain(point.bound),
                 }
                 for point in self.course
             ],
@@ -311,7 +311,8 @@ class Result:
         return marked(document)
 
 
-def _number(value: Objective | None) -> int | float | None:
+def plain(value: Objective | None) -> int | float | None:
+    """Return an objective as JSON and CSV have it."""
     return float(value) if isinstance(value, Fraction) else value
 
 

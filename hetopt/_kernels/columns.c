@@ -1,19 +1,11 @@
 /* Listing of columns: `completion` and `listing` of `hetopt.exact.enumeration` say
 what tables there are. Sums of times, each below `BIG`: none overflows. */
 
-#include "given.h"
+#include "core.h"
 
 #include <stdlib.h>
 
 #define NOTHING ((int64_t)1 << 52) /* NEVER, as these modules have it */
-
-static int fits_all(const int64_t *some, const int64_t *all, int64_t count)
-{
-    int able = 1;
-    for (int64_t p = 0; p < count; p++)
-        able &= some[p] <= all[p];
-    return able;
-}
 
 /* --- stages in front of a suffix -------------------------------------------------------- */
 
@@ -101,18 +93,10 @@ KERNEL(completed, "sll sll sq sp s s vp p # =vql =v")
     const int64_t *strides = array(given, 7);
     int right = within(given, 4, 1, of.count) && within(given, 5, 0, of.ways - 1) &&
                 of.side > 0;
-    for (int64_t s = 0; right && s < of.moves; s++) {
-        int64_t number = 0;
-        for (int64_t p = 0; p < of.pools; p++)
-            number += of.used[s * of.pools + p] * strides[p];
-        right = number == of.need[s];
-    }
-    for (int64_t v = 0; right && v < of.count; v++) {
-        int64_t number = 0;
-        for (int64_t p = 0; p < of.pools; p++)
-            number += of.use[v * of.pools + p] * strides[p];
-        right = number == v;
-    }
+    for (int64_t s = 0; right && s < of.moves; s++)
+        right = product(of.used + s * of.pools, strides, of.pools) == of.need[s];
+    for (int64_t v = 0; right && v < of.count; v++)
+        right = product(of.use + v * of.pools, strides, of.pools) == v;
     if (!right)
         return OUTSIDE;
     complete(&of, array(given, 9), array(given, 10));

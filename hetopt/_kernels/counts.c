@@ -41,13 +41,10 @@ static int read_states(given_t *given, int at, states_t *states)
     }
     right = right && total == states->count;
     for (int64_t state = 0; right && state < states->count; state++) {
-        int64_t number = 0;
-        for (int64_t c = 0; c < states->classes; c++) {
-            int64_t used = states->use[state * states->classes + c];
-            right = right && used >= 0 && used <= states->gpus[c];
-            number += used * states->strides[c];
-        }
-        right = right && number == state;
+        const int64_t *use = states->use + state * states->classes;
+        for (int64_t c = 0; c < states->classes; c++)
+            right = right && use[c] >= 0 && use[c] <= states->gpus[c];
+        right = right && product(use, states->strides, states->classes) == state;
     }
     return right;
 }
@@ -201,12 +198,10 @@ static void go_on(const search_t *of, const int64_t *use, int64_t live,
                   pair_t rest, int64_t label)
 {
     const states_t *states = of->states;
-    int64_t raised = 0, classes = states->classes;
+    int64_t classes = states->classes, raised = product(use, states->strides, classes);
     int64_t *into_us = of->us + label * states->count;
     int64_t *into_cost = of->cost + label * states->count;
     int found = 0;
-    for (int64_t c = 0; c < classes; c++)
-        raised += use[c] * states->strides[c];
     for (int64_t i = 0; i < live; i++) {
         int64_t state = of->live[i];
         int64_t us = from_us[state] + step.us, cost = from_cost[state] + step.cost;
@@ -568,11 +563,7 @@ static void add_one(const int64_t *one, const states_t *states, const int64_t *i
             int64_t item = items[j], rest = before[state - item];
             if (rest < 0 || rest + one[item] <= found)
                 continue;
-            const int64_t *own = states->use + item * classes;
-            int able = 1;
-            for (int64_t c = 0; c < classes; c++)
-                able &= own[c] <= all[c];
-            if (able)
+            if (fits_all(states->use + item * classes, all, classes))
                 found = rest + one[item];
         }
         after[state] = found;

@@ -1,8 +1,17 @@
 /* `hetopt.search.balancing` says how layers are cut. */
 
-#include "cuts.h"
+#include "core.h"
+
+#include <stdlib.h>
 
 #define NOWHERE INT64_MAX
+
+/* What a stage takes: us beside its layers, sums of layer times before each layer, and
+   where a run from each layer on ends at the latest. */
+typedef struct {
+    int64_t fixed;
+    const int64_t *sums, *reach;
+} stage_t;
 
 /* The least sum of stage times of which none exceeds a limit, and where stages end;
    `NOWHERE` where none fits. `begun` has where the last run begins, stage by stage. */
@@ -61,13 +70,14 @@ static int64_t slowest_of(const stage_t *rows, int64_t stages, const int64_t *en
     int64_t slowest = 0;
     for (int64_t k = 0, first = 0; k < stages; first = ends[k++]) {
         int64_t us = rows[k].sums[ends[k]] - rows[k].sums[first] + rows[k].fixed;
-        slowest = us > slowest ? us : slowest;
+        slowest = greater(slowest, us);
     }
     return slowest;
 }
 
-int best_cuts(const stage_t *rows, int64_t stages, int64_t layers, int64_t n,
-              int64_t fewest, int64_t most, int64_t *ends, int64_t *work)
+/* Where each stage ends; whether any cut fits. */
+static int cut(const stage_t *rows, int64_t stages, int64_t layers, int64_t n,
+               int64_t fewest, int64_t most, int64_t *ends, int64_t *work)
 {
     int64_t *tried = work;
     work += stages;
@@ -97,7 +107,35 @@ int best_cuts(const stage_t *rows, int64_t stages, int64_t layers, int64_t n,
             limit = slowest - 1;
         }
         int64_t highest = n > 1 ? (best - sum - 1) / (n - 1) : low;
-        limit = highest < limit ? highest : limit;
+        limit = lesser(highest, limit);
     }
     return 1;
+}
+
+KERNEL(best_cuts, "r # # # # =s")
+{
+    int64_t layers = given->numbers[1], n = given->numbers[2], fewest = given->numbers[3];
+    int64_t stages = given->size['s'], largest = n > 0 ? LARGEST_FOR(n) : 0;
+    const int64_t *row = array(given, 0);
+    int right = 0 < layers && layers < MOST_BATCH && 0 < fewest && fewest < MOST_BATCH &&
+                0 < stages && stages < MOST_BATCH &&
+                given->size['r'] == stages * (2 * layers + 3);
+    if (!right)
+        return TOO_LARGE;
+    int64_t room = (stages + 4) * (layers + 1) + stages;
+    int64_t *work = malloc((size_t)room * 8 + (size_t)stages * sizeof(stage_t));
+    if (!work)
+        return NO_MEMORY;
+    stage_t *rows = (stage_t *)(work + room);
+    for (int64_t k = 0; right && k < stages; k++, row += 2 * layers + 3) {
+        const int64_t *sums = row + 1, *reach = sums + layers + 1;
+        rows[k] = (stage_t){*row, sums, reach};
+        right = 0 <= *row && *row < largest && !sums[0] && sums[layers] < largest;
+        for (int64_t i = 0; right && i < layers; i++)
+            right = sums[i] <= sums[i + 1] && reach[i] <= reach[i + 1];
+    }
+    int found = right && cut(rows, stages, layers, n, fewest, given->numbers[4],
+                             array(given, 5), work);
+    free(work);
+    return !right ? TOO_LARGE : found ? DONE : NONE;
 }

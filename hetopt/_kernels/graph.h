@@ -3,7 +3,7 @@
 #ifndef HETOPT_GRAPH_H
 #define HETOPT_GRAPH_H
 
-#include "given.h"
+#include "core.h"
 
 /* Arrays of a graph, then of costs, as words of `open_given`: the first 14 arguments.
    d is classes + 1, l is layers + 1. */

@@ -1,7 +1,7 @@
 /* Single pipelines: `hetopt.exact.one_pipeline.loops` says what tables are. Times and
 prices are below `BIG`, which is far enough from the largest number: no sum overflows. */
 
-#include "given.h"
+#include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,10 +148,7 @@ INLINE void lay(const laid_t *of, const int64_t *use, int64_t moved, int64_t us,
 {
     int64_t skip = use[of->classes - 1];
     for (int64_t r = 0; r < of->row_count; r++) {
-        int able = 1;
-        for (int64_t c = 0; c + 1 < of->classes; c++)
-            able &= of->rows[r * of->classes + c] >= use[c];
-        if (!able)
+        if (!fits_all(use, of->rows + r * of->classes, of->classes - 1))
             continue;
         int64_t *to = ends + r * of->row + skip;
         const int64_t *from = before + r * of->row + skip - moved;
@@ -168,9 +165,7 @@ WIDE static void lay_all(const laid_t *of, int64_t from, int64_t until,
     memset(begun, 0, (size_t)(2 * of->pairs));
     for (int64_t o = from; o < until; o++) {
         const int64_t *use = of->use + o * of->classes;
-        int64_t moved = 0;
-        for (int64_t c = 0; c < of->classes; c++)
-            moved += use[c] * strides[c];
+        int64_t moved = product(use, strides, of->classes);
         for (int64_t p = of->starts[of->kind[o]]; p < of->starts[of->kind[o] + 1]; p++) {
             const int64_t *before = left + (of->first[o] * of->states + of->state[p]) * box;
             for (int64_t way = 0; way < 2; way++) {
@@ -227,23 +222,21 @@ KERNEL(completed_by_count, "o o o o oc ?o ?o k p ps ps ?ls rc c =lsv")
     }
     /* A move stays within the rows where strides are those of the rows. */
     for (int64_t r = 0; right && r < of.row_count; r++) {
-        int64_t at = 0;
-        for (int64_t c = 0; c < of.classes; c++)
-            at += of.rows[r * of.classes + c] * strides[c];
-        right = at == r * of.row && of.rows[(r + 1) * of.classes - 1] == 0;
+        const int64_t *row = of.rows + r * of.classes;
+        right = product(row, strides, of.classes) == r * of.row &&
+                row[of.classes - 1] == 0;
     }
     if (!right || strides[of.classes - 1] != 1)
         return OUTSIDE;
-    int64_t *ends = malloc((size_t)(2 * of.pairs * box + 1) * 8);
-    char *begun = malloc((size_t)(2 * of.pairs + 1));
-    if (ends && begun)
-        for (int64_t from = 0, until; from < of.options; from = until) {
-            for (until = from; until < of.options && of.last[until] == of.last[from];)
-                until++;
-            lay_all(&of, from, until, strides, array(given, 14), ends, begun);
-        }
-    int done = ends && begun ? DONE : NO_MEMORY;
+    int64_t *ends = malloc((size_t)(2 * of.pairs * (box + 1) + 1) * 8);
+    if (!ends)
+        return NO_MEMORY;
+    for (int64_t from = 0, until; from < of.options; from = until) {
+        for (until = from; until < of.options && of.last[until] == of.last[from];)
+            until++;
+        lay_all(&of, from, until, strides, array(given, 14), ends,
+                (char *)(ends + 2 * of.pairs * box));
+    }
     free(ends);
-    free(begun);
-    return done;
+    return DONE;
 }

@@ -1,8 +1,8 @@
-/* Paths through equal layers: `hetopt.exact.pipelines.kernels` says what segments and
+/* Paths through equal layers: `hetopt.exact.pipelines.unordered` says what segments and
 tables are. Whole numbers, sum by sum: as in
 labels.c none overflows, and beyond that sums wrap. */
 
-#include "given.h"
+#include "core.h"
 
 #include <stdlib.h>
 #include <string.h>

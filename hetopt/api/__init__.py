@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .renting import rent
     from .replaying import replay
     from .runs import run_of
+    from .scaling import scale
     from .scheduling import schedule
     from .targets import compare_targets
 
@@ -76,6 +77,7 @@ __all__ = [
     "replay",
     "run",
     "run_of",
+    "scale",
     "schedule",
     "simulate",
     "solve",
@@ -103,6 +105,7 @@ _HOME = {
     "replay": "replaying",
     "fit": "fitting",
     "rent": "renting",
+    "scale": "scaling",
     "schedule": "scheduling",
     "compare_targets": "targets",
 }

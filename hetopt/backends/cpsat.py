@@ -126,7 +126,7 @@ class Model(_running.Model):
     def _has_large_numbers(self) -> bool:
         """Return whether factors or variables are too large for products."""
         proto = self.native.proto
-        rows = [row.linear for row in proto.constraints if _has(row, "linear")]
+        rows = [row.linear for row in proto.constraints if row.has_linear()]
         columns = (variable.domain for variable in proto.variables)
         numbers = [proto.objective.coeffs, *(row.coeffs for row in rows), *columns]
         each = (list(some) for some in numbers)
@@ -166,22 +166,14 @@ class Model(_running.Model):
 
     @cached_property
     def _integral(self) -> bool:
-        return not _has(self.native.proto, "floating_point_objective")
-
-
-def _has(proto: Library, field: str) -> bool:
-    if hasattr(proto, "HasField"):  # a protocol buffer, before OR-Tools 9.13
-        return bool(proto.HasField(field))
-    return bool(getattr(proto, f"has_{field}")())
+        return not self.native.proto.has_floating_point_objective()
 
 
 def _why(solver: Library, limits: Limits, *, interrupted: bool) -> Stop:
     """Why an unfinished search ended; CP-SAT itself does not say."""
     if interrupted:
         return Stop.INTERRUPTED
-    took = solver.wall_time
-    if is_counting():
-        took = solver.deterministic_time
+    took = solver.deterministic_time if is_counting() else solver.wall_time
     return Stop.TIME if near(limits.time_s, took) else Stop.MEMORY
 
 

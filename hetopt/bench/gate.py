@@ -95,6 +95,4 @@ def _loss(
     """Return how much worse a number is than the best known, as a share of `scale`."""
     if known is None or found is None:
         return None
-    if scale == 0:
-        return float(worse * (found - known))
-    return float(worse * (found - known) / abs(scale))
+    return float(worse * (found - known) / (abs(scale) or 1))

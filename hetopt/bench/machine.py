@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def header(suite: str, tasks: Sequence[Task], workers: int | None) -> Document:
     """Suite, machine, versions, commit, limits and threads; `load` is of the start."""
-    listed = "\n".join(map(_listed, tasks))
+    listed = "\n".join(task.model_dump_json(exclude_none=True) for task in tasks)
     told = {
         "suite": suite,
         "tasks": len(tasks),
@@ -44,11 +44,6 @@ def header(suite: str, tasks: Sequence[Task], workers: int | None) -> Document:
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     return marked(told)
-
-
-def _listed(task: Task) -> str:
-    """Return what is asked of a task, without absent fields."""
-    return task.model_dump_json(exclude_none=True)
 
 
 def load() -> float | None:

@@ -27,6 +27,7 @@ CODE = (
     "from hetopt.bench.child import main; main(sys.argv[2])"
 )
 Answer = Document
+Failure = tuple[str, str]  # a status, and the reason
 
 
 def run(task: Task, stop: threading.Event | None = None) -> Answer:
@@ -37,14 +38,18 @@ def run(task: Task, stop: threading.Event | None = None) -> Answer:
     begun = time.monotonic()
     with TemporaryDirectory(prefix="hetopt-bench-") as folder:
         why = _watched(task, Path(folder), stop)
-        if why == "stopped":
+        if why is not None and why[0] == "stopped":
             return {}
-        answer = _answer(task, Path(folder), why)
+        if why is None and (left := Path(folder, "answer.json")).exists():
+            answer = read_tree(left)
+        else:
+            failed = why or ("crashed", "ended without an answer")
+            answer = {"row": task.failed(*failed)}
     answer["row"]["seconds"]["wall"] = round(time.monotonic() - begun, 4)
     return answer
 
 
-def _watched(task: Task, folder: Path, stop: threading.Event | None) -> str | None:
+def _watched(task: Task, folder: Path, stop: threading.Event | None) -> Failure | None:
     """Why the process did not end by itself with an answer, None where it did."""
     write_json(folder / "task.json", task.model_dump(mode="json"))
     path = json.dumps([entry or os.getcwd() for entry in sys.path])
@@ -60,7 +65,7 @@ def _watched(task: Task, folder: Path, stop: threading.Event | None) -> str | No
         ) as child,
     ):
         try:
-            return _wait(child, task, stop)
+            return _wait(child, task, folder / "stderr", stop)
         finally:
             if child.poll() is None:
                 end_descendants(child.pid)
@@ -68,32 +73,22 @@ def _watched(task: Task, folder: Path, stop: threading.Event | None) -> str | No
 
 
 def _wait(
-    child: "subprocess.Popen[bytes]", task: Task, stop: threading.Event | None
-) -> str | None:
+    child: "subprocess.Popen[bytes]",
+    task: Task,
+    said: Path,
+    stop: threading.Event | None,
+) -> Failure | None:
     deadline = time.monotonic() + task.wall_limit_s
     while True:
         with suppress(subprocess.TimeoutExpired):
             code = child.wait(LOOK_S)
-            return None if code == 0 else f"crashed {code}"
+            return ("crashed", _last_words(code, said)) if code else None
         if stop is not None and stop.is_set():
-            return "stopped"
+            return "stopped", ""
         if time.monotonic() > deadline:
-            return "timeout"
+            return "timeout", f"ended after {task.wall_limit_s:g} s of wall time"
         if memory_mib(child.pid) > task.memory_mib:
-            return "out of memory"
-
-
-def _answer(task: Task, folder: Path, why: str | None) -> Answer:
-    if why is None and (folder / "answer.json").exists():
-        return read_tree(folder / "answer.json")
-    status, reason = why or "crashed", "ended without an answer"
-    if status == "timeout":
-        reason = f"ended after {task.wall_limit_s:g} s of wall time"
-    elif status == "out of memory":
-        reason = f"ended at more than {task.memory_mib} MiB"
-    elif why is not None:
-        status, reason = "crashed", _last_words(int(why.split()[1]), folder / "stderr")
-    return {"row": task.failed(status, reason)}
+            return "out of memory", f"ended at more than {task.memory_mib} MiB"
 
 
 def _last_words(code: int, said: Path) -> str:

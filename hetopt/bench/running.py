@@ -66,7 +66,8 @@ def go(
         left = [task for task in tasks if task.key not in done]
         if told is not None:
             told(None, len(left))
-        for answer in _answers(left, workers, dask):
+        away = dask is not None and bool(left)
+        for answer in _on_dask(left, str(dask)) if away else _here(left, workers):
             kept.add(answer["row"], answer.get("document"))
             if told is not None:
                 told(answer["row"], 1)
@@ -78,14 +79,6 @@ def failed(rows: Sequence[Row]) -> dict[str, int]:
     """How many rows ended without an answer, by how they ended."""
     statuses = Counter(row["status"] for row in rows)
     return {status: statuses[status] for status in FAILED if statuses[status]}
-
-
-def _answers(tasks: Sequence[Task], workers: int, dask: str | None) -> Iterator[Answer]:
-    if not tasks:
-        return iter(())
-    if dask is not None:
-        return _on_dask(tasks, dask)
-    return _here(tasks, workers)
 
 
 def _here(tasks: Sequence[Task], workers: int) -> Iterator[Answer]:

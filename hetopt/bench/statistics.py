@@ -12,10 +12,9 @@ from typing import Any
 
 from ..files.best import number
 from ..result import known_gap
-from ..run_statistics import (
-    quantile,
-)
+from ..run_statistics import quantile
 from ..text.documents import Document
+from ..text.units import whole
 
 Row = Document
 SOLVED = ("optimal", "feasible")
@@ -76,9 +75,11 @@ class Entry:
     def references(self) -> Document:
         """Fields from which the gaps of a row follow; absent is None."""
         return {
-            "reference_bound": _plain(self.reference),
+            "reference_bound": None
+            if self.reference is None
+            else whole(self.reference),
             "reference_by": self.reference_by,
-            "best_known": _plain(self.best),
+            "best_known": None if self.best is None else whole(self.best),
         }
 
     @property
@@ -158,13 +159,6 @@ def _references(
     strongest, best = (max, min) if minimise else (min, max)
     bound, by = strongest(bounds, key=lambda one: one[0], default=(None, None))
     return bound, best(plans, default=None), by
-
-
-def _plain(value: Fraction | None) -> int | float | None:
-    """A whole number as such, another as a float."""
-    if value is None:
-        return None
-    return value.numerator if value.denominator == 1 else float(value)
 
 
 def by_problem(found: Iterable[Entry]) -> dict[str, list[Entry]]:

@@ -2,9 +2,9 @@
 
 A plan has D pipelines, D no more than their states have room for. One of them takes its
 share of the batch or more: n micro-batches or more of a size b. Its stage at position i
-from the end keeps min(n, i + 1) of them or more (1F1B; else one at the least), and
-replicas of t GPUs with s samples each, whose samples sum to b. So with a weight w of
-each class of GPUs,
+from the end keeps min(n, i + 1) of them or more (1F1B; all n with GPipe; else one at
+the least), and replicas of t GPUs with s samples each, whose samples sum to b. So with
+a weight w of each class of GPUs,
 
     stage(l, m, f) = min sum of t w over replicas that hold layers l to m - 1 while f
                      micro-batches are kept, their samples summing to b
@@ -15,24 +15,24 @@ each class of GPUs,
 and no plan fits where pipeline(n) + (D - 1) pipeline(1) is more than all GPUs weigh,
 for every D. A replica needs what it needs at the least (`hetopt.stages.memory`): where
 micro-batches have one sequence, every layer has D replicas, among which ZeRO divides;
-else as many as there can be. The weights are those of GPUs that count alike, and of
-GPUs that count by their memory.
+else as many as there can be. GPUs weigh alike, by their memory, or by the layers that
+they hold.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import reduce
 from math import inf
 
 import numpy as np
 
 from .. import capability
+from ..caching import cached_method
 from ..clock import monotonic
 from ..errors import OutOfTime
 from ..problems.training_plan import settings
 from ..schema import Instance
 from ..stages import StageTable
 from ..stages.classes import Whole
-from ..stages.memory import fitting
+from ..stages.memory import Flags, fitting
 from .training_plan import most_pipelines
 
 #: Micro-batches in flight with tables of their own; more count as these.
@@ -67,7 +67,7 @@ def reason(instance: Instance, *, deadline: float = inf) -> str | None:
     except OutOfTime:
         return None
     return (
-        "memory: no pipeline that takes its part of the batch fits: its stages need "
+        "memory: no pipeline fits that takes its part of the batch: its stages need "
         "more GPUs than there are, however the layers are cut; add memory or GPUs, or "
         "take shorter sequences or smaller micro-batches"
     )
@@ -76,68 +76,95 @@ def reason(instance: Instance, *, deadline: float = inf) -> str | None:
 def _may_fit(variant: Instance, deadline: float) -> bool:
     """Tell whether no weights refute plans of a stage of ZeRO and a split."""
     table = StageTable(variant)
+    covers = _Covers(table, deadline)
     room = [table.costs.memory_mib(each.nodes[0]) for each in table.classes]
-    weights = (np.ones(len(room), np.int64), np.array(room, np.int64))
-    return all(_is_covered(_Covers(table, each, deadline)) for each in weights)
-
-
-def _is_covered(covers: "_Covers") -> bool:
-    """Tell whether some number of pipelines may weigh no more than all GPUs."""
-    table, allowed = covers.table, covers.allowed
-    most, batch = most_pipelines(table.costs), table.batch
-    if table.sizes != (1,):  # numbers of pipelines do not tell those of replicas
-        return covers.pipeline(-(-batch // most), None) <= allowed
-    alone = covers.pipeline(1, None)
-    for count in range(1, most + 1):
-        if count * alone > allowed:
+    for weights in ([1] * len(room), room, covers.most_layers()):
+        covers.weights = np.array(weights, np.int64)
+        if not covers.fit():
             return False
-        if count > _MOST_PIPELINES:
-            return True
-        others = (count - 1) * covers.pipeline(1, count)
-        if others + covers.pipeline(-(-batch // count), count) <= allowed:
-            return True
-    return False
+    return True
 
 
-@dataclass(frozen=True)
 class _Covers:
     """The least that pipelines weigh, on GPUs of one weighing."""
 
-    table: StageTable
     weights: Whole
-    deadline: float
 
-    def check(self) -> None:
-        """Raise `OutOfTime` where the deadline is over."""
-        if monotonic() > self.deadline:
+    def __init__(self, table: StageTable, deadline: float) -> None:
+        """Weigh the stages of a table until the deadline is over."""
+        self.table, self._deadline = table, deadline
+        recomputes = table.instance.workload.recomputes
+        self._rules = [table.costs.under(rule) for rule in recomputes]
+
+    def _check(self) -> None:
+        if monotonic() > self._deadline:
             raise OutOfTime
 
-    @property
-    def allowed(self) -> int:
-        """Return what all GPUs weigh."""
-        return int((self.weights * self.table.gpus).sum())
+    @cached_method
+    def _able(
+        self, number: int, group: tuple[int, int], flight: int, replicas: int | None
+    ) -> Flags:
+        """Tell which runs fit on GPUs of a class, under any rule of recomputation."""
+        self._check()
+        table = self.table
+        place = table.runs, table.classes[number].nodes[0], group, flight
+        held = replicas and [replicas] * table.layers
+        each = (fitting(rule, *place, held, self._check) for rule in self._rules)
+        return reduce(np.logical_or, each)
+
+    def most_layers(self) -> list[int]:
+        """Return the thousandths of a layer that a GPU holds, by class."""
+        found = [0] * len(self.table.classes)
+        for number, each in enumerate(self.table.classes):
+            for t, s in self.table.groups(each):
+                held = self._able(number, (t, s), 1, None) * self.table.runs.lengths
+                found[number] = max(found[number], 1000 * s * int(held.max()) // t)
+        return found
+
+    def fit(self) -> bool:
+        """Tell whether some number of pipelines may weigh no more than all GPUs."""
+        table, allowed = self.table, int((self.weights * self.table.gpus).sum())
+        most, batch = most_pipelines(table.costs), table.batch
+        if table.sizes != (1,):  # numbers of pipelines do not tell those of replicas
+            return self.pipeline(-(-batch // most), None) <= allowed
+        alone = self.pipeline(1, None)
+        for count in range(1, most + 1):
+            if count * alone > allowed:
+                return False
+            if count > _MOST_PIPELINES:
+                return True
+            others = (count - 1) * self.pipeline(1, count)
+            if others + self.pipeline(-(-batch // count), count) <= allowed:
+                return True
+        return False
 
     def pipeline(self, sequences: int, replicas: int | None) -> int:
         """Return what a pipeline of so many sequences weighs at the least.
 
         Every layer has so many `replicas`, or as many as there can be.
         """
-        kept = _MOST_KEPT if self.table.places else 1
+        schedule = self.table.instance.workload.costs.schedule
+        all_kept = schedule.in_flight == "gpipe" and schedule.interleave == 1
+        kept = _MOST_KEPT if all_kept or schedule.in_flight == "1f1b" else 1
         sizes = ((b, min(kept, -(-sequences // b))) for b in self.table.sizes)
-        return min(self._of_size(b, most, replicas) for b, most in sizes)
+        return min(
+            self._of_size(b, range(most if all_kept else 1, most + 1), replicas)
+            for b, most in sizes
+        )
 
-    def _of_size(self, b: int, most: int, replicas: int | None) -> int:
+    def _of_size(self, b: int, flights: range, replicas: int | None) -> int:
+        """Return the same of one size; stages keep so many, the last one the least."""
         positions = min(self.table.layers, int(self.table.gpus.sum()))
         stages = [
             np.append(self._stages(b, flight, replicas), _BEYOND)[
                 self.table.runs.number  # -1 is no run
             ]
-            for flight in range(1, most + 1)
+            for flight in flights
         ]
         cover = stages[0][:, -1]  # from each layer to the end, in one stage
         least = int(cover[0])
         for i in range(1, positions):
-            each = stages[min(i, most - 1)]
+            each = stages[min(i, len(stages) - 1)]
             longer = (each[:, :-1] + cover[None, :-1]).min(axis=1)
             cover = np.minimum(longer, _BEYOND)
             least = min(least, int(cover[0]))
@@ -147,7 +174,13 @@ class _Covers:
         """Return the least weight of a stage for every run of layers."""
         least = np.full((b + 1, len(self.table.runs)), _BEYOND, np.int64)
         least[0] = 0
-        shares = [*self._replicas(b, flight, replicas)]
+        shares = [
+            (s, np.where(able, t * self.weights[number], _BEYOND))
+            for number, each in enumerate(self.table.classes)
+            for t, s in self.table.groups(each)
+            if s <= b
+            for able in [self._able(number, (t, s), flight, replicas)]
+        ]
         for samples in range(1, b + 1):
             for s, each in shares:
                 if s <= samples:
@@ -155,19 +188,3 @@ class _Covers:
                     least[samples] = np.minimum(least[samples], both)
         found: Whole = least[b]
         return found
-
-    def _replicas(
-        self, b: int, flight: int, replicas: int | None
-    ) -> Iterator[tuple[int, Whole]]:
-        """Yield samples and the least weight of such a replica, by run of layers."""
-        table = self.table
-        tables = [table.costs.under(r) for r in table.instance.workload.recomputes]
-        held = replicas and [replicas] * table.layers
-        for number, each in enumerate(table.classes):
-            for t, s in (group for group in table.groups(each) if group[1] <= b):
-                self.check()
-                able = np.zeros(len(table.runs), np.bool_)
-                place = table.runs, each.nodes[0], (t, s), flight, held
-                for rule in tables:
-                    able |= fitting(rule, *place, self.check)
-                yield s, np.where(able, t * self.weights[number], _BEYOND)

@@ -12,8 +12,12 @@ hosts     where optimiser states are on hosts, and all tell their memory, a plan
           those of every trained parameter there once at least.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import reduce
+from itertools import product
+from operator import or_
 
 from ..costs import CostTable, memory
 from ..costs.compute import ceil
@@ -52,12 +56,23 @@ def _unshared_batch(instance: Instance) -> str | None:
     workload = instance.workload
     batch = workload.global_batch
     sizes = sorted(set(workload.micro_batch_sizes))
-    timed = _timed(instance, sizes)
+    own = CostTable(instance)
+    tables = [own.under(split=split) for split in settings.splits(instance)]
+    timed = [b for b in sizes if any(takes(table, b) for table in tables)]
     asked = f"batch: a global batch of {batch}"
     if not _sums(sizes, batch) >> batch & 1:
         return (
             f"{asked} is no sum of micro-batches of {_listed(sizes)}: add a divisor of "
             f"{batch} to micro_batch_sizes, such as 1"
+        )
+    if not timed:
+        groups = min(t.workload.costs.compute.context_parallel for t in tables)
+        largest = max(node.count for node in instance.planned_cluster.nodes)
+        return (
+            f"batch: no GPUs take all of a micro-batch of {_listed(sizes)}, whatever "
+            f"their memory: replicas have a multiple of {groups} GPUs of one node "
+            f"(workload.costs.context_parallel), nodes {largest} at the most, and the "
+            "times of their shares must be known (workload.costs.profile)"
         )
     if not _sums(timed, batch) >> batch & 1:
         rest = [size for size in sizes if size not in timed]
@@ -69,26 +84,6 @@ def _unshared_batch(instance: Instance) -> str | None:
     return None
 
 
-def _timed(instance: Instance, sizes: Sequence[int]) -> list[int]:
-    """Sizes that replicas can share so that the times of all shares are known.
-
-    A share is a row of the profile, or a sum of rows: so are sums of shares.
-    """
-    profile, cluster = instance.workload.costs.compute.profile, instance.planned_cluster
-    if not profile:
-        return list(sizes)
-    most = {gpu: 0 for gpu in cluster.gpus}
-    for node in cluster.nodes:
-        most[node.gpu] = max(most[node.gpu], node.count)
-    rows = {
-        row.micro_batch
-        for row in profile
-        if row.tensor_parallel <= most.get(row.gpu, 0)
-    }
-    reached = _sums(rows, max(sizes))
-    return [size for size in sizes if reached >> size & 1]
-
-
 def _sums(sizes: Iterable[int], most: int) -> int:
     """Bit s is set where s, from 0 to `most`, is a sum of any of the sizes."""
     reached, mask = 1, (1 << most + 1) - 1
@@ -98,6 +93,29 @@ def _sums(sizes: Iterable[int], most: int) -> int:
             reached |= (reached << step) & mask
             step *= 2
     return reached
+
+
+def takes(table: CostTable, b: int) -> bool:
+    """Tell whether GPUs can share a micro-batch of b sequences, whatever their memory.
+
+    With memory for everything one stage does what a pipeline does.
+    """
+    nodes, within = table.cluster.nodes, (1 << b + 1) - 1
+    if not table.profile:
+        return any(map(table.permitted, range(1, 1 + max(n.count for n in nodes))))
+    whole = 1  # bit s is set where s sequences can be taken
+    for (gpu, count), number in Counter((n.gpu, n.count) for n in nodes).items():
+        own, name = [1], next(n.name for n in nodes if (n.gpu, n.count) == (gpu, count))
+        for gpus in range(1, count + 1):
+            reached = own[-1]
+            for t, s in product(range(1, gpus + 1), range(1, b + 1)):
+                if table.usable(name, t, s):
+                    reached |= own[gpus - t] << s
+            own.append(reached & within)
+        taken = [s for s in range(b + 1) if own[-1] >> s & 1]
+        for _ in range(min(b, number)):  # no more nodes take any
+            whole = reduce(or_, (whole << s for s in taken)) & within
+    return bool(whole >> b & 1)
 
 
 def _listed(sizes: Sequence[int]) -> str:

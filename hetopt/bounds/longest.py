@@ -30,13 +30,10 @@ class Longest(NamedTuple):
     def whole_us(self, instance: Instance) -> int:
         """No iteration takes longer."""
         costs = instance.workload.costs
-        factors = (
-            exact(costs.schedule.pipeline_factor),
-            exact(costs.updates.sync_factor),
-        )
-        both = zip(factors, (self.pipeline_us, self.sync_us), strict=True)
-        whole = sum(ceil(f * us) for f, us in both) + self.update_us
-        return whole + ceil(exact(costs.schedule.iteration_overhead_us))
+        whole = ceil(exact(costs.schedule.pipeline_factor) * self.pipeline_us)
+        whole += ceil(exact(costs.updates.sync_factor) * self.sync_us)
+        overhead_us = ceil(exact(costs.schedule.iteration_overhead_us))
+        return whole + self.update_us + overhead_us
 
 
 def longest(instance: Instance) -> Longest:
@@ -45,7 +42,8 @@ def longest(instance: Instance) -> Longest:
     What ends an iteration (tied embeddings, the optimiser) is not in it.
     """
     table = CostTable(instance)
-    batch = min(table.workload.global_batch, _largest(instance))
+    sizes = instance.workload.micro_batch_sizes
+    batch = min(instance.workload.global_batch, max(sizes))
     tables = [table.under(rule) for rule in table.workload.recomputes]
     places = [
         (node.name, t) for node in table.cluster.nodes for t in range(1, node.count + 1)
@@ -61,10 +59,6 @@ def longest(instance: Instance) -> Longest:
     slots = table.workload.global_batch + table.cluster.gpu_count
     pipeline = slots * (stage + max(hops, default=0))
     return Longest(pipeline, _sync_us(table), _update_us(table))
-
-
-def _largest(instance: Instance) -> int:
-    return max(instance.workload.micro_batch_sizes)
 
 
 def _stage_us(table: CostTable, node: str, t: int, b: int) -> int:
@@ -83,12 +77,8 @@ def _stage_us(table: CostTable, node: str, t: int, b: int) -> int:
 def _sync_us(table: CostTable) -> int:
     """Every layer, embedding and head, each among all GPUs on the slowest link."""
     nodes = table.cluster.nodes
-    links = [
-        table.link(a.name, b.name)
-        for a in nodes
-        for b in nodes
-        if a is not b or a.count > 1
-    ]
+    pairs = ((a, b) for a in nodes for b in nodes if a is not b or a.count > 1)
+    links = [table.link(a.name, b.name) for a, b in pairs]
     if not links:
         return 0
     latency = max(seconds for seconds, _ in links)
@@ -99,14 +89,8 @@ def _sync_us(table: CostTable) -> int:
     sizes = [*table.exchanged.layers, *[table.exchanged.end or 0] * 2]
     # A replica sends less than all gradients, in one message to each of the others.
     messages = table.cluster.gpu_count * latency
-    return sum(
-        ceil(
-            _PASSES
-            * (messages + Fraction(costs.memory.gradient_bytes * p) / rate)
-            * 10**6
-        )
-        for p in sizes
-    )
+    each = (messages + Fraction(costs.memory.gradient_bytes * p) / rate for p in sizes)
+    return sum(ceil(_PASSES * seconds * 10**6) for seconds in each)
 
 
 def _update_us(table: CostTable) -> int:

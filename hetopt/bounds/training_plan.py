@@ -198,65 +198,41 @@ def _layer_columns(table: CostTable, nodes: list[str], *, fits: bool) -> list[_C
         held = table.profile.least_of_rows(layer)
         key = (alike, tuple(row.layer_us[layer] for row in profile), held)
         costs.setdefault(key, []).append(layer)
+    timed = (
+        _layer_us
+        if table.workload.costs.compute.layer_times == "analytic"
+        else _listed_us
+    )
     columns = []
-    by_formula = table.workload.costs.compute.layer_times == "analytic"
     for layers in costs.values():
-        reduced = []
-        if by_formula:
-            reduced = [_reduce_us(table, node, layers[0]) for node in nodes]
-        pairs = [
-            _layer_us(table, node, layers[0], reduced[kind], fits=fits)
-            if by_formula
-            else _listed_us(table, node, layers[0], fits=fits)
-            for kind, node in enumerate(nodes)
-        ]
-        columns.append(
-            _Column(len(layers), tuple(p[0] for p in pairs), tuple(p[1] for p in pairs))
-        )
+        pairs = [timed(table, node, layers[0], fits=fits) for node in nodes]
+        columns.append(_Column(len(layers), *zip(*pairs, strict=True)))
     return columns
 
 
 _Least = tuple[Fraction | None, Fraction | None]
 
 
-_Reductions = tuple[tuple[Fraction, Fraction], ...]
-
-
-def _reduce_us(table: CostTable, node: str, layer: int) -> _Reductions:
-    """All-reduces of the layer for a sample, t = 1, 2 ...: with, without latency."""
-    model, workload = table.model, table.workload
-    gpu, link = table.gpu(node), table.node_class[node].intra
-    alone = compute.layer_s(model, workload, layer, gpu, None, 1, 1)
-    rows = [(Fraction(0), Fraction(0))]
-    for t in range(2, table.cluster.node[node].count + 1):
-        assert link is not None
-        both = compute.layer_s(model, workload, layer, gpu, link, t, 1)
-        free = compute.layer_s(
-            model, workload, layer, gpu, (Fraction(0), link[1]), t, 1
-        )
-        rows.append(((both - alone / t) * 10**6, (free - alone / t) * 10**6))
-    return tuple(rows)
-
-
-def _layer_us(
-    table: CostTable, node: str, layer: int, reductions: _Reductions, *, fits: bool
-) -> _Least:
+def _layer_us(table: CostTable, node: str, layer: int, *, fits: bool) -> _Least:
     """Least GPU time a sample and least time a micro-batch of a layer on a kind."""
     first = _least_degree(table, node, layer) if fits else 1
     if first is None:
         return None, None
-    gpu = table.gpu(node)
-    alone = compute.layer_s(table.model, table.workload, layer, gpu, None, 1, 1)
-    alone *= 10**6
+    gpu, link = table.gpu(node), table.node_class[node].intra
+    free = link and (Fraction(0), link[1])
+
+    def sample_us(t: int, link: tuple[Fraction, Fraction] | None) -> Fraction:
+        given = table.model, table.workload, layer, gpu, link if t > 1 else None
+        return compute.layer_s(*given, t, 1) * 10**6
+
     # s samples take at least s times one sample without latencies, and t such GPUs
     # t times as much, which grows with t: the least degree does the least work.
-    work = alone + first * reductions[first - 1][1]
+    work = first * sample_us(first, free)
     # One sample takes X / t + A (t - 1) (alpha + Y / t) = (X - A Y) / t + A alpha t
     # and a constant: convex in t, or growing. The first rise ends the search.
-    quickest = alone / first + reductions[first - 1][0]
-    for t in range(first + 1, len(reductions) + 1):
-        time = alone / t + reductions[t - 1][0]
-        if time >= quickest:
+    quickest = sample_us(first, link)
+    for t in range(first + 1, table.cluster.node[node].count + 1):
+        if (time := sample_us(t, link)) >= quickest:
             break
         quickest = time
     return work, quickest
@@ -407,22 +383,19 @@ def _good_prices(gpus: Sequence[int], columns: Sequence[_Column]) -> list[float]
     return [float(price) for price in prices]
 
 
-def _states_mib(table: CostTable) -> int:
-    """Return what a pipeline holds at the least, on all of its GPUs together.
-
-    Of experts that e GPUs divide it may have an e-th: others lie in other pipelines.
-    """
-    costs = table.workload.costs
-    if table.profile.weighs:
-        return sum(map(table.profile.least_group_mib, range(table.layers)))
-    routed = sum(table.divided_parameters)
-    held = sum(table.model.parameters) - routed + Fraction(routed, table.split.experts)
-    return int(costs.kept_bytes * held // memory.MIB)
-
-
 def most_pipelines(table: CostTable) -> int:
-    """Pipelines of a GPU and a sequence each, whose states have room, at the most."""
-    states, nodes = _states_mib(table), table.cluster.nodes
+    """Pipelines of a GPU and a sequence each, whose states have room, at the most.
+
+    Of experts that e GPUs divide a pipeline may have an e-th: others lie elsewhere.
+    """
+    costs, nodes = table.workload.costs, table.cluster.nodes
+    if table.profile.weighs:
+        states = sum(map(table.profile.least_group_mib, range(table.layers)))
+    else:
+        routed = sum(table.divided_parameters)
+        own = sum(table.model.parameters) - routed
+        held = own + Fraction(routed, table.split.experts)
+        states = int(costs.kept_bytes * held // memory.MIB)
     most = min(table.cluster.gpu_count, table.workload.global_batch)
     room = sum(n.count * table.memory_mib(n.name) for n in nodes)
     return max(1, min(most, room // states)) if states else most

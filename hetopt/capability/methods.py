@@ -140,7 +140,6 @@ _NOT_COUNTED: Reasons = MappingProxyType(
 )
 _BOUNDED = "plans are found and bounded, but not all listed on small clusters"
 _TABLES: Reasons = {"many_layers": "tables of so many runs of layers are too large"}
-_PIPELINES_APART = "it counts pipelines that share no GPUs"
 _ONE_RUN = _APART["interleave"]
 _STATEMENT: Reasons = MappingProxyType(
     {
@@ -208,16 +207,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             in_part={**_NOT_COUNTED, "in_flight": _LEAST_FLIGHT},
             refused=_TABLES,
             instead="proofs leave it out",
-        ),
-        "proof memory": _method(
-            "of training_plan: no pipeline fits into memory",
-            in_part=_only(_NOT_COUNTED, "zero", "choice_of_zero", "host_memory"),
-            refused={
-                **dict.fromkeys(_SPLITS, _BY_COSTS),
-                "interleave": _ONE_RUN,
-                "expert_parallel": _PIPELINES_APART,
-                "unequal_layers": _STATEMENT["unequal_layers"],
-            },
         ),
         "proof work": _method(
             "of training_plan: the work of all GPUs, and the shortest pipeline",

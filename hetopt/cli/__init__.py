@@ -37,7 +37,7 @@ for _command in (
     *(exchange.assemble, exchange.export, explaining.simulate, doctor.doctor),
     *(measuring.profile, executing.checkpoint, explaining.explain),
     *(recovering.recover, recovering.replay, measuring.predict, measuring.calibrate),
-    *(questions.fit, questions.rent, executing.run),
+    *(questions.fit, questions.scale, questions.rent, executing.run),
     *(queueing.submit, queueing.queue, queueing.status, queueing.cancel),
     *(queueing.logs, serving.serve),
 ):

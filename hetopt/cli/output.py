@@ -126,7 +126,7 @@ def table(
     from ..report import writers
     from ..report.sheet import Table
 
-    return writers.grid(Table.of(headings, rows, texts=texts))
+    return writers.Columns(Table.of(headings, rows, texts=texts))
 
 
 def _to_stdout(write: Callable[[], None]) -> None:

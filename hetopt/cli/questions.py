@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import Unsupported
+from ..text import units
 from . import output
 from .exchange import sizes
-from .options import AnyModel, AsJson, limit_s, listed, opt, pairs
+from .options import AnyModel, AsJson, InstanceWord, limit_s, listed, opt, pairs
 from .quantities import count, duration, length
 
 if TYPE_CHECKING:
@@ -158,6 +160,61 @@ def rent(
     output.present(document, lambda: renting.sheet(found), out, as_json=as_json)
     none = output.NO_PLAN if found.refuted else output.NOT_FOUND
     raise typer.Exit(output.PLAN if found.best is not None else none)
+
+
+def scale(
+    instance: InstanceWord,
+    machines: Annotated[
+        int | None,
+        opt("N", "Machines in all; the instance's, or 2 if it has one.", min=2),
+    ] = None,
+    gbits: Annotated[
+        str | None,
+        opt(
+            "A,B,C",
+            "Network rates of a machine to try, in Gbit/s; default: 1,10,25,100,400 "
+            "and the instance's own.",
+        ),
+    ] = None,
+    time_limit: Limit = 60.0,
+    out: Page = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether other machines pay off, and from which network speed on.
+
+    The plan on all machines, at several network rates, beside the plan on one. The most
+    that the others can save is proved.
+
+    Example: `hetopt scale my-cluster.yaml --out scale.html`
+    """
+    from .. import api
+    from ..report import scaling
+
+    output.check_out(out, pictures=False)
+    with output.watch("us", time_limit) as watch:
+        found = api.scale(
+            instance,
+            machines,
+            None if gbits is None else _rates(gbits),
+            limits=limit_s(time_limit),
+            progress=watch,
+        )
+    document = found.to_json() | {"answer": scaling.answer(found)}
+    output.present(document, lambda: scaling.sheet(found), out, as_json=as_json)
+    results = [*found.found.values()]
+    if any(result.plan is not None for result in results):
+        raise typer.Exit(output.PLAN)
+    last = [output.exit_of(result.status) for result in results[-1:]]
+    raise typer.Exit(*last or (output.NOT_FOUND,))
+
+
+def _rates(text: str) -> list[float]:
+    """Return the rates of a list in Gbit/s, each a number or with a unit."""
+    kind = units.GBYTES_PER_S.of("Gb/s", "10", "25Gb/s")
+    try:
+        return [float(units.parse(word, kind)) for word in listed(text, "--gbits")]
+    except ValueError as error:
+        raise Unsupported(f"--gbits {text!r}: {error}") from None
 
 
 def _exit(found: "Fitting") -> int:

@@ -74,7 +74,6 @@ def submit(
 
     Example: `hetopt submit job.yaml --engine slurm -o types=l40s:L40S --dry-run`
     """
-    from ..queueing import documents
     from ..queueing.jobs import read
     from ..queueing.scheduler import Queue
 
@@ -90,7 +89,7 @@ def submit(
     numbers = [entry.number for entry in queue.submit(asked)]
     queue.advance(output.tell)
     entries = [e for e in queue.store.entries() if e.number in numbers]
-    output.give(documents.document(queue, entries), [_table(entries)], as_json=as_json)
+    output.give(queue.document(entries), [_table(entries)], as_json=as_json)
     refused = any(entry.state == "refused" for entry in entries)
     raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
 
@@ -116,7 +115,6 @@ def queue(
 
     Example: `hetopt queue --follow`
     """
-    from ..queueing import documents
     from ..queueing.scheduler import Queue
     from ..queueing.store import LIVE
 
@@ -129,7 +127,7 @@ def queue(
         except HetoptError as error:  # an engine that is away comes back
             output.complain(f"{error}; trying again in {every:g} s")
     entries = found.store.entries()
-    output.give(documents.document(found, entries), [_table(entries)], as_json=as_json)
+    output.give(found.document(entries), [_table(entries)], as_json=as_json)
 
 
 def status(
@@ -141,21 +139,18 @@ def status(
 
     Example: `hetopt status 3`
     """
-    from ..queueing import documents
     from ..queueing.scheduler import Queue
 
     found = Queue.opened(folder.expanduser())
     if job is None:
         entries = found.store.entries()
-        output.give(
-            documents.document(found, entries), [_table(entries)], as_json=as_json
-        )
+        output.give(found.document(entries), [_table(entries)], as_json=as_json)
         return
     entry = found.store.entry(job)
     shown = [_table([entry]), *([entry.why] if entry.why else [])]
     if entry.attempts:
         shown.append(_attempts(entry))
-    output.give(documents.document(found, [entry]), shown, as_json=as_json)
+    output.give(found.document([entry]), shown, as_json=as_json)
 
 
 def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> None:
@@ -163,13 +158,12 @@ def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> N
 
     Example: `hetopt cancel 3`
     """
-    from ..queueing import documents
     from ..queueing.scheduler import Queue
 
     found = Queue.opened(folder.expanduser())
     entry = found.cancel(job)
     text = f"job {entry.number} ({entry.job.name}) is cancelled"
-    output.give(documents.document(found, [entry]), [text], as_json=as_json)
+    output.give(found.document([entry]), [text], as_json=as_json)
 
 
 def logs(

@@ -43,8 +43,9 @@ network; what of hops and latency nothing hides does not matter here.)
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from ..schema import CostSettings
 from .compute import LinkRate
@@ -102,121 +103,95 @@ def ring_slowdown(adapters: int | None, t: int, members: int) -> Fraction:
     return Fraction(adapters * t, min(adapters, t * members))
 
 
-def sync_s(
-    parameters: int,
-    holders: Iterable[tuple[str, int]],
-    link: Link,
-    adapters: Mapping[str, int | None],
-    costs: CostSettings,
-) -> Fraction:
-    """Seconds to synchronise the gradients of `parameters` among `holders`.
+class Wires(NamedTuple):
+    """Links between nodes, network adapters of each, and what is sent by which rule."""
 
-    `holders` are (node, tensor-parallel degree) of each replica.
-    """
-    replicas = list(holders)
-    if len(replicas) < 2:
-        return Fraction(0)
-    t_min = min(t for _, t in replicas)
-    nodes = Counter(node for node, _ in replicas)
-    rings = dict.fromkeys(nodes, t_min)
-    share = Fraction(costs.memory.gradient_bytes * parameters, t_min)
-    return _ring_s(
-        share, nodes, rings, link, adapters, costs, costs.updates.sync_passes
-    )
+    link: Link
+    adapters: Mapping[str, int | None]
+    costs: CostSettings
 
+    def sync_s(
+        self,
+        parameters: int,
+        holders: Sequence[tuple[str, int]],
+        *,
+        grouped: bool = False,
+    ) -> Fraction:
+        """Return the seconds to sum the gradients of `parameters` among `holders`.
 
-def grouped_sync_s(
-    parameters: int,
-    holders: Iterable[tuple[str, int]],
-    link: Link,
-    adapters: Mapping[str, int | None],
-    costs: CostSettings,
-) -> Fraction:
-    """Return the seconds in `zero_groups` groups, each of which divides the states.
+        `holders` are (node, tensor-parallel degree) of each replica. `grouped`: in
+        `zero_groups`, each of which divides the states; neighbours are one.
+        """
+        nodes, t_min = [node for node, _ in holders], min(t for _, t in holders)
+        m = self.costs.updates.sharers(len(nodes)) if grouped else len(nodes)
+        share = Fraction(self.costs.memory.gradient_bytes * parameters, t_min)
+        within = [Counter(nodes[i : i + m]) for i in range(0, len(nodes), m)]
+        across = [Counter(nodes[i::m]) for i in range(m)]
+        seconds = self._slowest_s(within, t_min, share, self.costs.updates.sync_passes)
+        return seconds + self._slowest_s(across, t_min, share / m, 2)
 
-    `holders` come in the order of ranks: neighbours are a group.
-    """
-    replicas = list(holders)
-    t_min = min(t for _, t in replicas)
-    nodes, m = [node for node, _ in replicas], costs.updates.sharers(len(replicas))
-    groups = [Counter(nodes[i : i + m]) for i in range(0, len(nodes), m)]
-    places = [Counter(nodes[i::m]) for i in range(m)]
-
-    def slowest(rings: list[Counter[str]], size: Fraction, passes: int) -> Fraction:
+    def _slowest_s(
+        self, rings: list[Counter[str]], t_min: int, share: Fraction, passes: int
+    ) -> Fraction:
         together = Counter(node for ring in rings for node in ring)
         at_once = {node: t_min * many for node, many in together.items()}
-        times = (
-            _ring_s(size, ring, at_once, link, adapters, costs, passes)
-            for ring in rings
-            if ring.total() > 1
-        )
+        several = (ring for ring in rings if ring.total() > 1)
+        times = (self._ring_s(share, ring, at_once, passes) for ring in several)
         return max(times, default=Fraction(0))
 
-    share = Fraction(costs.memory.gradient_bytes * parameters, t_min)
-    return slowest(groups, share, costs.updates.sync_passes) + slowest(
-        places, share / m, 2
-    )
+    def routed_sync_s(
+        self, parameters: int, holders: Iterable[tuple[str, int]]
+    ) -> Fraction:
+        """Return the seconds to sum those of experts that `expert_parallel` divides.
 
+        The GPUs of the replicas, in the order of ranks, are blocks of so many, each of
+        which has all experts; a ring goes through one GPU of each block. On a node
+        there are as many rings at once as GPUs of a block.
+        """
+        gpus = [node for node, t in holders for _ in range(t)]
+        e = self.costs.compute.expert_parallel
+        held, nodes = Counter(gpus), Counter(gpus[::e])
+        if nodes.total() < 2:
+            return Fraction(0)
+        rings = {node: min(e, held[node]) for node in nodes}
+        share = Fraction(self.costs.memory.gradient_bytes * parameters, e)
+        return self._ring_s(share, nodes, rings, self.costs.updates.sync_passes)
 
-def routed_sync_s(
-    parameters: int,
-    holders: Iterable[tuple[str, int]],
-    link: Link,
-    adapters: Mapping[str, int | None],
-    costs: CostSettings,
-) -> Fraction:
-    """Seconds to synchronise experts that `expert_parallel` GPUs divide.
+    def _ring_s(
+        self,
+        share: Fraction,
+        nodes: Counter[str],
+        rings: Mapping[str, int],
+        passes: int,
+    ) -> Fraction:
+        """Return the seconds of `share` bytes a member, so many members on each node.
 
-    The GPUs of the replicas, in the order of ranks, are blocks of so many, each of
-    which has all experts; a ring goes through one GPU of each block. On a node there
-    are as many rings at once as GPUs of a block.
-    """
-    gpus = [node for node, t in holders for _ in range(t)]
-    e = costs.compute.expert_parallel
-    members = gpus[::e]
-    if len(members) < 2:
-        return Fraction(0)
-    held, nodes = Counter(gpus), Counter(members)
-    rings = {node: min(e, held[node]) for node in nodes}
-    share = Fraction(costs.memory.gradient_bytes * parameters, e)
-    return _ring_s(
-        share, nodes, rings, link, adapters, costs, costs.updates.sync_passes
-    )
+        `rings` is how many run at once on a node.
+        """
+        n = nodes.total()
+        slower = {
+            a: ring_slowdown(self.adapters[a], rings[a], d) for a, d in nodes.items()
+        }
 
+        def rate(a: str, b: str) -> LinkRate:
+            latency, bandwidth = self.link(a, b)
+            return latency, bandwidth if a == b else bandwidth / max(
+                slower[a], slower[b]
+            )
 
-def _ring_s(
-    share: Fraction,
-    nodes: Counter[str],
-    rings: Mapping[str, int],
-    link: Link,
-    adapters: Mapping[str, int | None],
-    costs: CostSettings,
-    passes: int,
-) -> Fraction:
-    """Return the seconds of `share` bytes a member, so many members on each node.
-
-    `rings` is how many run at once on a node.
-    """
-    n = nodes.total()
-    slower = {a: ring_slowdown(adapters[a], rings[a], d) for a, d in nodes.items()}
-
-    def rate(a: str, b: str) -> LinkRate:
-        latency, bandwidth = link(a, b)
-        return latency, bandwidth if a == b else bandwidth / max(slower[a], slower[b])
-
-    if costs.updates.sync == "bottleneck":
-        lowest = min(
-            rate(a, b)[1] for a in nodes for b in nodes if a != b or nodes[a] > 1
-        )
-        return passes * ring_s(share, n, Fraction(0), lowest)
-    chunk = share / n
-    slowest = Fraction(0)
-    for a in nodes:
-        total = Fraction(0)
-        for b, count in nodes.items():
-            peers = count - (a == b)
-            if peers:
-                latency, bandwidth = rate(a, b)
-                total += peers * (latency + chunk / bandwidth)
-        slowest = max(slowest, total)
-    return passes * slowest
+        if self.costs.updates.sync == "bottleneck":
+            lowest = min(
+                rate(a, b)[1] for a in nodes for b in nodes if a != b or nodes[a] > 1
+            )
+            return passes * ring_s(share, n, Fraction(0), lowest)
+        chunk = share / n
+        slowest = Fraction(0)
+        for a in nodes:
+            total = Fraction(0)
+            for b, count in nodes.items():
+                peers = count - (a == b)
+                if peers:
+                    latency, bandwidth = rate(a, b)
+                    total += peers * (latency + chunk / bandwidth)
+            slowest = max(slowest, total)
+        return passes * slowest

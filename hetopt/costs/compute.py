@@ -153,6 +153,23 @@ def layer_s(
     return compute + rounds * ring_s(activation, t, latency, bandwidth)
 
 
+def layers_s(
+    model: ModelSpec,
+    workload: Workload,
+    gpu: GpuType,
+    link: LinkRate | None,
+    t: int,
+    b: int,
+) -> list[Fraction]:
+    """Seconds of every layer, as `layer_s`; equal ones are timed once."""
+    sorts = [*zip(model.active_parameters, model.kinds, strict=True)]
+    known = {
+        sort: layer_s(model, workload, sorts.index(sort), gpu, link, t, b)
+        for sort in dict.fromkeys(sorts)
+    }
+    return [known[sort] for sort in sorts]
+
+
 def head_s(
     model: ModelSpec, workload: Workload, gpu: GpuType, t: int, b: int
 ) -> Fraction:

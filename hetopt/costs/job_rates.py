@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from ..caching import cached_method
 from ..schema import (
     Cluster,
     CostSettings,
-    GpuType,
     Lora,
     ModelSpec,
     Workload,
@@ -31,7 +31,7 @@ from ..schema import (
     link_of,
 )
 from . import marp
-from .compute import LinkRate, backward_share, ceil, head_s, layer_s
+from .compute import LinkRate, backward_share, ceil, head_s, layers_s
 from .formulas.shared import ring_s
 from .marp import of_job
 
@@ -89,9 +89,6 @@ class JobRates:
         self, cluster: Cluster, costs: CostSettings, formula: marp.Formula
     ) -> None:
         self.cluster, self.costs, self.formula = cluster, costs, formula
-        self._steps: dict[object, int] = {}
-        self._memory: dict[object, marp.Memory] = {}
-        self._options: dict[Trained, tuple[Option, ...]] = {}
 
     @cached_property
     def count(self) -> dict[str, int]:
@@ -109,19 +106,14 @@ class JobRates:
             found[node.gpu] = max(found[node.gpu], node.count)
         return found
 
+    @cached_method
     def memory(self, trained: Trained, d: int, t: int) -> marp.Memory:
         """Predicted peak memory of one GPU, by the formula in force."""
-        key = (trained, d, t)
-        if key not in self._memory:
-            at_once = d if self.formula == "accumulated" else trained.batch
-            shape = (trained.model, trained.sequence, at_once, d, t)
-            rank = trained.lora_rank
-            self._memory[key] = (
-                marp.marp(*shape, rank)
-                if self.formula == "marp"
-                else marp.cost_model(*shape, self.costs, rank)
-            )
-        return self._memory[key]
+        at_once = d if self.formula == "accumulated" else trained.batch
+        shape = (trained.model, trained.sequence, at_once, d, t)
+        if self.formula == "marp":
+            return marp.marp(*shape, trained.lora_rank)
+        return marp.cost_model(*shape, self.costs, trained.lora_rank)
 
     def fits(self, trained: Trained, gpu: str, d: int, t: int) -> bool:
         """Tell whether (d, t) fits the memory of a GPU type."""
@@ -132,15 +124,13 @@ class JobRates:
         """Time of one step on the GPUs held; `d` divides the batch."""
         types = frozenset(self.cluster.node[name].gpu for name in held)
         inside = all(count % t == 0 for count in held.values())
-        within = self._slowest_within(held) if t > 1 or d > 1 else None
+        several = [name for name, n in held.items() if n > 1 and t * d > 1]
+        within = _worst({self.cluster.link(name, name) for name in several})
         between = self._slowest_between(held)
         tensor = within if inside else between
-        key = (trained, d, t, types, tensor, within, between)
-        if key not in self._steps:
-            links = [link for link in (within, between) if link is not None]
-            self._steps[key] = self._step_us(trained, d, t, types, tensor, links)
-        return self._steps[key]
+        return self._step_us(trained, d, t, types, tensor, (within, between))
 
+    @cached_method
     def _step_us(
         self,
         trained: Trained,
@@ -148,7 +138,7 @@ class JobRates:
         t: int,
         types: frozenset[str],
         tensor: LinkRate | None,
-        links: list[LinkRate],
+        links: tuple[LinkRate | None, ...],
     ) -> int:
         model, rank, b = trained.model, trained.lora_rank, trained.batch // d
         work = Workload(
@@ -158,32 +148,25 @@ class JobRates:
         )
         sync = Fraction(0)
         if d > 1:
-            worst = max(link[0] for link in links), min(link[1] for link in links)
+            worst = _worst({link for link in links if link is not None})
+            assert worst is not None
             # Adapters lie whole on every GPU, other weights in t parts.
             held = Fraction(trained.parameters, t if rank is None else 1)
-            sync = _sync_s(self.costs, held, d, worst)
+            sync = ring_s(self.costs.memory.gradient_bytes * held, d, *worst)
+            sync *= self.costs.updates.sync_passes
         steps = []
         for name in types:
             gpu = self.cluster.gpus[name]
-            layers = _layers_s(model, work, gpu, tensor, t, b)
-            head = head_s(model, work, gpu, t, b)
-            share = backward_share(work.costs)
-            exposed = self._exposed_s(layers, sync, share) if d > 1 else Fraction(0)
-            steps.append(layers + head + exposed)
+            layers = sum(layers_s(model, work, gpu, tensor, t, b), Fraction(0))
+            exposed = sync
+            if self.costs.updates.sync_overlap == "backward":
+                # Slower layers hide more, yet layers and exposed part only grow.
+                hidden = backward_share(work.costs) * layers
+                exposed = max(Fraction(0), sync - hidden)
+            steps.append(layers + head_s(model, work, gpu, t, b) + exposed)
         return ceil(
             MICRO * max(steps) + exact(self.costs.schedule.iteration_overhead_us)
         )
-
-    def _exposed_s(self, layers: Fraction, sync: Fraction, share: Fraction) -> Fraction:
-        """Return the synchronisation that the backward pass, a share, does not hide."""
-        if self.costs.updates.sync_overlap == "none":
-            return sync
-        # Slower layers hide more, yet layers and exposed part together only grow.
-        return max(Fraction(0), sync - share * layers)
-
-    def _slowest_within(self, held: Held) -> LinkRate | None:
-        names = (name for name, count in held.items() if count > 1)
-        return _worst({self.cluster.link(name, name) for name in names})
 
     def _slowest_between(self, held: Held) -> LinkRate | None:
         if len(held) == 1:
@@ -195,13 +178,9 @@ class JobRates:
             {self.cluster.link(a, b) for i, a in enumerate(names) for b in names[:i]}
         )
 
+    @cached_method
     def options(self, trained: Trained) -> tuple[Option, ...]:
         """All (type, d, t) that fit, t within a node; by type, then d, then t."""
-        if trained not in self._options:
-            self._options[trained] = tuple(self._all_options(trained))
-        return self._options[trained]
-
-    def _all_options(self, trained: Trained) -> list[Option]:
         found = []
         for gpu, count in self.count.items():
             for d in trained.divisors:
@@ -212,7 +191,7 @@ class JobRates:
                         held = self.compact(gpu, d * t)
                         step = self.step_us(trained, d, t, held)
                         found.append(Option(gpu, d, t, step))
-        return found
+        return tuple(found)
 
     def compact(self, gpu: str, gpus: int) -> dict[str, int]:
         """`gpus` GPUs of a type on its fullest nodes, all of them idle."""
@@ -242,13 +221,7 @@ class JobRates:
         within = t < d * t and t <= kind.count
         own = {self.cluster.link(node, node)} if within and t > 1 else set()
         tensor, between = _best(links | own), _best(links)
-        key = (trained, d, t, kind.gpu, tensor, "across")
-        if key not in self._steps:
-            step = self._step_us(
-                trained, d, t, frozenset([kind.gpu]), tensor, [between]
-            )
-            self._steps[key] = step
-        return self._steps[key]
+        return self._step_us(trained, d, t, frozenset([kind.gpu]), tensor, (between,))
 
     @cached_property
     def _links_between(self) -> set[LinkRate]:
@@ -263,35 +236,8 @@ def _best(links: set[LinkRate]) -> LinkRate:
     return min(link[0] for link in links), max(link[1] for link in links)
 
 
-def _sync_s(
-    costs: CostSettings, parameters: Fraction, d: int, link: LinkRate
-) -> Fraction:
-    """Ring all-reduce of the gradients of `parameters` on each of d GPUs."""
-    held = costs.memory.gradient_bytes * parameters
-    return costs.updates.sync_passes * ring_s(held, d, *link)
-
-
 def _worst(links: set[LinkRate]) -> LinkRate | None:
     """The highest latency and the lowest bandwidth; None without links."""
     if not links:
         return None
     return max(link[0] for link in links), min(link[1] for link in links)
-
-
-def _layers_s(
-    model: ModelSpec,
-    work: Workload,
-    gpu: GpuType,
-    link: LinkRate | None,
-    t: int,
-    b: int,
-) -> Fraction:
-    """All layers, forward and backward; equal layers are timed once."""
-    times: dict[object, Fraction] = {}
-    total = Fraction(0)
-    sorts = zip(model.active_parameters, model.kinds, strict=True)
-    for layer, sort in enumerate(sorts):
-        if sort not in times:
-            times[sort] = layer_s(model, work, layer, gpu, link, t, b)
-        total += times[sort]
-    return total

@@ -16,34 +16,29 @@ B / d sequences one after the other, and accumulates their gradients.
 With LoRA all count weights alone of what is frozen, and adapters in full.
 """
 
-from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..schema import CostSettings, GpuType, Lora, ModelSpec, Workload, exact
 from .compute import ceil
-from .memory import MIB, activations_mib, ends_mib, logits_mib, states_mib
+from .memory import MIB, RunActivations, ends_mib, states_mib
 
 Formula = Literal["marp", "cost_model", "accumulated"]
 
 WEIGHT, MARP_GRADIENT, OPTIMISER = 2, 6, 12  # bytes a parameter
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(NamedTuple):
     """Peak memory of one GPU in bytes, by what holds it."""
 
-    weights: int
-    gradients: int
-    optimiser: int
+    states: int
     activations: int
-    logits: int
-    reserved: int = 0
+    beside: int = 0  # ends of the model, logits and reserve
 
     @property
     def total(self) -> int:
         """All parts together, in bytes."""
-        return sum(asdict(self).values())
+        return sum(self)
 
 
 def parameters(model: ModelSpec) -> int:
@@ -68,12 +63,10 @@ def marp(
     if lora_rank is not None:
         trained = Fraction(sum(Lora(rank=lora_rank).parameters(model)))
         w += trained
+    states = ceil(WEIGHT * w) + ceil(MARP_GRADIENT * trained)
     return Memory(
-        weights=ceil(WEIGHT * w),
-        gradients=ceil(MARP_GRADIENT * trained),
-        optimiser=ceil(OPTIMISER * trained),
-        activations=ceil(sequence * batch * h * model.layers * shape),
-        logits=0,
+        states + ceil(OPTIMISER * trained),
+        ceil(sequence * batch * h * model.layers * shape),
     )
 
 
@@ -87,26 +80,15 @@ def cost_model(
     lora_rank: int | None = None,
 ) -> Memory:
     """The prediction of `cost-model`: terms rounded up to MiB; `d` divides `batch`."""
-    b = batch // d
-    work = Workload(sequence_length=sequence, global_batch=batch, costs=costs)
-    logits = 0
-    if costs.compute.head == "include":
-        logits = logits_mib(model, work, t, b)
-    frozen, trained = 0, _states_mib(model, work, t)
-    (weight, gradient, _), each = costs.memory.states, costs.memory.states.whole
+    b, own = batch // d, of_job(costs, lora_rank)
+    work = Workload(sequence_length=sequence, global_batch=batch, costs=own)
+    states = states_mib(own, sum(model.parameters), t)
     if lora_rank is not None:
-        alone = of_job(costs, lora_rank)
-        frozen = _states_mib(model, work.model_copy(update={"costs": alone}), t)
-        trained = states_mib(costs, sum(Lora(rank=lora_rank).parameters(model)), 1)
-    weights, gradients = (int(trained * x // each) for x in (weight, gradient))
-    return Memory(
-        weights=(frozen + weights) * MIB,
-        gradients=gradients * MIB,
-        optimiser=(trained - weights - gradients) * MIB,
-        activations=activations_mib(model, work, range(model.layers), t, b, 1) * MIB,
-        logits=logits * MIB,
-        reserved=costs.memory.reserve_mib * MIB,
-    )
+        states += states_mib(costs, sum(Lora(rank=lora_rank).parameters(model)), 1)
+    ends = ends_mib(model, work, t, b, first=True, last=True)
+    activations = RunActivations(model, work, t, b).mib(range(model.layers), 1)
+    beside = ends + costs.memory.reserve_mib
+    return Memory(states * MIB, activations * MIB, beside * MIB)
 
 
 def of_job(costs: CostSettings, lora_rank: int | None) -> CostSettings:
@@ -114,19 +96,6 @@ def of_job(costs: CostSettings, lora_rank: int | None) -> CostSettings:
     if lora_rank is None:
         return costs
     return costs.model_copy(update={"lora": Lora(rank=lora_rank)})
-
-
-def _states_mib(model: ModelSpec, work: Workload, t: int) -> int:
-    """Return what all parameters take on each of t GPUs, both ends included."""
-    costs = work.costs
-    states = states_mib(costs, sum(model.parameters), t)
-    if costs.compute.head == "omit":
-        return states
-    return (
-        states
-        + ends_mib(model, work, t, 1, first=True, last=True)
-        - logits_mib(model, work, t, 1)
-    )
 
 
 def capacity(gpu: GpuType) -> int:

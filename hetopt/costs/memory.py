@@ -243,18 +243,6 @@ class RunActivations:
         return -int(-kept // size) - int(-once // size)
 
 
-def activations_mib(
-    model: ModelSpec,
-    workload: Workload,
-    layers: range,
-    t: int,
-    b: int,
-    in_flight: int | Fraction,
-) -> int:
-    """Return activations of a run of layers for `in_flight` micro-batches of `b`."""
-    return RunActivations(model, workload, t, b).mib(layers, in_flight)
-
-
 def logits_mib(model: ModelSpec, workload: Workload, t: int, b: int) -> int:
     """Logits of `b` sequences on each of `t` GPUs.
 

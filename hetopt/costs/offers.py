@@ -349,8 +349,9 @@ def _memory_mib(
     costs = workload.costs
     beside = parameters.trained(model, costs).layers[0] if costs.updates.lora else 0
     states = memory.states_mib(costs, model.parameters[0], 1, d, lora=(beside, 0))
-    recomputed = memory.activations_mib(model, workload, range(0), 1, b, 0)
-    each = memory.activations_mib(model, workload, range(1), 1, b, 1) - recomputed
+    runs = memory.RunActivations(model, workload, 1, b)
+    recomputed = runs.mib(range(0), 0)
+    each = runs.mib(range(1), 1) - recomputed
     once = costs.memory.reserve_mib + recomputed
     if costs.memory.activations == "checkpoint" or costs.schedule.in_flight == "one":
         return once, states + each, 0

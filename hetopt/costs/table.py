@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache, partial
 from ..caching import cached_method
 from ..schema import GpuType, Instance, Split, StateBytes, exact
 from ..schema.calibration import multiplied_in
-from ..schema.targets import permits
+from ..schema.fields import permits
 from . import communication, compute, memory, parameters, settings, updates
 from .calibrated import Calibrated
 from .compute import NodeClass, ceil
@@ -131,16 +131,9 @@ class CostTable:
             return self.calibrated.times_us(self.node_class[node], t, b)[0]
         if self.profile:
             return self.profile.times_us(self.cluster.node[node].gpu, t, b)[0]
-        seconds: dict[object, int] = {}
-        gpu, link = self.gpu(node), self.node_class[node].intra
-        sorts = list(zip(self.model.active_parameters, self.model.kinds, strict=True))
-        for layer, sort in enumerate(sorts):
-            if sort not in seconds:
-                exactly = compute.layer_s(
-                    self.model, self.workload, layer, gpu, link, t, b
-                )
-                seconds[sort] = ceil(exactly * 10**6)
-        return tuple(seconds[sort] for sort in sorts)
+        of = self.gpu(node), self.node_class[node].intra, t, b
+        seconds = compute.layers_s(self.model, self.workload, *of)
+        return tuple(ceil(exactly * 10**6) for exactly in seconds)
 
     def _backward_us(self, node: str, t: int, b: int) -> tuple[int, ...]:
         if self.calibrated:
@@ -230,17 +223,13 @@ class CostTable:
     def _sync(
         self, parameters: int, holders: tuple[tuple[str, int], ...], *, grouped: bool
     ) -> int:
-        c, costs = self.split.context, self.workload.costs
-        if grouped:
-            seconds = communication.grouped_sync_s(
-                parameters, holders, self.link, self.adapters, costs
-            )
-            return ceil(seconds * 10**6)
+        c = self.split.context
         every = [(node, t // c) for node, t in holders for _ in range(c)]
-        seconds = communication.sync_s(
-            parameters, every, self.link, self.adapters, costs
-        )
-        return ceil(seconds * 10**6)
+        return ceil(self._wires.sync_s(parameters, every, grouped=grouped) * 10**6)
+
+    @cached_property
+    def _wires(self) -> communication.Wires:
+        return communication.Wires(self.link, self.adapters, self.workload.costs)
 
     @cached_property
     def divided_parameters(self) -> tuple[int, ...]:
@@ -291,11 +280,7 @@ class CostTable:
 
         These come in the order of ranks.
         """
-        costs = self.workload.costs
-        seconds = communication.routed_sync_s(
-            parameters, holders, self.link, self.adapters, costs
-        )
-        return ceil(seconds * 10**6)
+        return ceil(self._wires.routed_sync_s(parameters, holders) * 10**6)
 
     def measured_mib(
         self, node: str, layers: range, t: int, b: int, flight: int | Fraction

@@ -1,14 +1,19 @@
 """Changes that might help a plan: of the hardware, or of the settings.
 
-Each is an instance, on which the plan is judged and planned anew.
+Each is an instance, on which the plan is judged and planned anew: its effect.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from time import monotonic
 
+from .. import portfolio
+from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..schema import Cluster, Instance, Link, Node
+from ..search.quick import fastest, replanned, time_of
 
+_ROUNDS = 3_000  # candidates of a local search
 _RECOMPUTES = ("none", "selective", "full")
 
 
@@ -128,11 +133,8 @@ def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
     tried = {2 * max(sizes), *(b // 2 for b in sizes if not b % 2)} - sizes
     for b in sorted(tried):
         if b <= workload.global_batch:
-            wider = workload.model_copy(
-                update={"micro_batch_sizes": tuple(sorted({*sizes, b}))}
-            )
+            wide = instance.with_workload(micro_batch_sizes=tuple(sorted({*sizes, b})))
             words = f"allow micro-batches of {b}"
-            wide = instance.model_copy(update={"workload": wider})
             yield Change("micro_batch_size", words, wide, plan)
 
 
@@ -150,18 +152,99 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         for rule in _RECOMPUTES:
             if rule != costs.compute.recompute:
                 words = f"recompute: {rule} instead of {costs.compute.recompute}"
-                changed = with_costs(instance, recompute=rule)
+                changed = instance.with_costs(recompute=rule)
                 yield Change("recompute", words, changed, plan)
     if not any(row.layer_mib for row in costs.compute.profile):
         for level in range(4):
             if level != costs.updates.zero:
                 words = f"zero: {level} instead of {costs.updates.zero}"
-                changed = with_costs(instance, zero=level)
+                changed = instance.with_costs(zero=level)
                 yield Change("zero", words, changed, plan)
 
 
-def with_costs(instance: Instance, **changes: object) -> Instance:
-    """Return the instance under other cost settings."""
-    costs = instance.workload.costs.model_copy(update=changes)
-    workload = instance.workload.model_copy(update={"costs": costs})
-    return instance.model_copy(update={"workload": workload})
+# --- effects ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Iteration times under a change, in us; None where no plan fits or was found.
+
+    `judged_us` is that of the plan as it is, `planned_us` that of the
+    best plan found; `gain` is the part of the iteration that it saves.
+    """
+
+    kind: str
+    words: str
+    judged_us: int | None
+    planned_us: int | None
+    gain: float | None
+    plan: TrainingPlan | None
+
+
+def effects(
+    instance: Instance,
+    every: Iterable[Change],
+    iteration_us: int,
+    limits: Limits,
+    started: Callable[[str], None],
+    starts: Iterable[TrainingPlan],
+) -> Iterator[Effect]:
+    """Yield the effects of changes, one by one, until the time is over.
+
+    They are set beside the `iteration_us` of the plan, and planned from `starts`, from
+    plans of the quick planners, and from what longer search finds: none is said to save
+    less than one of these plans does under it.
+    """
+    if limits.time_s == 0:
+        return
+    deadline = None if limits.time_s is None else monotonic() + limits.time_s
+    known = [*starts, *portfolio.soon(instance, limits)]
+    for change in every:
+        if deadline is not None and monotonic() >= deadline:
+            return
+        started(change.words)
+        found = effect(
+            change,
+            iteration_us,
+            known=tuple(known),
+            deadline=deadline,
+            seed=limits.seed,
+        )
+        if change.instance is instance and found.plan is not None:
+            known.append(found.plan)
+        yield found
+
+
+def effect(
+    change: Change,
+    iteration_us: int,
+    *,
+    known: tuple[TrainingPlan, ...] = (),
+    deadline: float | None = None,
+    seed: int = 0,
+) -> Effect:
+    """Return the effect of a change on a plan that takes `iteration_us`.
+
+    Planning again starts from that plan or from one of the `known`, whichever is
+    faster under the change.
+
+    Every change gets as many candidates of local search as any other, so that without
+    a deadline (a `time.monotonic()` instant) the same seed gives the same effect, and
+    gains can be compared.
+    """
+    judged_us, _ = _best(change.instance, (change.plan,))
+    _, start = _best(change.instance, (change.plan, *known))
+    plan = replanned(
+        change.instance, start, rounds=_ROUNDS, deadline=deadline, seed=seed
+    )
+    planned_us, plan = _best(change.instance, () if plan is None else (plan,))
+    gain = None if planned_us is None else 1 - planned_us / iteration_us
+    return Effect(change.kind, change.words, judged_us, planned_us, gain, plan)
+
+
+def _best(
+    instance: Instance, plans: tuple[TrainingPlan, ...]
+) -> tuple[int | None, TrainingPlan | None]:
+    """Return the quickest of the plans that break no rule, and its time."""
+    plan = fastest(instance, iter(plans))
+    return (None, None) if plan is None else (time_of(instance, plan), plan)

@@ -10,8 +10,7 @@ from ..problems import Violation, training_plan
 from ..problems.training_plan.shapes import split_of, table_of
 from ..schema import Instance
 from ..text.documents import Document
-from .changes import changes
-from .effects import Effect, effects
+from .changes import Effect, changes, effects
 from .times import StageTime, gpu_times, named, stage_times
 from .weights import GpuMemory, gpu_memory
 

@@ -11,14 +11,15 @@ longer still, sum tied embeddings, run the optimiser, and wait for the slowest o
 All times are in us. Source of the model: HexiScale, Appendix A, as `costs` has it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
 from ..costs import CostTable, compute, memory
 from ..costs.communication import rounds
-from ..plans import Pipeline, Replica, Stage, TrainingPlan
+from ..plans import Pipeline, Replica, TrainingPlan
+from ..problems.training_plan.shapes import holders
 from ..schema import Cluster, exact
 from ..text.documents import Document
 from ..text.numbers import spans
@@ -194,7 +195,7 @@ def _syncs(table: CostTable, plan: TrainingPlan, judged: Document) -> list[list[
     """Synchronisation of each stage, less what backward passes before it hide."""
     sent, costs = table.exchanged, table.workload.costs
     holders: list[list[tuple[str, int]]] = [[] for _ in range(table.layers)]
-    for stage in _stages(plan):
+    for stage in plan.stages():
         for layer in stage.span:
             holders[layer] += [(r.node, r.degree) for r in stage.replicas]
     each = [table.layer_sync_us(x, held) for x, held in enumerate(holders)]
@@ -218,7 +219,7 @@ def _syncs(table: CostTable, plan: TrainingPlan, judged: Document) -> list[list[
 
 def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
     """Return the time of the optimiser on the slowest replica of each stage."""
-    copies_of, used = holders_of(table.layers, _stages(plan)), plan.gpus_by_node
+    copies_of, used = holders(plan, table.layers), plan.gpus_by_node
 
     def update(pipeline: Pipeline, j: int) -> int:
         stage = pipeline.stages[j]
@@ -251,16 +252,3 @@ def end_layers(table: CostTable, pipeline: Pipeline, j: int) -> list[int]:
     if j == last and not (found and table.model.tied_embeddings):
         found.append(stage.span[-1])
     return found
-
-
-def holders_of(layers: int, stages: Iterable[Stage]) -> list[int]:
-    """Return the replicas that hold each layer."""
-    held = [0] * layers
-    for stage in stages:
-        for layer in stage.span:
-            held[layer] += len(stage.replicas)
-    return held
-
-
-def _stages(plan: TrainingPlan) -> Iterable[Stage]:
-    return (stage for pipeline in plan.pipelines for stage in pipeline.stages)

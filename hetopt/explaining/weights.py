@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from ..costs import CostTable, Position, memory, parameters
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
-from .times import holders_of
+from ..problems.training_plan.shapes import holders
 
 #: Parts in the order in which they are shown, and what they are.
 PARTS = {
@@ -50,8 +50,7 @@ class GpuMemory:
 
 def gpu_memory(table: CostTable, plan: TrainingPlan) -> Iterator[GpuMemory]:
     """Yield a row for every replica of the plan that the `table` is of."""
-    stages = [stage for pipeline in plan.pipelines for stage in pipeline.stages]
-    holders = holders_of(table.layers, stages)
+    held = holders(plan, table.layers)
     for number, pipeline in enumerate(plan.pipelines):
         for j, stage in enumerate(pipeline.stages):
             for r, replica in enumerate(stage.replicas):
@@ -60,7 +59,7 @@ def gpu_memory(table: CostTable, plan: TrainingPlan) -> Iterator[GpuMemory]:
                     j,
                     r,
                     replica.gpus,
-                    _parts(table.under(stage.recompute), pipeline, j, replica, holders),
+                    _parts(table.under(stage.recompute), pipeline, j, replica, held),
                     table.memory_mib(replica.node),
                 )
 

@@ -17,11 +17,18 @@ from typing import Any, NamedTuple
 from .. import catalogue, problems
 from ..errors import HetoptError, InstanceError, MixedData, UnknownName, cut, naming
 from ..schema import Instance, Profile, Record
-from ..text.complaints import listed, nearest, path_of, shown, unknown_name, validated
+from ..text.complaints import (
+    Guide,
+    listed,
+    nearest,
+    path_of,
+    shown,
+    unknown_name,
+    validated,
+)
 from ..text.documents import Document, Fields
 from ..text.marks import unmarked
 from ..text.parsing import parse_tree, read_tree, read_value
-from .guide import guide
 
 __all__ = [
     "Origin",
@@ -43,6 +50,16 @@ __all__ = [
 ]
 
 Given = Record | str | Path
+
+
+@cache
+def guide() -> Guide:
+    """Return what messages about an instance say beside its schema."""
+    groups: list[Document] = read_value(Path(__file__).with_name("hints.yaml"))
+    return Guide(
+        place="`hetopt list fields` describes every field",
+        hints={name: group["say"] for group in groups for name in group["names"]},
+    )
 
 
 @cache

@@ -21,8 +21,8 @@ from typing import cast
 
 from .. import registry
 from ..errors import PluginBroken, UnknownName
+from ..text.documents import Document
 from .contract import Exporter, Importer, PlanReader
-from .documents import Document
 
 _FUNCTIONS = {"importer": {"read": "", "claims": "_plan"}, "exporter": {"export": ""}}
 _BESIDE = {"importer": "OPTIONS", "exporter": "export"}

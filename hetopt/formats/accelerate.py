@@ -13,9 +13,9 @@ from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance
 from ..schema.targets import Feature
+from ..text.documents import Document
 from ..text.parsing import yaml_text
 from .contract import Held
-from .documents import Document
 from .exporting import sharding
 from .exporting.launching import torchruns
 from .transformers.launch import ARGUMENTS, arguments, fsdp_fields, ranks

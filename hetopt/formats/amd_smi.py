@@ -7,15 +7,15 @@ Of MI250X each die is a GPU, as there. Options are those of all importers of clu
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from csv import reader
 from pathlib import Path
 
 from ..errors import InstanceError
+from ..text.documents import Document
 from ..text.parsing import read_text
-from .documents import Document
 from .importing import clusters
-from .importing.clusters import Host, LeftOut
+from .importing.clusters import Host
 
 OPTIONS = clusters.OPTIONS
 _COMMAND = "rocm-smi --showproductname --csv"
@@ -25,22 +25,20 @@ _HEADER = re.compile(
 )
 
 
-def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """Return the hosts of all files; nothing of them is left out."""
-    found: list[Host] = []
-    for path in paths:
-        cards = dict(_cards(read_text(path)))
-        if not cards or sorted(map(int, cards)) != [*range(len(cards))]:
-            raise InstanceError(
-                f"{path}: found the GPUs {', '.join(cards) or 'none'}, expected all of "
-                f"a host, from 0. Run: {_COMMAND}"
-            )
-        names = [*cards.values()]
-        counts: dict[str | None, int] = {name: names.count(name) for name in names}
-        found += clusters.parts(path.stem, counts, str(path))
-    return found, []
+def _hosts(path: Path) -> list[Host]:
+    """Return the machine of a file as hosts; nothing of it is left out."""
+    cards = dict(_cards(read_text(path)))
+    if not cards or sorted(map(int, cards)) != [*range(len(cards))]:
+        raise InstanceError(
+            f"{path}: found the GPUs {', '.join(cards) or 'none'}, expected all of a "
+            f"host, from 0. Run: {_COMMAND}"
+        )
+    names = [*cards.values()]
+    counts: dict[str | None, int] = {name: names.count(name) for name in names}
+    return clusters.parts(path.stem, counts, str(path))
 
 
+listed = clusters.listing(_hosts)
 read = clusters.reader("amd_smi", listed)
 
 

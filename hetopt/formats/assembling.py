@@ -12,8 +12,8 @@ from ..problems.training_plan.support import PROGRAMS
 from ..schema import Instance, ModelSpec
 from ..text import units
 from ..text.complaints import validated
+from ..text.documents import Document, Fields
 from . import calibrating
-from .documents import Document, Values
 from .importing import (
     Imported,
     assumptions,
@@ -153,7 +153,7 @@ def _assembly_from(
     return Imported(in_groups(made), (*more, *assumed))
 
 
-def _model(config: Path | str | ModelSpec, told: Values) -> Imported:
+def _model(config: Path | str | ModelSpec, told: Fields) -> Imported:
     """Return the model of a configuration, or of the catalogue: its shape alone."""
     if isinstance(config, ModelSpec):
         document = config.model_dump(mode="json", exclude_unset=True)
@@ -177,7 +177,7 @@ def _model(config: Path | str | ModelSpec, told: Values) -> Imported:
 
 
 def _training_fields(
-    cards: Mapping[str, Gpu | None], how: Values
+    cards: Mapping[str, Gpu | None], how: Fields
 ) -> tuple[Document, tuple[assumptions.Assumption, ...]]:
     """Return the workload's fields of how and what is trained, and what is assumed."""
     fields, rows = assumptions.training(cards, how)

@@ -23,12 +23,12 @@ from ..errors import InstanceError, UnknownName
 from ..schema import CostSettings, GpuType, Instance, exact
 from ..schema.calibration import Precision
 from ..text.complaints import validated
-from .documents import Document, Options, Values
+from ..text.documents import Document, Fields
 from .importing import assumptions, divisions
 from .importing.assumptions import RULES, Assumption
 
 #: Options of what runs the plan, as far as times depend on it.
-OPTIONS: Options = {
+OPTIONS: Document = {
     **dict.fromkeys(("framework", "style", "kernel", "products"), str),
     **divisions.OPTIONS,
 }
@@ -44,15 +44,10 @@ _COMPILED = ("torchtitan",)
 _RUNNING = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}
 
 
-def frameworks() -> list[str]:
-    """Return the frameworks that constants distinguish, by name."""
-    return sorted(FRAMEWORKS)
-
-
 def calibrate(
     made: Document,
     cards: Mapping[str, Gpu | None],
-    options: Values,
+    options: Fields,
     *,
     reserved: bool = False,
 ) -> tuple[Document, tuple[Assumption, ...]]:
@@ -86,11 +81,14 @@ def calibrate(
         "spread": _scatter(made, cards, framework, kernel, precision),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
+    wider = ""
+    if new := [card.name for card in cards.values() if card and not is_seen(card.name)]:
+        wider = f", none of them on {', '.join(new)}: the interval is wider"
     rows: tuple[Assumption, ...]
     row = Assumption(
         "times of layers",
         f"calibrated: {value}",
-        "constants fitted to measured runs" + _unmeasured(cards),
+        "constants fitted to measured runs" + wider,
         f"{_CHANGE}; -o framework=NAME, style=NAME, kernel=NAME, products=fp8",
     )
     settings: Document = dict.fromkeys(("layer_times", "activations"), TIMES[0])
@@ -175,7 +173,7 @@ def _unfit(cards: Mapping[str, Gpu | None], precision: str) -> str | None:
     return None
 
 
-def _framework(made: Values, costs: CostSettings, options: Values) -> str:
+def _framework(made: Fields, costs: CostSettings, options: Fields) -> str:
     """Return the framework that is told, or that runs such a training.
 
     Megatron has no frozen weights of four or eight bits, PEFT has.
@@ -183,13 +181,13 @@ def _framework(made: Values, costs: CostSettings, options: Values) -> str:
     runs_on, lora = made["workload"].get("runs_on") or "any", costs.updates.lora
     usual = "trainer" if lora is not None and lora.weight_bits else "megatron"
     name = options.get("framework") or _RUNNING.get(runs_on, usual)
-    if name not in frameworks():
-        raise UnknownName("framework", name, frameworks())
+    if name not in FRAMEWORKS:
+        raise UnknownName("framework", name, sorted(FRAMEWORKS))
     return str(name)
 
 
 def _without_flash(
-    made: Document, cards: Mapping[str, Gpu | None], framework: str, options: Values
+    made: Document, cards: Mapping[str, Gpu | None], framework: str, options: Fields
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """Return the document without flash attention where no card has it, and a row.
 
@@ -231,7 +229,7 @@ def _without_flash(
 
 
 def _scatter(
-    made: Values,
+    made: Fields,
     cards: Mapping[str, Gpu | None],
     framework: str,
     kernel: str,
@@ -247,14 +245,6 @@ def _scatter(
         precision=precision,
         unknown=max(unseen(card.name, framework) for card in known),
     )
-
-
-def _unmeasured(cards: Mapping[str, Gpu | None]) -> str:
-    """Return in words which cards no measured run is known of, if there are any."""
-    found = [card.name for card in cards.values() if card and not is_seen(card.name)]
-    if not found:
-        return ""
-    return f", none of them on {', '.join(found)}: the interval is wider"
 
 
 def _exposed_shares(
@@ -282,7 +272,7 @@ def _exposed_shares(
 def _with(
     made: Document,
     cards: Mapping[str, Gpu | None],
-    settings: Values,
+    settings: Fields,
     offers: Mapping[str, list[int]],
 ) -> Document:
     gpus = {}

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..text.documents import Fields
-from .documents import Document, Options
+from ..text.documents import Document, Fields
 
 if TYPE_CHECKING:
     from .importing.asked import Asked, File
@@ -48,7 +47,7 @@ class Importer(Protocol):
     assumptions; `assumed(document, options)`, further assumptions.
     """
 
-    OPTIONS: Options
+    OPTIONS: Document
 
     def read(self, paths: Sequence[Path], /, **options: Any) -> Document:
         """Return the document; `InstanceError` names file and line of a fault."""
@@ -69,7 +68,7 @@ class HostReader(Importer, Protocol):
 class PlanReader(Protocol):
     """A module that reads plans of a tool."""
 
-    OPTIONS: Options
+    OPTIONS: Document
 
     def claims(
         self, path: Path, data: Instance, /, **options: Any

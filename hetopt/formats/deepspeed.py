@@ -21,8 +21,8 @@ from ..problems.training_plan.shapes import normal
 from ..problems.training_plan.targets import together
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
+from ..text.documents import Document
 from .contract import Held
-from .documents import Document
 from .exporting.launching import ranks, runs
 
 HELD = Held("DeepSpeed", "0.15", ("0.19.8",), "deepspeed")

@@ -20,11 +20,11 @@ from ..problems.training_plan.shapes import normal
 from ..problems.training_plan.targets import together
 from ..schema import Instance
 from ..schema.fields import fields_of
+from ..text.documents import Document
 from ..text.parsing import yaml_text
 from ..trainers.megatron import TABLE
 from ..trainers.megatron.relatives import FLAGSCALE
 from .contract import Held
-from .documents import Document
 from .exporting.allocation import LABEL
 from .exporting.launching import ranks, runs
 from .megatron.launch import untold
@@ -110,6 +110,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
 
 
 def _experiment(data: Instance, pipeline: Pipeline) -> Document:
+    # The name of a folder: no path, nothing that a shell reads.
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", data.model.name).strip(".-")
     visible = {
         host: {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(len(indices))))}
         for host, indices in runs(ranks(pipeline))
@@ -117,7 +119,7 @@ def _experiment(data: Instance, pipeline: Pipeline) -> Document:
     return {
         "defaults": ["_self_", {"train": "plan"}],
         "experiment": {
-            "exp_name": _folder(data.model.name),
+            "exp_name": name or "hetopt",
             "exp_dir": "outputs",
             "task": {
                 "type": "train",
@@ -133,11 +135,6 @@ def _experiment(data: Instance, pipeline: Pipeline) -> Document:
         },
         "action": "run",
     }
-
-
-def _folder(name: str) -> str:
-    """Return a name as that of a folder: no path, nothing that a shell reads."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "hetopt"
 
 
 def _hostfile(labelled: list[tuple[Mesh, Any]], pipeline: Pipeline) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from ..errors import InstanceError
 from ..schema import Record, exact
 from ..text.complaints import validated
 from ..text.parsing import read_tree
@@ -32,6 +33,19 @@ Quantity = Annotated[
     Fraction, PlainValidator(quantity), WithJsonSchema({"type": "number"})
 ]
 Whole = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+def whole_numbers(option: str, text: str, expected: str, many: int = 0) -> list[int]:
+    """Return numbers from 1 that commas separate, `many` of them if that is told."""
+    try:
+        numbers = [int(word) for word in text.split(",")]
+    except ValueError:
+        numbers = []
+    if min(numbers, default=0) < 1 or len(numbers) != (many or len(numbers)):
+        raise InstanceError(
+            f"option {option}: found {text!r}, expected {expected}; correct it"
+        )
+    return numbers
 
 
 def read_record(record: type[R], path: Path) -> R:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ..catalogue import rented
 from ..errors import InstanceError
+from ..text.documents import Document
 from ..text.parsing import read_text
-from .documents import Document
 from .importing import clusters, inventory
 from .importing.clusters import Host, LeftOut
 from .sinfo import expanded
@@ -22,21 +22,14 @@ from .sinfo import expanded
 OPTIONS = clusters.OPTIONS
 
 
-def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """Return the hosts of all files, and columns of tables that are not read."""
-    found: list[Host] = []
-    left_out: list[LeftOut] = []
-    for path in paths:
-        text = read_text(path)
-        if inventory.is_one(text):
-            there, gone = inventory.listed(path)
-            found += there
-            left_out += gone
-        else:
-            found += hosts(text, str(path))
-    return found, left_out
+def _listed(path: Path) -> Sequence[Host | LeftOut]:
+    """Return the hosts of a file, and columns of a table that are not read."""
+    text = read_text(path)
+    is_table = inventory.is_one(text)
+    return inventory.listed(path) if is_table else hosts(text, str(path))
 
 
+listed = clusters.listing(_listed)
 read = clusters.reader("hostfile", listed)
 _RANGE = r"\[[0-9]+(?:[-,][0-9]+)*\]"  # node[01-16]; an address [fe80::1] is none
 _WITH_SLOTS = rf"[A-Za-z0-9](?:[\w.-]|{_RANGE})*:[1-9][0-9]{{0,3}}(?!\S)"

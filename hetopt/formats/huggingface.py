@@ -11,12 +11,12 @@ from pathlib import Path
 
 from ..catalogue.architectures import from_config, remarks
 from ..errors import InstanceError
-from ..schema import LONGEST_NAME, ModelSpec, name_fault
+from ..schema import LONGEST_NAME, name_fault
+from ..text.documents import Document
 from ..text.parsing import parse_tree, read_text
-from .documents import Document, Options
 from .importing.assumptions import Assumption
 
-OPTIONS: Options = {"name": str, "mtp": bool}
+OPTIONS: Document = {"name": str, "mtp": bool}
 _CHANGE = "model.layer_parameters of the instance"
 
 
@@ -37,42 +37,21 @@ def read(
         spec = from_config(config, called, mtp=mtp)
     except InstanceError as error:
         raise InstanceError(f"{path}: {error}") from None
-    gaps = remarks(config)
+    rows = []
+    if spec.mtp_layers:
+        what, change = "layers that predict further tokens", "-o mtp=false"
+        told = str(spec.mtp_layers), "num_nextn_predict_layers"
+        rows.append(Assumption(what, *told, f"{change}, which leaves them out"))
+    if gaps := remarks(config):
+        file, count = "config.json", f"{spec.total_parameters / 1e9:.4g}B"
+        rows += [Assumption("not modelled", gap, file, _CHANGE) for gap in gaps]
+        file += ", as far as it is modelled"
+        rows.append(Assumption("parameters in all", count, file, _CHANGE))
     return {
         "source": f"configuration {path.name}",
         "model": spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
-        "assumed": [
-            *_further(spec),
-            *map(_gap_row, gaps),
-            *([_count(spec)] if gaps else []),
-        ],
+        "assumed": rows,
     }
-
-
-def _further(spec: ModelSpec) -> list[Assumption]:
-    if not spec.mtp_layers:
-        return []
-    return [
-        Assumption(
-            "layers that predict further tokens",
-            str(spec.mtp_layers),
-            "num_nextn_predict_layers",
-            "-o mtp=false, which leaves them out",
-        )
-    ]
-
-
-def _count(spec: ModelSpec) -> Assumption:
-    return Assumption(
-        "parameters in all",
-        f"{spec.total_parameters / 1e9:.4g}B",
-        "config.json, as far as it is modelled",
-        _CHANGE,
-    )
-
-
-def _gap_row(remark: str) -> Assumption:
-    return Assumption("not modelled", remark, "config.json", _CHANGE)
 
 
 def _name(config: Document, path: Path) -> str:

@@ -7,9 +7,9 @@ JobSet is submitted to. Where a pod fails, the run fails; with `restarts` all st
 again, so many times, and go on from the states of `--checkpoint` in ARGS.
 """
 
+from ..text.documents import Document
 from ..text.parsing import yaml_text
 from .contract import Held
-from .documents import Document
 from .exporting import allocation, kubernetes
 from .exporting.allocation import Machines, Share
 

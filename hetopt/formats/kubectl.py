@@ -22,7 +22,7 @@ from pydantic import Field
 from ..catalogue import rented
 from ..errors import InstanceError, quoted
 from ..text.complaints import validated
-from .documents import Document
+from ..text.documents import Document
 from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
@@ -97,20 +97,14 @@ class _Nodes(Foreign):
     items: tuple[_Node, ...]
 
 
-def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """Return the nodes of all files with GPUs, and those that are left out."""
-    hosts: list[Host] = []
-    left_out: list[LeftOut] = []
-    for path in paths:
-        documents, gone = clusters.trees(path, is_one)
-        found = [one for tree in documents for one in nodes(tree, str(path))]
-        there = [one for one in found if isinstance(one, Host)]
-        gone += [one for one in found if isinstance(one, LeftOut)]
-        if not there:
-            raise InstanceError(_no_host(str(path), gone))
-        hosts += there
-        left_out += gone
-    return hosts, left_out
+def _listed(path: Path) -> list[Host | LeftOut]:
+    """Return the nodes of a file with GPUs, and those that are left out."""
+    documents, gone = clusters.trees(path, is_one)
+    found = [*gone, *(one for tree in documents for one in nodes(tree, str(path)))]
+    if not any(isinstance(one, Host) for one in found):
+        left_out = [one for one in found if isinstance(one, LeftOut)]
+        raise InstanceError(_no_host(str(path), left_out))
+    return found
 
 
 def is_one(text: str, tree: Document | None) -> bool:
@@ -118,6 +112,7 @@ def is_one(text: str, tree: Document | None) -> bool:
     return tree is not None and tree.get("kind") in ("Node", "List", "NodeList")
 
 
+listed = clusters.listing(_listed)
 read = clusters.reader("kubectl", listed)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ..catalogue import find_gpu, near, rented
 from ..errors import InstanceError, quoted
+from ..text.documents import Document, Fields
 from . import kubectl
-from .documents import Document, Values
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
 
@@ -50,7 +50,7 @@ def is_one(text: str, tree: Document | None) -> bool:
     return tree is not None and tree.get("kind") in _KINDS
 
 
-def _machines(tree: Values, place: str) -> Iterator[Host | LeftOut]:
+def _machines(tree: Fields, place: str) -> Iterator[Host | LeftOut]:
     spec = _tree(tree.get("spec") or {}, f"{place}: spec")
     inner = spec.get("rayClusterSpec") or spec.get("rayClusterConfig")
     spec = _tree(inner or spec, f"{place}: spec")
@@ -79,7 +79,7 @@ def _machines(tree: Values, place: str) -> Iterator[Host | LeftOut]:
             yield from _alike(name, kubectl.card_of(labels), gpus, pods, at, kind)
 
 
-def _selected(pod: Values, at: str) -> Document:
+def _selected(pod: Fields, at: str) -> Document:
     """Return the labels of nodes that a pod asks for, each with the one value."""
     found = dict(_tree(pod.get("nodeSelector") or {}, at))
     affinity = _tree(_tree(pod.get("affinity") or {}, at).get("nodeAffinity") or {}, at)

@@ -11,9 +11,9 @@ import json
 from ..plans import TrainingPlan
 from ..schema import CostSettings, Instance
 from ..schema.widths import words
+from ..text.documents import Document
 from ..text.parsing import yaml_text
 from .contract import Held
-from .documents import Document
 from .exporting.launching import torchruns
 from .transformers.launch import OPTIMISERS, ranks
 

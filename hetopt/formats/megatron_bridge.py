@@ -19,9 +19,9 @@ from ..schema import Instance
 from ..schema.fields import fields_of
 from ..schema.states import Lora
 from ..schema.widths import words
+from ..text.documents import Document
 from ..trainers.megatron.relatives import BRIDGE
 from .contract import Held
-from .documents import Document
 from .exporting.launching import ranks, torchruns
 from .megatron import launch
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import InstanceError, cut
+from ..text.documents import Document
 from ..text.parsing import read_text
-from .documents import Document
 from .importing import clusters, inventory
 from .importing.clusters import Host, LeftOut
 

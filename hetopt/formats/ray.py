@@ -118,7 +118,11 @@ if __name__ == "__main__":
 
 def _ask(made: Machines) -> dict[str, str]:
     """Return `launch.py`."""
-    held = [(share, node) for share in made.shares() for node in share.nodes]
+    held = [
+        (share, node)
+        for share in allocation.shares(made.data, made.plan)
+        for node in share.nodes
+    ]
     launch = _LAUNCH.format(
         nodes=_rows([node for _, node in held]),
         bundles=_rows([{"GPU": share.gpus} for share, _ in held]),

@@ -17,15 +17,15 @@ importers of clusters.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
 from ..catalogue import names_cards
 from ..errors import InstanceError
+from ..text.documents import Document
 from ..text.parsing import read_text
-from .documents import Document
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
 
@@ -87,17 +87,13 @@ class _Row(NamedTuple):
     features: str = ""
 
 
-def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """Return the nodes of all files with GPUs, and those that are left out."""
-    found: list[Host] = []
-    left_out: list[LeftOut] = []
-    for path in paths:
-        there, gone = hosts(read_text(path), str(path))
-        found += there
-        left_out += gone
-    return found, left_out
+def _listed(path: Path) -> list[Host | LeftOut]:
+    """Return the nodes of a file with GPUs, and those that are left out."""
+    found, left_out = hosts(read_text(path), str(path))
+    return [*found, *left_out]
 
 
+listed = clusters.listing(_listed)
 read = clusters.reader("sinfo", listed)
 
 
@@ -122,7 +118,9 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
     for row in rows:
         if not (gpus := gpus_of(row.gres, row.place)):
             continue
-        memory, named = _mib(row), _named_by(row.features)
+        words = re.split(r"[,&|\s]+", row.features)
+        cards = [word for word in words if names_cards(word)]
+        memory, named = _mib(row), cards[0] if len(cards) == 1 else None
         parts = [kind for kind in gpus if kind and _PART.search(kind)]
         whole = {kind: count for kind, count in gpus.items() if kind not in parts}
         for name in expanded(row.nodes, row.place):
@@ -159,12 +157,6 @@ def _mib(row: _Row) -> int | None:
             "MiB; correct it"
         )
     return int(row.memory.rstrip("+"))
-
-
-def _named_by(features: str) -> str | None:
-    """Return the card that exactly one of a node's features names, if one does."""
-    cards = [word for word in re.split(r"[,&|\s]+", features) if names_cards(word)]
-    return cards[0] if len(cards) == 1 else None
 
 
 def _is_out(state: str) -> bool:
@@ -216,7 +208,8 @@ def _scontrol(text: str, where: str) -> Iterator[_Row]:
         told = text[start:end]
         if is_conf:  # one line a node, and others between them
             told = told.partition("\n")[0].partition("#")[0]
-        said = usual | _said(told, _SAID)
+        pairs = (word.partition("=")[::2] for word in reversed(told.split()))
+        said = usual | {k.lower(): v for k, v in pairs if k.lower() in _SAID}
         if said["nodename"].upper() == "DEFAULT":
             usual = said
             continue
@@ -227,12 +220,6 @@ def _scontrol(text: str, where: str) -> Iterator[_Row]:
         words = ("availablefeatures", "features", "feature")
         features = next((said[word] for word in words if said.get(word)), "")
         yield _Row(place, said["nodename"], gres, state, "Gres", memory, features)
-
-
-def _said(text: str, names: Collection[str]) -> dict[str, str]:
-    """Return what `Name=value` says of these names; of one told twice the first."""
-    pairs = (word.partition("=")[::2] for word in reversed(text.split()))
-    return {name.lower(): value for name, value in pairs if name.lower() in names}
 
 
 def _header(words: list[str], place: str) -> dict[str, int]:

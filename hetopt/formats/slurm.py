@@ -31,10 +31,10 @@ from ..errors import InstanceError, UnknownName
 from ..plans import TrainingPlan
 from ..problems.training_plan.shapes import place
 from ..schema import Instance, Node
+from ..text.documents import Document
 from .contract import Held
-from .documents import Document
 from .exporting import allocation
-from .exporting.allocation import LABEL, Machines, Share, Word
+from .exporting.allocation import LABEL, Machines, Share, Word, shares
 from .exporting.launching import WAIT, parts
 
 HELD = Held("Slurm", "20.02", ("22.05.8",), program="sbatch")
@@ -118,14 +118,14 @@ def _ask(
 ) -> dict[str, str]:
     """Return `job.sbatch`."""
     data, plan = made.data, made.plan
-    types = [share.gpu for share in made.shares()]
+    types = [share.gpu for share in shares(data, plan)]
     named = _by_type(gres, types)
     if gres is not None and len(set(types)) > 1 and ":" not in gres:
         raise InstanceError(
             f"option gres: found one name, {gres}, for GPUs of several types, expected "
             f"one for each; write gres={','.join(f'{x}:NAME' for x in [*named])}"
         )
-    found = made.shares(lambda node: named.get(node.gpu) or _gres(node))
+    found = shares(data, plan, lambda node: named.get(node.gpu) or _gres(node))
     partitions = _by_type(partition, types)
     lines = ["#!/usr/bin/env bash", *_type_notes(data, plan, named)]
     lines.append("#SBATCH --job-name=hetopt")
@@ -137,9 +137,11 @@ def _ask(
     for number, share in enumerate(found):
         if number:
             lines.append("#SBATCH hetjob")
-        lines.append(
-            f"#SBATCH --nodes={len(share.nodes)} --ntasks-per-node=1 {_gpus(share)}"
-        )
+        asks = f"--gres=gpu:{share.gpus} --nodelist={','.join(share.nodes)}"
+        if share.called is not None:
+            kind = "" if share.called == UNTYPED else f"{share.called}:"
+            asks = f"--gres=gpu:{kind}{share.gpus}"
+        lines.append(f"#SBATCH --nodes={len(share.nodes)} --ntasks-per-node=1 {asks}")
         if nodes is not None and share.called is not None:
             machines = (data.planned_cluster.node[name] for name in share.nodes)
             names = ",".join(node.machine or node.name for node in machines)
@@ -177,14 +179,6 @@ def _type_notes(
             "its nodes are requested by name" if name is None else f"{name} is assumed"
         )
         yield f"# Slurm's type of {gpu} is unknown: {done} (-o gres={gpu}:TYPE)."
-
-
-def _gpus(share: Share) -> str:
-    """Return the words that ask for the GPUs of a node."""
-    if share.called is None:
-        return f"--gres=gpu:{share.gpus} --nodelist={','.join(share.nodes)}"
-    kind = "" if share.called == UNTYPED else f"{share.called}:"
-    return f"--gres=gpu:{kind}{share.gpus}"
 
 
 def _size(share: Share, asked: Document) -> str:

@@ -46,19 +46,6 @@ class How(NamedTuple):
     flash: bool
 
 
-def _check(device: str) -> None:
-    """`Unsupported` where there is no such device."""
-    if device == "cuda" and not torch().cuda.is_available():
-        raise Unsupported("PyTorch finds no GPU here: give --cpu to measure the CPU")
-
-
-def _device_name(device: str) -> str:
-    """Return what the device calls itself."""
-    if device == "cuda":
-        return str(torch().cuda.get_device_name())
-    return "CPU"
-
-
 def timed(shape: Shard, b: int, sequence: int, how: How) -> Timing | None:
     """Measure one layer at `b` sequences; None where it runs out of memory."""
     lib = torch()
@@ -191,8 +178,12 @@ def profiled(
             f"found tensor-parallel degree {max(asked.degrees)} and no bandwidth for "
             "its all-reduces, which one GPU cannot time; give --intra-gbytes-per-s"
         )
-    _check(how.device)
-    gpu = asked.gpu or _device_name(how.device)
+    lib, gpu = torch(), asked.gpu or "CPU"
+    if how.device == "cuda":
+        if not lib.cuda.is_available():
+            words = "PyTorch finds no GPU here: give --cpu to measure the CPU"
+            raise Unsupported(words)
+        gpu = asked.gpu or str(lib.cuda.get_device_name())
     measured: list[Measured] = []
     for t, shape in shapes.items():
         full = False
@@ -203,7 +194,7 @@ def profiled(
             measured.append(_measured(asked, gpu, t, b, found, recompute=how.recompute))
             if report is not None:
                 report(len(measured), len(shapes) * len(asked.micro_batches))
-    return Profiled(gpu, str(torch().__version__), tuple(measured))
+    return Profiled(gpu, str(lib.__version__), tuple(measured))
 
 
 def _measured(

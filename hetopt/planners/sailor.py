@@ -42,7 +42,7 @@ from typing import Literal, NamedTuple
 from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..search.fast_cost import FastCost, Pipe, Slot
+from ..search.fast_cost import Best, FastCost, Pipe, Slot
 
 problem: Literal["training_plan"] = "training_plan"
 Splits = Literal["first", "all"]
@@ -65,10 +65,10 @@ def plan(
     """
     search = Search(FastCost(data, deadline), splits)
     in_time = False
-    with keeping(search.plan), suppress(OutOfTime):
+    with keeping(search.best.plan), suppress(OutOfTime):
         search.run()
         in_time = True
-    if (found := search.plan()) is not None:
+    if (found := search.best.plan()) is not None:
         return found
     if not in_time:
         raise NoPlan("sailor: no plan that fits was found in time")
@@ -86,11 +86,7 @@ class Search:
     def __init__(self, cost: FastCost, splits: Splits = "first") -> None:
         self.cost, self.splits = cost, splits
         self.types = types_of(cost)
-        self.best: tuple[int, tuple[Pipe, ...]] | None = None
-
-    def plan(self) -> TrainingPlan | None:
-        """Return the best so far."""
-        return None if self.best is None else self.cost.plan(self.best[1])
+        self.best = Best(cost)
 
     def run(self) -> None:
         """Look at everything; `OutOfTime` after the deadline."""
@@ -109,9 +105,7 @@ class Search:
             pipes = self.allocated(stages, b, d, raised)
             if pipes is None:
                 continue
-            value = self.cost.iteration_us(pipes)
-            if self.best is None or value < self.best[0]:
-                self.best = value, pipes
+            value = self.best.offer(pipes)
             if last is not None and value >= last:
                 return
             last = value
@@ -124,8 +118,8 @@ class Search:
         Or where nothing can be faster than the best so far.
         """
         programme = Programme(self.cost, self.types, stages, b, d, raised, self.splits)
-        if self.best is not None:
-            programme.forget_slow(self.best[0])
+        if self.best.us is not None:
+            programme.forget_slow(self.best.us)
         found = programme.solve(0, tuple(node.count for node in self.cost.nodes))
         if found is None:
             return None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from ..bounds import covering
 from ..bounds.impossible import unfit_settings
@@ -67,27 +68,25 @@ def remedies(
     one where no setting helps. One setting is changed; both where that does not help.
     """
     tried = helped = 0
-    own = instance.workload.costs
-    for recompute, zero in _not_offered(instance):
-        both = recompute != own.compute.recompute and zero != own.updates.zero
-        if both and helped:
+    costs = instance.workload.costs
+    own: dict[str, Any] = {
+        "recompute": costs.compute.recompute,
+        "zero": costs.updates.zero,
+    }
+    for changed in _not_offered(instance, own):
+        if len(changed) > 1 and helped:
             break
         if deadline is not None and monotonic() >= deadline:
             break
-        mine = under(instance, recompute, zero)
+        mine = under(instance, **{**own, **changed})
         if not state_choices(mine):
             continue  # the target has no such setting
         tried += 1
         found = replanned(mine, None, rounds=_ROUNDS, deadline=deadline, seed=seed)
-        if found is None:
-            continue
-        us = time_of(mine, found)
+        us = None if found is None else time_of(mine, found)
         if us is None:
             continue
         helped += 1
-        changed = {"recompute": recompute, "zero": zero}
-        before = {"recompute": own.compute.recompute, "zero": own.updates.zero}
-        changed = {k: v for k, v in changed.items() if v != before[k]}
         names = " with ".join(_NAMES[k].format(v) for k, v in changed.items())
         options = " ".join(f"-o {k}={v}" for k, v in changed.items())
         time_s = f"{us / 1e6:,.1f} s" if us >= 10**6 else f"{us / 1e3:,.1f} ms"
@@ -103,8 +102,8 @@ def remedies(
         )
 
 
-def _not_offered(instance: Instance) -> Iterator[tuple[str, int]]:
-    """Pairs of a rule and a stage of ZeRO, those with one change first."""
+def _not_offered(instance: Instance, own: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return changes of recomputation and of ZeRO, those of one first."""
     workload, costs = instance.workload, instance.workload.costs
     rules: tuple[str, ...] = (costs.compute.recompute,)
     if (
@@ -115,13 +114,9 @@ def _not_offered(instance: Instance) -> Iterator[tuple[str, int]]:
     zeros: tuple[int, ...] = (costs.updates.zero,)
     if not any(row.layer_mib for row in costs.compute.profile):
         zeros = (*zeros, *(z for z in range(4) if z != costs.updates.zero))
-    pairs = [
-        (rule, zero)
-        for rule, zero in product(rules, zeros)
-        if rule not in workload.recomputes or zero not in workload.zeros
+    changes = [
+        {key: value for key, value in zip(own, pair, strict=True) if value != own[key]}
+        for pair in product(rules, zeros)
+        if pair[0] not in workload.recomputes or pair[1] not in workload.zeros
     ]
-    changes = {
-        p: (p[0] != costs.compute.recompute) + (p[1] != costs.updates.zero)
-        for p in pairs
-    }
-    return iter(sorted(pairs, key=lambda pair: changes[pair]))
+    return sorted(changes, key=len)

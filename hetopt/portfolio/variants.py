@@ -9,7 +9,7 @@ bound. So are planners of offers asked for each variant of a provisioning proble
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from .. import capability
 from ..bounds.training_plan import training_plan_bound
@@ -20,11 +20,13 @@ from ..problems.training_plan import settings
 from ..result import Bound, Result, Status, Stop
 from ..schema import Instance
 from ..search import choices
+from ..search.quick import in_turn
 from ..solving.certificates import BoxCertificate, joined
 from .shares import PORTFOLIO
 
+#: The first ones, which are the most promising, may have more time than those behind.
+_shared = partial(in_turn, most=PORTFOLIO.variants, stops=False)
 _STOPS = {Stop.INTERRUPTED: 0, Stop.TIME: 1}  # what ended one way ended all, first
-_Item = TypeVar("_Item")
 
 
 class Variant(NamedTuple):
@@ -50,7 +52,8 @@ def of_planner(
     """
     if problem == "provisioning" and data.variants:
         cases = [(one, provisioning.least(one)) for one in data.cases]
-        for (case, least), until in _in_turn(sorted(cases, key=_least), deadline):
+        cases.sort(key=_least)
+        for (case, least), until in _shared(cases, deadline):
             yield Variant(case, until, least, _as_it_is)
         return
     if problem != "training_plan":
@@ -60,7 +63,7 @@ def of_planner(
     if len(ways) == 1:
         yield Variant(ways[0], deadline, None, _translation(data, ways[0]))
         return
-    for (way, bound), until in _in_turn(_by_bound(ways), deadline):
+    for (way, bound), until in _shared(_by_bound(ways), deadline):
         yield Variant(way, until, bound.value, _translation(data, way))
 
 
@@ -92,22 +95,6 @@ def _by_bound(ways: Sequence[Instance]) -> list[tuple[Instance, Bound]]:
     return sorted(pairs, key=lambda pair: pair[1].value)
 
 
-def _in_turn(
-    items: Sequence[_Item], deadline: float | None
-) -> Iterator[tuple[_Item, float | None]]:
-    """Every item with the end of its share of the time: the first ones may have more.
-
-    They are the most promising; where they need less, it is left to those behind.
-    """
-    for number, item in enumerate(items):
-        if deadline is None:
-            yield item, None
-            continue
-        now = monotonic()
-        shares = min(len(items) - number, PORTFOLIO.variants)
-        yield item, now + max(0.0, deadline - now) / shares
-
-
 def solve_variants(
     ways: Sequence[Instance],
     limits: Limits,
@@ -119,7 +106,7 @@ def solve_variants(
     found: dict[str, Result] = {}
     waiting = _by_bound(ways)
     bounds, late = {way.digest: bound for way, bound in waiting}, False
-    for (way, bound), until in _in_turn(waiting, end):
+    for (way, bound), until in _shared(waiting, end):
         best = _best(found.values())
         if _is_interrupted(found.values()) or (
             best and bound.value >= (best.objective or 0)

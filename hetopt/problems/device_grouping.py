@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from .. import plans
 from ..errors import InstanceError
-from ..schema import Count, Name, Record, exact, table_record
+from ..schema import Count, Name, Record, exact, once, table_record
 from . import Evaluation, Violation
 
 sense: Literal["maximise"] = "maximise"
@@ -52,9 +52,7 @@ class Data(Record):
                 f"found {found} of micro_batches and global_batch_micro_batches: "
                 "give one of them"
             )
-        types = [gpu.type for gpu in self.gpus]
-        if twice := sorted(t for t, n in Counter(types).items() if n > 1):
-            raise ValueError(f"types listed twice: {', '.join(twice)}: merge them")
+        once("types listed twice", (gpu.type for gpu in self.gpus), "merge them")
         return self
 
     @property

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from math import ceil
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -40,6 +41,7 @@ from ..schema import (
     Updates,
     exact,
     lora_fault,
+    once,
 )
 from ..schema.record import SIZED
 from . import Evaluation, Violation
@@ -53,8 +55,6 @@ Seconds = Annotated[float, Field(ge=0, le=1e9)]
 
 class JobModel(Record):
     """A model that jobs train, the length of its sequences, and what is trained."""
-
-    _later = frozenset({"lora_rank"})
 
     spec: ModelSpec
     sequence_length: Count
@@ -149,8 +149,6 @@ class Assumed(Record):
 class Data(Record):
     """A queue of jobs for one cluster."""
 
-    _later = frozenset({"assumed"})
-
     problem: Literal["job_scheduling"] = "job_scheduling"
     name: Name
     source: Annotated[str, Field(max_length=4000)] = ""
@@ -162,12 +160,7 @@ class Data(Record):
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        names = Counter(job.name for job in self.jobs)
-        if twice := sorted(name for name, times in names.items() if times > 1):
-            raise ValueError(
-                f"jobs of one name: {', '.join(map(repr, twice[:5]))}: "
-                "rename all but one"
-            )
+        once("jobs of one name", (job.name for job in self.jobs))
         for job in self.jobs:
             if job.model not in self.models:
                 raise ValueError(
@@ -248,8 +241,7 @@ def unit(data: Data) -> str:
 
 def micro(seconds: float) -> int:
     """Seconds of a file as whole microseconds, rounded up."""
-    value = exact(seconds) * MICRO
-    return -(-value.numerator // value.denominator)
+    return ceil(exact(seconds) * MICRO)
 
 
 def evaluate(data: Data, plan: plans.Schedule) -> Evaluation:

@@ -12,25 +12,14 @@ The judge is that of `training_plan`, and names the plans that lie outside.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
 
 from ..plans import TrainingPlan
 from ..schema import Instance
 from . import Evaluation, Violation, training_plan
 
-sense: Literal["minimise"] = "minimise"
 Data = Instance
 Plan = TrainingPlan
-
-
-def data(instance: Instance) -> Instance:
-    """Return the instance itself; `InstanceError` where it has no cluster."""
-    return training_plan.data(instance)
-
-
-def unit(data: Instance) -> str:
-    """Return the unit of the objective."""
-    return "us"
+sense, data, unit = training_plan.sense, training_plan.data, training_plan.unit
 
 
 def evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:

@@ -49,6 +49,7 @@ from ..schema import (
     Usd,
     UsdPerHour,
     exact,
+    once,
     table_record,
 )
 from ..schema.record import Frequency
@@ -81,8 +82,6 @@ class Times(Record):
         None, description="Where a layer takes another memory at this degree: ZeRO."
     )
 
-    _later = frozenset({"layer_mib"})
-
 
 class Needs(Record):
     """A layer needs this on the GPUs of one offer, and layers have this memory."""
@@ -111,8 +110,6 @@ class Offer(Needs):
         None, description="Used by planners for ranking; not by the judge."
     )
     losses_per_hour: Frequency = Field(0, description="Losses of one machine per hour.")
-
-    _later = frozenset({"losses_per_hour"})
 
     @property
     def micro_usd_per_hour(self) -> int:
@@ -178,19 +175,12 @@ class Data(Record):
         (), description="Settings that a plan may choose in place of these."
     )
 
-    _later = frozenset(
-        {"recompute", "zero", "variants", "restart_s", "checkpoint_every_s"}
-    )
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.deadline_s is not None and self.budget_usd is not None:
             raise ValueError("found both of deadline_s and budget_usd: remove one")
-        names = [offer.gpu for offer in self.offers]
-        if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
-        if len(set(self.data_parallel)) < len(self.data_parallel):
-            raise ValueError("data_parallel lists a degree twice: remove one")
+        once("offers of one GPU type", (x.gpu for x in self.offers), "merge them")
+        once("data_parallel lists twice", self.data_parallel, "remove one")
         for offer in self.offers:
             if offer.losses_per_hour and None in (
                 self.restart_s,

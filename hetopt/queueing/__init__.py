@@ -13,5 +13,4 @@ waits, and ends.
     launching   a plan on the GPUs that were chosen, exported and submitted
     following   what became of it
     scheduler   one pass over all of these, and the door for commands and programs
-    documents   a queue as commands print it and the page shows it
 """

@@ -5,7 +5,6 @@ it once, and what it started and stopped there is what the queue does.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import registry
@@ -25,11 +24,9 @@ class Start(NamedTuple):
     entry: Entry
     nodes: Mapping[str, int]
     degrees: tuple[int, int]
-    step_s: float
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """A decision lists starts and stops of now."""
 
     starts: tuple[Start, ...]
@@ -68,10 +65,9 @@ def decide(
         if was is not None and held is not was:
             stops.append(of_task[task.number])
         if held is not None and held is not was and not held.trial:
-            step_s = held.step_us / 10**6
             nodes = {n.name: held.nodes[n.name] for n in data.cluster.nodes
                      if n.name in held.nodes}  # fmt: skip
-            starts.append(Start(of_task[task.number], nodes, held.degrees, step_s))
+            starts.append(Start(of_task[task.number], nodes, held.degrees))
     return Decision(tuple(starts), tuple(stops))
 
 

@@ -17,16 +17,7 @@ from ..errors import InstanceError
 from ..text.parsing import read_tree
 from .engines import Engine, Seen
 from .launching import launch_of
-from .store import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    RUNNING,
-    WAITING,
-    Attempt,
-    Entry,
-    Store,
-)
+from .store import CANCELLED, DONE, FAILED, RUNNING, WAITING, Attempt, Entry, Store
 
 _LATEST = "latest.json"
 # Ray begins lines of its workers with their names.
@@ -44,16 +35,20 @@ class Logged(NamedTuple):
 
 def read_log(path: Path) -> Logged:
     """Return what `hetopt run` printed of its steps; the first one warms up."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - _MOST_LOG))
-            text = file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return Logged(None, None)
-    rows = [(int(step), float(seconds)) for step, seconds in _STEP.findall(text)]
+    found = _STEP.findall(_end_of(path))
+    rows = [(int(step), float(seconds)) for step, seconds in found]
     times = [seconds for _, seconds in rows[1:]]
     return Logged(rows[-1][0] if rows else None, median(times) if times else None)
+
+
+def _end_of(log: Path) -> str:
+    """Return the end of a log; nothing where there is none yet."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _MOST_LOG))
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
 
 
 def saved_step(states: Path) -> int:
@@ -81,12 +76,10 @@ def follow(store: Store, engine: Engine, entries: Sequence[Entry]) -> list[str]:
     seen = engine.look(handles) if handles else {}
     for entry, attempt in live:
         assert attempt is not None
-        found = seen.get(attempt.handle or "")
-        if found is None:
+        why = "the engine knows it no more"
+        if attempt.handle is None:
             why = "its submission was cut off"
-            if attempt.handle is not None:
-                why = "the engine knows it no more"
-            found = Seen("lost", why)
+        found = seen.get(attempt.handle or "", Seen("lost", why))
         if line := _after(store, entry, attempt, found):
             told.append(line)
     return told
@@ -147,11 +140,7 @@ def _retry(store: Store, entry: Entry, attempt: Attempt, seen: Seen) -> str:
 
 
 def _last_lines(log: Path) -> list[str]:
-    try:
-        text = log.read_text(encoding="utf-8", errors="replace")[-_MOST_LOG:]
-    except FileNotFoundError:
-        return []
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in _end_of(log).splitlines() if line.strip()]
     # Launchers have the last words, and say nothing of the reason.
     ours = [line for line in lines if re.search(r"(^|\s)hetopt: ", line)]
     return (ours or lines)[-_LINES:]

@@ -1,9 +1,9 @@
 """A plan on the GPUs that were chosen for a job, and its way into the engine."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
+from time import time
 from typing import Any, NamedTuple
 
 from .. import api
@@ -32,6 +32,12 @@ class Planned(NamedTuple):
     result: Result
     nodes: Mapping[str, int]
 
+    @property
+    def step_s(self) -> float:
+        """Return the predicted seconds of a step."""
+        assert self.result.evaluation is not None
+        return float(self.result.evaluation.parts["iteration_us"]) / 10**6
+
 
 def plan_job(
     data: Instance, nodes: Mapping[str, int], seconds: float
@@ -51,7 +57,7 @@ def plan_job(
         return result
     replicas = result.plan.replicas()
     used = sorted({place(gpu) for replica in replicas for gpu in replica.gpus})
-    counts = Counter(node for node, _ in used)
+    counts = result.plan.gpus_by_node
     kept = {name: counts[name] for name in nodes if name in counts}
     counted = {name: count() for name in kept}
     names = {f"{node}:{i}": f"{node}:{next(counted[node])}" for node, i in used}
@@ -66,20 +72,22 @@ def _rank(result: Result) -> tuple[bool, bool, Any]:
     return none, result.status is not Status.INFEASIBLE, result.objective or 0
 
 
-def new_attempt(
+def launch(
     store: Store,
+    engine: Engine,
     entry: Entry,
     made: Planned,
     degrees: tuple[int, int],
     devices: tuple[int, ...],
     why: str,
-    now: float,
-) -> Attempt:
-    """Return a new attempt of a job by a plan, which is not launched yet."""
-    parts = made.result.evaluation.parts if made.result.evaluation else {}
-    step_s = parts["iteration_us"] / 10**6
+) -> None:
+    """Write the files of a new attempt by a plan, and submit it.
+
+    It is kept before it is submitted: `following` finds it by its key, should this
+    process end in between.
+    """
     number = len(entry.attempts) + 1
-    return Attempt(
+    attempt = Attempt(
         job=entry.number,
         number=number,
         key=f"hetopt-{store.setting('name')}-{entry.number}-{number}",
@@ -87,32 +95,19 @@ def new_attempt(
         degrees=degrees,
         why=why,
         from_step=entry.done_steps,
-        created=now,
-        step_s=step_s,
-        every=entry.job.save_every(step_s),
+        created=time(),
+        step_s=made.step_s,
+        every=entry.job.save_every(made.step_s),
         devices=devices,
     )
-
-
-def launch(
-    store: Store, engine: Engine, entry: Entry, attempt: Attempt, made: Planned
-) -> Attempt:
-    """Write an attempt's files, submit it, and return it as the engine calls it.
-
-    It is kept before it is submitted: `following` finds it by its key, should this
-    process end in between.
-    """
-    folder = store.files(attempt)
     options = engine.options(made.nodes)
     if entry.job.train is not None:
         options = [*options, f"train={entry.job.train}"]
     files = exporting.export_plan(engine.target, made.data, made.plan, options)
-    exporting.write(folder, files)
+    exporting.write(store.files(attempt), files)
     store.keep(attempt)
-    launch = launch_of(store, entry, attempt)
-    attempt = replace(attempt, handle=engine.launch(launch))
-    store.keep(attempt)
-    return attempt
+    handle = engine.launch(launch_of(store, entry, attempt))
+    store.keep(replace(attempt, handle=handle))
 
 
 def launch_of(store: Store, entry: Entry, attempt: Attempt) -> Launch:

@@ -49,13 +49,14 @@ class Site:
         return None
 
     def _assemble(self, job: TrainingJob) -> Instance:
+        own = ["framework=executor"] if job.train is None else []
         with TemporaryDirectory(prefix="hetopt-queue-") as folder:
             path = Path(folder, "machines")
             path.write_text(self._machines.text, encoding="utf-8")
             made = assembly(
                 job.config or Path(job.model),
                 Listed(self._machines.format, [path]),
-                [*self._options, *job.finetuning, *job.options, *_ran_by(job)],
+                [*self._options, *job.finetuning, *job.options, *own],
                 job.workload,
                 job.name,
             )
@@ -72,10 +73,6 @@ class Site:
             if held < node.count:
                 nodes.append(node.model_copy(update={"count": node.count - held}))
         return whole.only(nodes) if nodes else None
-
-
-def _ran_by(job: TrainingJob) -> list[str]:
-    return ["framework=executor"] if job.train is None else []
 
 
 def part(data: Instance, gpus: Mapping[str, int]) -> Instance:
@@ -101,10 +98,9 @@ def queue(
     jobs = []
     costs: CostSettings | None = None
     for entry in entries:
-        job = entry.job
+        job, name = entry.job, name_of(entry)
         data = site.instance(job)
         costs = costs or data.workload.costs.by_formula
-        name = name_of(entry)
         models[name] = JobModel(
             spec=data.model,
             sequence_length=job.sequence_length,

@@ -5,7 +5,7 @@ two passes at once never give GPUs away twice. It needs no memory of the pass be
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import time
 from typing import Any, NamedTuple
@@ -145,6 +145,30 @@ class Queue:
                 entry, state=CANCELLED, why="as was asked", ended=time()
             )
 
+    def document(self, entries: Sequence[Entry]) -> dict[str, object]:
+        """Return jobs of the queue, with their states, plans and reasons."""
+        rows = [
+            {
+                "id": entry.number,
+                "name": entry.job.name,
+                "state": entry.state,
+                "why": entry.why or None,
+                "job": entry.job.model_dump(mode="json"),
+                "steps": entry.job.total_steps,
+                "saved_step": entry.done_steps,
+                "submitted_s": entry.submitted,
+                "ended_s": entry.ended,
+                "attempts": [asdict(one) for one in entry.attempts],
+            }
+            for entry in entries
+        ]
+        return {
+            "queue": str(self.store.folder),
+            "engine": self.settings.engine,
+            "policy": self.settings.policy,
+            "jobs": rows,
+        }
+
     # --- a pass --------------------------------------------------------------------
 
     def _live(self, entries: Iterable[Entry]) -> list[Entry]:
@@ -169,8 +193,8 @@ class Queue:
         whole = site.instance(good[0].job).planned_cluster
         since = min(entry.submitted for entry in good)
         asked = queue(site, whole, good, since)
-        refusals = {job.name: asked.refusal(job) for job in asked.jobs}
-        wide = [entry for entry in good if refusals[name_of(entry)] is not None]
+        refused = {job.name for job in asked.jobs if asked.refusal(job) is not None}
+        wide = [entry for entry in good if name_of(entry) in refused]
         by_others: dict[str, int] = {}
         for entry in entries:
             if entry.live is not None and (entry not in good or entry in wide):
@@ -180,7 +204,7 @@ class Queue:
             return None
         known = [e for e in good if e not in wide and _is_on(e, cluster.node)]
         data = queue(site, cluster, known, since) if known else None
-        return _Sorted(known, wide, refusals, cluster, data, since)
+        return _Sorted(known, wide, cluster, data, since)
 
     def _decide(self, found: "_Sorted | None", now: float) -> Decision:
         if found is None or found.data is None:
@@ -246,10 +270,9 @@ class Queue:
         held = [device for attempt in live for device in attempt.devices]
         try:
             devices = tuple(self.engine.devices(made.nodes, held))
-            attempt = launching.new_attempt(
-                self.store, entry, made, degrees, devices, why, time()
+            launching.launch(
+                self.store, self.engine, entry, made, degrees, devices, why
             )
-            launching.launch(self.store, self.engine, entry, attempt, made)
         except (EngineFailed, Unsupported) as error:
             self._not_taken(entry, str(error), tell)
             return None
@@ -317,10 +340,9 @@ class Queue:
         tell(f"{entry.job.name} was not taken: {why}")
 
     def _why(self, made: Planned, degrees: tuple[int, int]) -> str:
-        parts = made.result.evaluation.parts if made.result.evaluation else {}
-        step = parts["iteration_us"] / 10**6
         policy = "any plan" if degrees == NO_DEGREES else self.settings.policy
-        return f"{_gpus(made.data, made.nodes)} by {policy}: {step:.3g} s per step"
+        gpus = _gpus(made.data, made.nodes)
+        return f"{gpus} by {policy}: {made.step_s:.3g} s per step"
 
     def _stop(self, entry: Entry, tell: Tell) -> None:
         attempt = entry.live
@@ -358,7 +380,6 @@ class _Sorted(NamedTuple):
 
     known: list[Entry]
     wide: list[Entry]
-    refusals: Mapping[str, str | None]
     cluster: Cluster
     data: Data | None
     since: float
@@ -421,19 +442,18 @@ def _merge(
             f"{folder}: found no queue and no --engine, expected one of them: say "
             f"--engine {', '.join(registry.names(ENGINES))}"
         )
-    if before is not None and engine not in (None, before.engine):
+    kept = before or Settings(engine or "")
+    if engine not in (None, kept.engine):
         raise Unsupported(
             f"{folder}: found --engine {engine}, and the queue there is of "
-            f"{before.engine}: leave it out, or name another --queue"
+            f"{kept.engine}: leave it out, or name another --queue"
         )
-    name = engine or (before.engine if before else "")
-    registry.entry(ENGINES, name)
-    chosen = policy or (before.policy if before else deciding.DEFAULT)
-    registry.entry(deciding.FOLDER, chosen)
-    kept = pairs(before.options) if before else {}
-    told = {**kept, **pairs(options)}
+    made = kept._replace(policy=policy or kept.policy)
+    registry.entry(ENGINES, made.engine)
+    registry.entry(deciding.FOLDER, made.policy)
+    told = {**pairs(kept.options), **pairs(options)}
     words = tuple(f"{key}={_absolute(value)}" for key, value in told.items())
-    return Settings(name, words, chosen, before.planning_s if before else PLANNING_S)
+    return made._replace(options=words)
 
 
 def _absolute(value: str) -> str:

@@ -68,16 +68,6 @@ class Attempt:
     to_step: int | None = None  # whose states are saved
     measured_s: float | None = None
 
-    @property
-    def is_live(self) -> bool:
-        """Return whether the attempt may still hold GPUs."""
-        return self.ended is None
-
-    @property
-    def gpus(self) -> int:
-        """Return the GPUs that it has."""
-        return sum(self.nodes.values())
-
     @classmethod
     def of(cls, record: Fields) -> Self:
         """Return the attempt of a record."""
@@ -102,7 +92,7 @@ class Entry:
     def live(self) -> Attempt | None:
         """Return the attempt that may still hold GPUs; None without."""
         last = self.attempts[-1] if self.attempts else None
-        return last if last is not None and last.is_live else None
+        return last if last is not None and last.ended is None else None
 
     @property
     def done_steps(self) -> int:
@@ -259,18 +249,17 @@ class Store:
 
     # --- files ---------------------------------------------------------------------
 
-    def home(self, entry: Entry) -> Path:
+    def home(self, job: int) -> Path:
         """Return the folder of a job's files, which every host has to see."""
-        return self.folder.resolve() / "jobs" / str(entry.number)
+        return self.folder.resolve() / "jobs" / str(job)
 
     def states(self, entry: Entry) -> Path:
         """Return the folder of its training states."""
-        return self.home(entry) / "states"
+        return self.home(entry.number) / "states"
 
     def files(self, attempt: Attempt) -> Path:
         """Return the folder of what an attempt was launched with."""
-        home = self.folder.resolve() / "jobs" / str(attempt.job)
-        return home / f"attempt-{attempt.number}"
+        return self.home(attempt.job) / f"attempt-{attempt.number}"
 
     def log(self, attempt: Attempt) -> Path:
         """Return where an attempt's output goes."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from ..plans import TrainingPlan
 from ..problems.recovery import Data
 from ..problems.recovery.network import bits_of
-from ..schema import Cluster
+from ..schema import Cluster, Node
 
 Alike = dict[str, list[str]]  # the nodes that are like each node, itself among them
 
@@ -50,11 +50,16 @@ def rename_nodes(plan: TrainingPlan, nodes: Mapping[str, str]) -> TrainingPlan:
     return plan.model_copy(update={"pipelines": pipelines})
 
 
+def kind_of(node: Node) -> tuple[object, ...]:
+    """Return what nodes have in common that may stand for each other."""
+    within = node.intra_gbytes_per_s, node.intra_latency_us
+    return node.gpu, node.count, *within, node.adapters
+
+
 def _alike(cluster: Cluster) -> Alike:
     groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for node in cluster.nodes:
-        link = (node.intra_gbytes_per_s, node.intra_latency_us, node.adapters)
-        groups[node.gpu, node.count, *link].append(node.name)
+        groups[kind_of(node)].append(node.name)
     return {name: names for names in groups.values() for name in names}
 
 
@@ -75,12 +80,11 @@ def _at_home(data: Data, alike: Alike) -> dict[tuple[str, str], int]:
 def _complete(home_of: dict[str, str], alike: Alike) -> dict[str, str]:
     """A home for every part: its own where that is free, else the next that is."""
     taken, done = set(home_of.values()), dict(home_of)
-    waiting = [part for part in alike if part not in done]
-    for part in waiting:
-        if part not in taken:
+    for part in alike:
+        if part not in done and part not in taken:
             done[part] = part
             taken.add(part)
-    for part in waiting:
+    for part in alike:
         if part not in done:
             done[part] = next(home for home in alike[part] if home not in taken)
             taken.add(done[part])

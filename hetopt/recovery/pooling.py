@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from ..plans import TrainingPlan
 from ..problems.recovery import Storage
 from ..problems.recovery.changes import Change
-from ..schema import Cluster, Node
-from .placing import rename_nodes
+from ..schema import Cluster
+from .placing import kind_of, rename_nodes
 from .replanning import DEFAULT_TIME_S, Candidate, Replanning, kept_plan
 
 _MOST_PLANS = 3  # of one cluster
@@ -88,15 +88,13 @@ class Pool:
     def _before(self, cluster: Cluster) -> list[tuple[str, TrainingPlan]]:
         """Plans known before and the fastest made so far, whose nodes are there."""
         nodes = cluster.node.keys()
-        there = [plan for plan in self._made if _nodes(plan) <= nodes]
+        there = [plan for plan in self._made if plan.gpus_by_node.keys() <= nodes]
         there.sort(key=lambda plan: self._made[plan][1])
         fastest = [(self._made[plan][0], plan) for plan in there[:_MOST_PLANS]]
-        known = [(n, x) for n, x in self._known_before if _nodes(x) <= nodes]
+        known = [
+            (n, x) for n, x in self._known_before if x.gpus_by_node.keys() <= nodes
+        ]
         return [*known[:_MOST_PLANS], *fastest]
-
-
-def _nodes(plan: TrainingPlan) -> set[str]:
-    return {replica.node for replica in plan.replicas()}
 
 
 def _of_planners(work: Replanning) -> list[Candidate]:
@@ -108,15 +106,10 @@ def _of_planners(work: Replanning) -> list[Candidate]:
     return sorted(found.values(), key=lambda c: c.iteration_us)[:_MOST_PLANS]
 
 
-def _kind(node: Node) -> _Kind:
-    within = node.intra_gbytes_per_s, node.intra_latency_us
-    return node.gpu, node.count, *within, node.adapters
-
-
 def _signature(cluster: Cluster) -> _Kind:
     if cluster.inter.pairs:
         return tuple(sorted(node.name for node in cluster.nodes))
-    return tuple(sorted((_kind(node) for node in cluster.nodes), key=repr))
+    return tuple(sorted((kind_of(node) for node in cluster.nodes), key=repr))
 
 
 def _homes(before: Cluster, after: Cluster) -> dict[str, str]:
@@ -124,8 +117,8 @@ def _homes(before: Cluster, after: Cluster) -> dict[str, str]:
     free: dict[_Kind, list[str]] = defaultdict(list)
     for node in after.nodes:
         if node.name not in before.node:
-            free[_kind(node)].append(node.name)
+            free[kind_of(node)].append(node.name)
     return {
-        node.name: node.name if node.name in after.node else free[_kind(node)].pop(0)
+        node.name: node.name if node.name in after.node else free[kind_of(node)].pop(0)
         for node in before.nodes
     }

@@ -15,12 +15,7 @@ from math import inf
 from time import monotonic
 
 from .. import portfolio
-from ..errors import (
-    Interrupted,
-    NoPlan,
-    PlanRejected,
-    Unsupported,
-)
+from ..errors import Interrupted, NoPlan, PlanRejected, Unsupported
 from ..modelling import Limits
 from ..planners import autohet_recovery
 from ..plans import Recovery, TrainingPlan
@@ -172,22 +167,19 @@ class Replanning:
 
     def consider(self, name: str, plan: TrainingPlan) -> None:
         """Judge a plan, as it is and with nodes exchanged, and keep what is valid."""
-        judged = training_plan.evaluate(self.change.new, plan)
+        change = self.change
+        judged = training_plan.evaluate(change.new, plan)
         if judged.violations or not isinstance(judged.objective, int):
             self.reasons.append(f"{name}: {judged.violations[0]}")
             return
-        data = pose(self.change, self.old_plan, plan, self.storage)
-        self._keep(name, plan, judged.objective, data)
-        moved = exchange_nodes(self.change.new.planned_cluster, plan, data)
+        data = pose(change, self.old_plan, plan, self.storage)
+        moved = exchange_nodes(change.new.planned_cluster, plan, data)
+        posed = [(plan, data)]
         if moved != plan:
-            data = pose(self.change, self.old_plan, moved, self.storage)
-            self._keep(name, moved, judged.objective, data)
-
-    def _keep(
-        self, name: str, plan: TrainingPlan, iteration_us: int, data: recovery.Data
-    ) -> None:
-        took = recovery_us(data)
-        self.candidates.append(Candidate(name, plan, iteration_us, took))
+            posed.append((moved, pose(change, self.old_plan, moved, self.storage)))
+        for one, data in posed:
+            took = recovery_us(data)
+            self.candidates.append(Candidate(name, one, judged.objective, took))
 
     def by_worth(self, horizon_s: float = HORIZON_S) -> list[Candidate]:
         """Return the candidates whose states can be had, the best first."""

@@ -3,20 +3,21 @@
 What was not solved is counted by how it ended, in every format.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 from ..bench import statistics
 from ..bench.journal import Row
-from ..bench.statistics import Entry, Summary
+from ..bench.statistics import Entry, Summary, method_of
 from ..files.best import known
 from ..text.documents import Document
-from . import bench_tables, words, writers
-from .sheet import Section, Sheet
+from . import words, writers
+from .sheet import Cell, Section, Sheet, Table
 
 NAME = "report"
+_FAILED = ("crashed", "timeout", "out of memory", "refused")
 INTRODUCTION = (
     "Gaps are relative to the strongest bound proved for the same data, by a row of "
     "this page or in the library's best known; rows without a bound are counted, but "
@@ -150,20 +151,20 @@ def _of_problem(
 ) -> Iterator[Section]:
     """Yield what is known of one problem: counts, gaps and every solve."""
     mine = [s for s in report.summaries if s.problem == problem]
-    yield Section(f"Summary: {problem}", table=bench_tables.summary(mine))
-    table = bench_tables.gaps(entries)
+    yield Section(f"Summary: {problem}", table=_summary(mine))
+    table = _gap_table(entries)
     title = f"Gaps to the proved bound: {problem}"
     yield Section(title, table=table, in_files_only=True)  # too wide for a terminal
 
 
 def _of_all(report: Report) -> Iterator[Section]:
     if report.contradicted:
-        table = bench_tables.contradictions(report.contradicted)
+        table = _contradictions(report.contradicted)
         yield Section("Plans that a bound contradicts", table=table)
         one = "One of the two is wrong: a bug, or a solver that claims too much."
         yield Section(notes=(one,), on_page_only=True)
-    if failed := [row for row in report.rows if row["status"] in bench_tables.FAILED]:
-        yield Section("Rows without an answer", table=bench_tables.failures(failed))
+    if failed := [row for row in report.rows if row["status"] in _FAILED]:
+        yield Section("Rows without an answer", table=_without_answer(failed))
 
 
 def machine(header: Row) -> str:
@@ -172,16 +173,98 @@ def machine(header: Row) -> str:
     listed = ", ".join(f"{name} {number}" for name, number in versions.items())
     changed = " with changes" if header.get("modified") else ""
     commit = header.get("commit")
+    told = header.get("threads")
+    threads = told if isinstance(told, list) else [told]
     built = f", commit {str(commit)[:12]}{changed}" if commit else ""
     return (
         f"{there.get('processor')}, {there.get('cores')} cores, "
         f"{there.get('memory_gib')} GiB, {there.get('system')}, Python "
         f"{there.get('python')}; hetopt {header.get('hetopt')}{built}; {listed}; "
-        f"{_threads(header)}, started {header.get('started')}."
+        f"threads {', '.join(map(str, threads))}, started {header.get('started')}."
     )
 
 
-def _threads(header: Row) -> str:
-    told = header.get("threads")
-    counts = told if isinstance(told, list) else [told]
-    return f"threads {', '.join(map(str, counts))}"
+# --- tables ----------------------------------------------------------------------
+
+
+def _summary(found: Sequence[Summary]) -> Table:
+    """Counts first; gaps of the rows that have a proved reference."""
+    headings = (
+        *("method", "rows", "solved", "proved", "not solved", "with a bound"),
+        *("median gap", "90% within", "worst gap", "median time"),
+    )
+    rows = [
+        (
+            *map(Cell.of, (s.method, s.rows, s.solved, s.proved)),
+            _failures(s),
+            Cell.of(s.referenced),
+            _share(s.median_gap),
+            _share(s.p90_gap),
+            _share(s.worst_gap),
+            Cell.of(s.median_seconds, words.duration(s.median_seconds)),
+        )
+        for s in found
+    ]
+    return Table.of(headings, rows, texts=("method", "not solved"))
+
+
+def _failures(one: Summary) -> Cell:
+    """Return how many have no plan; that a planner found none in time is no failure."""
+    counts = ", ".join(f"{n} {status}" for status, n in one.unsolved.items())
+    failed = any(status in _FAILED for status in one.unsolved)
+    return Cell(counts, counts, "bad" if failed else "") if counts else Cell.of(None)
+
+
+def _gap_table(found: Sequence[Entry]) -> Table:
+    """An instance a row, a method a column: the gap, or how it ended."""
+    methods = list(dict.fromkeys(entry.method for entry in found))
+    cases: dict[str, dict[str, Entry]] = {}
+    for entry in found:
+        cases.setdefault(entry.case, {})[entry.method] = entry
+    rows = [
+        (Cell.of(case), *(_gap(mine.get(method)) for method in methods))
+        for case, mine in cases.items()
+    ]
+    return Table.of(("instance", *methods), rows)
+
+
+def _contradictions(found: Sequence[Entry]) -> Table:
+    """Plans better than a bound of the same data, which somebody calls proved."""
+    rows = [
+        (
+            Cell.of(entry.row["instance"]),
+            replace(Cell.of(entry.method), mark="bad"),
+            Cell.of(entry.row.get("objective")),
+            Cell.of(float(entry.reference or 0)),
+        )
+        for entry in found
+    ]
+    headings = ("instance", "method", "objective", "bound")
+    return Table.of(headings, rows, texts=headings[:2])
+
+
+def _without_answer(found: Sequence[Row]) -> Table:
+    """Rows that crashed, were ended or refused, and why."""
+    rows = [
+        (
+            Cell.of(row["instance"]),
+            Cell.of(method_of(row)),
+            Cell.of(row["status"]),
+            Cell.of("; ".join(row.get("reasons", []))),
+        )
+        for row in found
+    ]
+    headings = ("instance", "method", "status", "why")
+    return Table.of(headings, rows, texts=headings)
+
+
+def _gap(entry: Entry | None) -> Cell:
+    if entry is None:
+        return Cell.of(None)
+    if entry.gap_to_bound is not None:
+        return _share(entry.gap_to_bound)
+    return Cell(entry.status)
+
+
+def _share(value: float | None) -> Cell:
+    return Cell.of(value, words.share(value))

@@ -2,7 +2,7 @@
 
 from ..api.measured import Footing
 from ..formats.importing.asked import Asked
-from ..formats.importing.changes import Advice, Assessment, Change
+from ..formats.importing.changes import Advice, Assessment
 from ..formats.importing.placing import Settings
 from ..problems import Evaluation
 from ..result import Bound
@@ -21,7 +21,8 @@ def read(asked: Asked, told: Settings | None) -> list[tuple[str, str]]:
         listed = (f"{k.replace('_', ' ')} {v}" for k, v in known.items())
         pairs.append(("settings", ", ".join(listed)))
     shown = [
-        f"{asked.spelled(name)} {_short(value)}".rstrip()
+        f"{asked.spelled(name)} "
+        f"{f'of {len(value)}' if isinstance(value, list) else value}".rstrip()
         for name, value in asked.values.items()
         if name in asked.written and not name.startswith(_LAUNCHERS)
     ]
@@ -32,11 +33,6 @@ def read(asked: Asked, told: Settings | None) -> list[tuple[str, str]]:
         rest = f", and {len(others) - _MOST_OTHERS} more (--json has them)"
         pairs.append(("not read", some + rest * (len(others) > _MOST_OTHERS)))
     return pairs
-
-
-def _short(value: object) -> object:
-    """A value for a line: of a list how long it is."""
-    return f"of {len(value)}" if isinstance(value, list) else value
 
 
 def answer(
@@ -144,7 +140,15 @@ def advice(found: Advice) -> list[Section]:
     if not found.changes:
         return []
     headings = ("change", "by itself", "with those above")
-    rows = [_row(change) for change in found.changes]
+    rows = [
+        (
+            ", ".join(map(str, one.words))
+            or f"{one.setting.replace('_', ' ')} {one.old} -> {one.new}",
+            _time(one.alone),
+            _time(one.so_far),
+        )
+        for one in found.changes
+    ]
     table = Table.of(headings, rows, texts=("change",))
     return [Section("What to change", table=table)]
 
@@ -154,9 +158,8 @@ def sentence(found: Advice) -> str:
     tried = "1 combination of settings was tried"
     if found.looked_at != 1:
         tried = f"{found.looked_at:,} combinations of settings were tried"
-    looked = tried
     equal = ", all those with equal stages"
-    looked += equal if found.is_whole else ", not all of them (--time-limit)"
+    looked = tried + (equal if found.is_whole else ", not all of them (--time-limit)")
     if not found.changes and not found.compared:
         return f"Other settings were not compared: {found.run.why}."
     if not found.changes and found.run.us is None:
@@ -173,7 +176,9 @@ def sentence(found: Advice) -> str:
         none = "no other settings are at least 0.5% faster"
         return f"Change nothing: {none}; {looked}."
     count = len(found.words)
-    flags = "this one setting" if count == 1 else f"these {_number(count)} settings"
+    names = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    many = names[count - 2] if count - 2 < len(names) else count
+    flags = "this one setting" if count == 1 else f"these {many} settings"
     listed = ", ".join(map(str, found.words))
     best = words.amount(found.best.us, "us")
     if found.run.us is None:
@@ -185,18 +190,6 @@ def sentence(found: Advice) -> str:
         f"Change {flags}: {listed}. That is {before} -> {best} per iteration, {less} "
         f"less; {looked}."
     )
-
-
-def _number(count: int) -> str:
-    names = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-    return names[count - 2] if count - 2 < len(names) else str(count)
-
-
-def _row(change: Change) -> tuple[str, str, str]:
-    listed = ", ".join(map(str, change.words)) or (
-        f"{change.setting.replace('_', ' ')} {change.old} -> {change.new}"
-    )
-    return listed, _time(change.alone), _time(change.so_far)
 
 
 def _time(judged: Assessment) -> str:

@@ -114,7 +114,12 @@ def _bars(axes: "Axes", rows: list[GapRow], planned: list[GapRow]) -> None:
     values = [float(row.result.objective or 0) / size for row in ordered]
     side = "below" if ordered[0].result.sense == "maximise" else "above"
     suffix = f" {side} the bound"
-    told = [_bar_text(row, unit, suffix) for row in ordered]
+    told = [
+        words.amount(row.result.objective, unit)
+        + ("" if row.gap_to_bound is None else f", {words.share(row.gap_to_bound)}")
+        + suffix * (row.gap_to_bound is not None)
+        for row in ordered
+    ]
     bars(axes, [_name(row) for row in ordered], values, told)
     if (bound := rows[0].reference.bound) is not None:
         axes.axvline(float(bound.value) / size, color=_PROVED, linewidth=1.6)
@@ -131,13 +136,6 @@ def _bars(axes: "Axes", rows: list[GapRow], planned: list[GapRow]) -> None:
 def unit_of(result: Result) -> str:
     """Return the unit of a result's objective."""
     return get(result.problem).unit(result.data)
-
-
-def _bar_text(row: GapRow, unit: str, suffix: str) -> str:
-    told = words.amount(row.result.objective, unit)
-    if row.gap_to_bound is None:
-        return told
-    return f"{told}, {words.share(row.gap_to_bound)}{suffix}"
 
 
 def _name(row: GapRow) -> str:

@@ -6,9 +6,9 @@ from functools import partial
 from itertools import groupby
 
 from ..api.starts import LIBRARY
-from ..gaps import GapReport, GapRow, plain, referred
+from ..gaps import GapReport, GapRow, referred
 from ..plans import TrainingPlan
-from ..result import Bound, Status
+from ..result import Status, plain
 from ..solving.statements import EXACT
 from ..text.documents import Document
 from . import gap_picture, pipelines, results, words
@@ -137,7 +137,7 @@ def headline(rows: list[GapRow]) -> str:
     reference, unit = rows[0].reference, unit_of(rows[0].result)
     told = "no bound is known"
     if (bound := reference.bound) is not None:
-        limit = f"{words.limit(unit)} {_bound_text(bound, unit)}"
+        limit = f"{words.limit(unit)} {words.amount(bound.value, unit)}"
         told = f"{limit} (proof: {bound.source}; {words.proof(bound.proof)})"
     found = (row.result.objective for row in rows if not row.is_quoted)
     if reference.best not in (None, *found):
@@ -187,7 +187,7 @@ def outcome(row: GapRow) -> str:
             parts.append("by CP-SAT")
         weaker = strongest is None or bound.value != strongest.value
         if weaker and result.method.kind == "exact" and unit == "us":
-            parts.append(f"own bound {_bound_text(bound, unit)}")
+            parts.append(f"own bound {words.amount(bound.value, unit)}")
     if (finder := _finder(row)) is not None:
         parts.append(finder)
     if result.started_from is not None:
@@ -244,10 +244,6 @@ def _finder(row: GapRow) -> str | None:
     if not row.is_quoted:
         return None
     return f"found by {told['by']}, {told['date']}" if told else "known before"
-
-
-def _bound_text(bound: Bound, unit: str) -> str:
-    return words.amount(bound.value, unit)
 
 
 def _summary_text(key: str, value: float | None) -> str | None:

@@ -61,8 +61,14 @@ def terminal(kind: str, rows: Iterable[Document]) -> RenderableType:
     shown = [_COLUMNS.get(kind, _named)(row) for row in rows]
     headings = tuple(shown[0]) if shown else ()
     texts = [x for x in headings if any(isinstance(row[x], str) for row in shown)]
-    cells = (map(_text, row.values()) for row in shown)
-    return writers.grid(Table.of(headings, cells, texts=texts))
+    cells = [
+        [
+            x if isinstance(x, str) else words.NONE if x is None else f"{x:.6g}"
+            for x in row.values()
+        ]
+        for row in shown
+    ]
+    return writers.Columns(Table.of(headings, cells, texts=texts))
 
 
 def _named(row: Document) -> Document:
@@ -71,12 +77,6 @@ def _named(row: Document) -> Document:
     if own and isinstance(own, str):
         told += f" ({own})"
     return {"name": row["name"], "what it is": told}
-
-
-def _text(value: str | float | None) -> str:
-    if isinstance(value, str):
-        return value
-    return words.NONE if value is None else f"{value:.6g}"
 
 
 def page(kind: str, rows: Iterable[Document]) -> str:

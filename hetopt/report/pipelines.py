@@ -69,10 +69,10 @@ def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
     )
 
 
-def drawing(result: Result, palette: dict[str, str], width: float = WIDTH) -> "Drawing":
+def drawing(result: Result, palette: dict[str, str]) -> "Drawing":
     """The Matplotlib figure of a training plan; `palette` has its types of GPU."""
     assert result.plan is not None
-    figure = canvas(width, 0.8 + ROW * len(result.plan.pipelines))
+    figure = canvas(WIDTH, 0.8 + ROW * len(result.plan.pipelines))
     drawn(figure, figure.subplots(), result, palette)
     return figure
 
@@ -87,7 +87,10 @@ def drawn(
     assert result.evaluation is not None
     cluster: Cluster = result.data.planned_cluster
     parts, pipelines = result.evaluation.parts, result.plan.pipelines
-    longest = max(sum(map(_time, rows)) for rows in parts["stages"])
+    longest = max(
+        sum(row["compute_us"] + row["hop_us"] for row in rows)
+        for rows in parts["stages"]
+    )
     unit, name = unit_of(longest)
     wide = figure.bbox.width / figure.dpi
     each = (wide - _BESIDE) / longest  # inches a microsecond
@@ -98,7 +101,8 @@ def drawn(
         for pipeline, of, timed in zip(pipelines, held, parts["stages"], strict=True)
         for stage, layers, times in zip(pipeline.stages, of, timed, strict=True)
     ]
-    letters = _letters(gpu for _, _, gpu, _ in boxes)
+    types = sorted({gpu for _, _, gpu, _ in boxes})
+    letters = {gpu: ascii_uppercase[i % 26] for i, gpu in enumerate(types)}
     # Boxes of a picture speak alike: each names its type of GPU, or has its letter.
     named = all(
         _fits(_forms(stage, layers, gpu)[0], inches)
@@ -145,20 +149,8 @@ def unit_of(longest_us: float | Fraction) -> tuple[float, str]:
     return (1e6, "s") if longest_us >= 2_000_000 else (1e3, "ms")
 
 
-def _time(row: dict[str, int]) -> int:
-    return row["compute_us"] + row["hop_us"]
-
-
 def _gpu(cluster: Cluster, stage: Stage) -> str:
     return cluster.node[stage.replicas[0].node].gpu
-
-
-def _letters(types: Iterable[str]) -> dict[str, str]:
-    """A letter for each type of GPU, for boxes with no room for its name."""
-    return {
-        gpu: ascii_uppercase[i % len(ascii_uppercase)]
-        for i, gpu in enumerate(sorted(set(types)))
-    }
 
 
 def _forms(stage: Stage, layers: str, gpu: str) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
             memory + _fit(row),
         )
         rows.append((*names, *cells))
-    yield writers.grid(Table.of(_RUNS, rows, texts=("model", "GPUs", "memory")))
+    yield writers.Columns(Table.of(_RUNS, rows, texts=("model", "GPUs", "memory")))
     if len(found.rows) > _MOST_ROWS:
         yield Text(f"and {len(found.rows) - _MOST_ROWS} more (--json has all)")
     if any(row.peak_gib is not None for row in found.rows):
@@ -73,7 +73,7 @@ def errors(summary: Mapping[str, Summary]) -> RenderableType:
             *("" if x is None else f"{x:+.1%}" for x in ways),
         )
         rows.append((name, str(line.rows), str(line.predicted), *shown))
-    return writers.grid(Table.of(_ERRORS, rows))
+    return writers.Columns(Table.of(_ERRORS, rows))
 
 
 def calibrated(found: Calibrated) -> Iterator[RenderableType]:
@@ -93,7 +93,7 @@ def calibrated(found: Calibrated) -> Iterator[RenderableType]:
     for name, (old, new) in moved[:_MOST_MOVED]:
         cells = (name, f"{old.value:.4g}", f"{new.value:.4g}", f"{new.spread:.0%}")
         rows.append(cells)
-    yield writers.grid(Table.of(("constant", "before", "after", "known to"), rows))
+    yield writers.Columns(Table.of(("constant", "before", "after", "known to"), rows))
     if len(moved) > _MOST_MOVED:
         yield Text(f"and {len(moved) - _MOST_MOVED} more (--json has all)")
 

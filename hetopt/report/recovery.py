@@ -22,6 +22,7 @@ def sheet(found: "Recovered") -> Sheet:
     if new is not None and new.plan is not None:
         assert new.evaluation is not None
         name = found.chosen.name if found.chosen else ""
+        palette = pipelines.colours(new.data.planned_cluster.gpus)
         sections.append(
             Section(
                 "The new training plan",
@@ -31,7 +32,7 @@ def sheet(found: "Recovered") -> Sheet:
                 ),
                 tuple(f"{a}: {b}" for a, b in results.totals(new.evaluation.parts)),
                 results.table(new.data, new.plan, new.evaluation.parts),
-                (pipelines.figure(new, _palette(new), "The new training plan"),),
+                (pipelines.figure(new, palette, "The new training plan"),),
             )
         )
     if found.result.plan is not None:
@@ -70,9 +71,6 @@ def _candidates(found: "Recovered") -> Table:
     return Table.of(columns, rows, texts=("plan", "chosen"))
 
 
-# --- files -----------------------------------------------------------------------
-
-
 def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
     if found.chosen is None:
         yield "new plan", f"none: {found.result.status.value}"
@@ -104,7 +102,3 @@ def _new_plan_result(found: "Recovered") -> Result | None:
         Stop.FINISHED,
         plan=found.chosen.plan,
     )
-
-
-def _palette(new: Result) -> dict[str, str]:
-    return pipelines.colours(new.data.planned_cluster.gpus)

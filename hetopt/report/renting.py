@@ -43,7 +43,8 @@ def _said(found: Rentals) -> str:
         late = {True: "", False: ", after the deadline"}
         told = (f"{_price(row)}{late[found.is_in_time(row)]}" for row in others)
         said += f". Alternatives: {'; '.join(told)}"
-    return f"{said}. Prices of {_dates(found)}."
+    dates = ", ".join(sorted({row.price.date for row in found.rows}))
+    return f"{said}. Prices of {dates}."
 
 
 def _nothing(found: Rentals) -> str:
@@ -79,10 +80,6 @@ def _time(seconds: float) -> str:
 def _usd(value: float) -> str:
     """Cents where they count."""
     return f"{value:,.2f}" if value < _CENTS else f"{value:,.0f}"
-
-
-def _dates(found: Rentals) -> str:
-    return ", ".join(sorted({row.price.date for row in found.rows}))
 
 
 def _table(found: Rentals) -> Table:

@@ -1,7 +1,7 @@
 """Results and judgements: what is known, and the plan in a table."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
@@ -161,7 +161,10 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
         "iteration_us": ("iteration", lambda v: words.amount(v, "us")),
         "recovery_us": ("recovery", lambda v: words.amount(v, "us")),
-        "bytes": ("bytes", _ways),
+        "bytes": (
+            "bytes",
+            lambda v: ", ".join(f"{words.size(size)} {way}" for way, size in v.items()),
+        ),
         "divided": ("sharded", _sharding_text),
         "sync_us": ("synchronisation", lambda v: words.amount(v, "us")),
         "tied_us": ("tied embeddings", _time_if_any),
@@ -185,7 +188,10 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
         "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD per iteration"),
         "least_headroom_mib": ("memory headroom", words.memory),
-        "oom_probability": ("runs out of memory", _chance),
+        "oom_probability": (
+            "runs out of memory",
+            lambda v: f"{v:.0%} likely ({fit(v)})",
+        ),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
     }
@@ -201,11 +207,6 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
 def _time_if_any(us: int) -> str:
     """Return a part of an iteration; nothing where it takes no time."""
     return words.amount(us, "us") if us else ""
-
-
-def _chance(of_dying: float) -> str:
-    """Return how likely a plan's runs are to die of memory, and what that is called."""
-    return f"{of_dying:.0%} likely ({fit(of_dying)})"
 
 
 _SHARDED_BY_ZERO = {
@@ -229,11 +230,6 @@ def _sharding_text(degrees: dict[str, int]) -> str:
         ),
     ]
     return ", ".join(text for there, text in parts if there)
-
-
-def _ways(sizes: dict[str, int]) -> str:
-    """Return whence a recovery's bytes come: '12.00 GB local, 3.00 GB cloud'."""
-    return ", ".join(f"{words.size(size)} {way}" for way, size in sizes.items())
 
 
 # --- plans -----------------------------------------------------------------------
@@ -268,27 +264,19 @@ def table(data: Any, plan: Plan, parts: Document) -> Table | None:
         return Table.of(("stage", "layers", "time"), cells)
     if isinstance(plan, Provisioning):
         offers = {offer.gpu: offer for offer in data.offers}
-        return _offer_text(plan, offers, times, parts["headroom_mib"])
-    return None
-
-
-def _offer_text(
-    plan: Provisioning,
-    offers: Mapping[str, Offer],
-    times: Iterable[int],
-    headroom: Iterable[int],
-) -> Table:
-    """A row for each stage: GPUs, layers, time of a micro-batch, memory left."""
-    rows = (
-        (
-            words.plain(_gpus(plan.data_parallel, offers[stage.gpu])),
-            str(stage.layers),
-            words.amount(us, "us"),
-            words.memory(mib),
+        rows = (
+            (
+                words.plain(_gpus(plan.data_parallel, offers[stage.gpu])),
+                str(stage.layers),
+                words.amount(us, "us"),
+                words.memory(mib),
+            )
+            for stage, us, mib in zip(
+                plan.stages, times, parts["headroom_mib"], strict=True
+            )
         )
-        for stage, us, mib in zip(plan.stages, times, headroom, strict=True)
-    )
-    return Table.of(("stage", "layers", "time", "headroom"), rows)
+        return Table.of(("stage", "layers", "time", "headroom"), rows)
+    return None
 
 
 def _gpus(count: int, offer: Offer) -> str:
@@ -351,7 +339,8 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
         first = (words.numbered(numbers), batches, whole)
         pipelines = [plan.pipelines[number] for number in numbers]
         held = pipelines[0].held(interleave)
-        for of_run in _runs(shown):
+        for _, run in groupby(range(len(shown)), shown.__getitem__):
+            of_run = [*run]
             stages = [p.stages[j] for p in pipelines for j in of_run]
             rows.append(
                 (
@@ -385,12 +374,6 @@ def _stage_row(
     )
 
 
-def _runs(shown: Sequence[_Shown]) -> Iterator[list[int]]:
-    """Stages that follow each other and are equal."""
-    for _, places in groupby(range(len(shown)), lambda j: shown[j]):
-        yield list(places)
-
-
 def _layers(stages: Sequence[tuple[range, ...]]) -> str:
     """Layers of a stage, or of several of as many each: `0–11 (3 × 4)`."""
     runs = zip(stages[0], stages[-1], strict=True)
@@ -414,13 +397,10 @@ def _memory(
     stage: Stage, cluster: Cluster, peak_mib: dict[str, int]
 ) -> tuple[int, int]:
     """Need and headroom of the stage's fullest GPU, in MiB."""
-
-    def room(node: str) -> int:
-        gpu = cluster.gpus[cluster.node[node].gpu]
-        return int(exact(gpu.memory_gib) * 1024)
-
-    pairs = [
-        (peak_mib[replica.gpus[0]], room(replica.node)) for replica in stage.replicas
-    ]
-    need, most = min(pairs, key=lambda pair: pair[1] - pair[0])
-    return need, most - need
+    pairs = []
+    for replica in stage.replicas:
+        gpu = cluster.gpus[cluster.node[replica.node].gpu]
+        need = peak_mib[replica.gpus[0]]
+        pairs.append((int(exact(gpu.memory_gib) * 1024) - need, need))
+    headroom, need = min(pairs, key=lambda pair: pair[0])
+    return need, headroom

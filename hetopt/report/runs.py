@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from ..api.nodes import NodeChoice, NodeSet
+from ..api.nodes import NodeChoice
 from ..api.runs import TrainingRun
 from . import words
 from .sheet import Section, Table
@@ -40,7 +40,9 @@ def sets(found: NodeChoice | None) -> list[Section]:
         return []
     rows = [
         (
-            _named(one),
+            f"without {', '.join(runs_of(one.without))}"
+            if one.without
+            else "all nodes",
             words.amount(one.iteration_us, "us"),
             words.NONE if one.usd is None else words.number(float(one.usd)),
             "chosen" if one is found.best else "; ".join(one.reasons),
@@ -52,10 +54,6 @@ def sets(found: NodeChoice | None) -> list[Section]:
     note = f"Bound: {bound}; gap {words.share(found.gap)}"
     table = Table.of(headings, rows, texts=("nodes", ""))
     return [Section("With and without nodes", (note,), table=table)]
-
-
-def _named(one: NodeSet) -> str:
-    return f"without {', '.join(runs_of(one.without))}" if one.without else "all nodes"
 
 
 def runs_of(nodes: Iterable[str]) -> list[str]:

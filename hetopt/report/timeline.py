@@ -129,8 +129,10 @@ def sentences(found: Simulation) -> Iterator[str]:
     if found.port_us > last:
         longest = f"the busiest network port, {amount(found.port_us)}"
     sync = amount(found.sync_factor * found.sync_us)
+    times = found.pipeline_factor
+    factor = "" if times == 1 else f"{float(times):g} × "
     yield (
-        f"The iteration: {_times(found.pipeline_factor)}{longest}; "
+        f"The iteration: {factor}{longest}; "
         f"synchronisation, {sync}; update, {amount(found.update_us)}"
         + (f"; tied embeddings, {amount(found.tied_us)}" if found.tied_us else "")
         + (f"; overhead, {amount(found.overhead_us)}" if found.overhead_us else "")
@@ -143,10 +145,6 @@ def sentences(found: Simulation) -> Iterator[str]:
         f"The judge's closed form says {amount(judged)}; the simulation takes "
         f"{words.share(abs(less))} {side}."
     )
-
-
-def _times(factor: Fraction) -> str:
-    return "" if factor == 1 else f"{float(factor):g} × "
 
 
 def amount(us: Fraction | int) -> str:

@@ -100,7 +100,9 @@ def duration(seconds: float | None) -> str:
         return f"-{duration(-seconds)}"
     for unit, size, least in _LONG:
         if seconds >= least * size:
-            return f"{_three_digits(seconds / size)} {unit}"
+            many = seconds / size
+            decimals = 2 if many < 10 else 1 if many < 100 else 0
+            return f"{many:,.{decimals}f} {unit}"
     if seconds >= 100:
         return f"{seconds:,.1f} s"
     if seconds >= 1:
@@ -126,12 +128,6 @@ def tokens(count: int) -> str:
     return f"{count:,} tokens"
 
 
-def _three_digits(value: float) -> str:
-    if value < 10:
-        return f"{value:.2f}"
-    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-
-
 def interval(low_s: float | None, high_s: float | None) -> str:
     """`9.10-10.62 s`; with both units where they differ."""
     low, high = duration(low_s), duration(high_s)
@@ -141,16 +137,13 @@ def interval(low_s: float | None, high_s: float | None) -> str:
 
 def interval_of(parts: Fields) -> str | None:
     """An interval of the judge's parts; None where times are not calibrated."""
-    if (low := parts.get("low_s")) is None:
-        return None
-    return interval(low, parts["high_s"])
+    low = parts.get("low_s")
+    return None if low is None else interval(low, parts["high_s"])
 
 
-def share(value: float | None, *, signed: bool = False) -> str:
+def share(value: float | None) -> str:
     """A fraction of one as a percentage."""
-    if value is None:
-        return NONE
-    return f"{value:+.2%}" if signed and value > 0 else f"{value:.2%}"
+    return NONE if value is None else f"{value:.2%}"
 
 
 def proof(proof: Proof) -> str:
@@ -160,9 +153,7 @@ def proof(proof: Proof) -> str:
 
 def memory(mib: int | None) -> str:
     """MiB, as GiB where there are many."""
-    if mib is None:
-        return NONE
-    return numbers.memory(mib)
+    return NONE if mib is None else numbers.memory(mib)
 
 
 def size(number_of_bytes: int) -> str:

@@ -113,12 +113,20 @@ def job(
     decoder = of_spec(data.model, length) if model is None else of_config(model, length)
     if reasons := [*_different(data, decoder, model), *_uncut(data, plan, decoder)]:
         raise Unsupported(f"this plan is not run: {'; '.join(reasons)}")
-    _check_words(settings)
+    alone = {"eval_every", "eval_batches"} & settings.model_fields_set
+    if settings.eval_data is None and alone:
+        word = min(alone).replace("_", "-")
+        raise Unsupported(f"--{word}: found no --eval-data to evaluate on: give it")
+    from ..formats.calibrating import run_by  # ranks do not need it
+
+    timed = training_plan.evaluate(run_by(data, "executor"), plan)
     costs, split = data.workload.costs, shapes.split_of(data, plan)
     return Job(
         decoder=decoder,
         plan=_plan_with_choices(data, plan),
-        gpus=_by_host(data, plan),
+        gpus=tuple(
+            f"{node}:{i}" for node, row in by_host(data, plan).items() for i in row
+        ),
         sequence_length=length,
         schedule=costs.schedule.in_flight,
         zero=costs.updates.zero if plan.zero is None else plan.zero,
@@ -127,17 +135,9 @@ def job(
         sequence_parallel=costs.compute.sequence_parallel,
         precision=settings.precision or _precision(data, settings),
         wide_gradients=costs.memory.precision == "bf16_fp32_gradients",
-        predicted_s=_predicted_s(data, plan),
+        predicted_s=float(timed.parts["iteration_us"]) / 10**6,
         settings=settings,
     )
-
-
-def _predicted_s(data: Instance, plan: TrainingPlan) -> float:
-    """Return the judge's time of a step as the executor takes it."""
-    from ..formats.calibrating import run_by  # ranks do not need it
-
-    judged = training_plan.evaluate(run_by(data, "executor"), plan)
-    return float(judged.parts["iteration_us"]) / 10**6
 
 
 # --- what is not run ---------------------------------------------------------------
@@ -191,14 +191,6 @@ def _uncut(data: Instance, plan: TrainingPlan, decoder: Decoder) -> Iterator[str
             yield f"tensor-parallel degree {most} is above the {count} {name}"
 
 
-def _check_words(settings: Settings) -> None:
-    """Raise where settings do not fit together."""
-    alone = {"eval_every", "eval_batches"} & settings.model_fields_set
-    if settings.eval_data is None and alone:
-        word = min(alone).replace("_", "-")
-        raise Unsupported(f"--{word}: found no --eval-data to evaluate on: give it")
-
-
 # --- what is settled ---------------------------------------------------------------
 
 
@@ -218,12 +210,6 @@ def _plan_with_choices(data: Instance, plan: TrainingPlan) -> TrainingPlan:
         for pipeline in plan.pipelines
     )
     return plan.model_copy(update={"pipelines": pipelines, "interleave": interleave})
-
-
-def _by_host(data: Instance, plan: TrainingPlan) -> tuple[str, ...]:
-    """The plan's GPUs by rank, as the launch files count them."""
-    hosts = by_host(data, plan)
-    return tuple(f"{node}:{index}" for node in hosts for index in hosts[node])
 
 
 def _precision(data: Instance, settings: Settings) -> Precision:

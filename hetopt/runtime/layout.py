@@ -135,10 +135,7 @@ class Layout:
         self.team_of = {rank: team for team in self.teams for rank in team.ranks}
         self.blocks = tuple(self._blocks(plan, experts))
         self.block_of = {rank: block for block in self.blocks for rank in block}
-        self.global_batch = sum(
-            pipeline.micro_batches * pipeline.micro_batch_size
-            for pipeline in plan.pipelines
-        )
+        self.global_batch = plan.sequences
 
     def _teams(self, plan: TrainingPlan, interleave: int) -> Iterator[Team]:
         base = 0

@@ -258,7 +258,9 @@ class _Process:
         """Return once it has ended, and close what led to it."""
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
-            _close(stream)
+            with suppress(OSError):
+                if stream is not None:
+                    stream.close()
 
     @property
     def ending(self) -> str:
@@ -284,9 +286,3 @@ def _last_line(errors: Path) -> str:
         return ""
     lines = text.strip().splitlines()
     return f": {lines[-1]}" if lines else ""
-
-
-def _close(stream: IO[str] | None) -> None:
-    if stream is not None:
-        with suppress(OSError):
-            stream.close()

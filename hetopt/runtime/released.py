@@ -9,13 +9,12 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import InstanceError
 from ..text.complaints import shown
-from ..text.parsing import read_tree
+from ..text.parsing import read_tree, readable
 from .parameters import Parameter
-from .tensor_files import opened
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 _HEAD = "lm_head.weight"
@@ -71,9 +70,20 @@ class Stored(NamedTuple):
     """A parameter in a file."""
 
     path: Path
-    tensor: str
-    third: int | None
-    transposed: bool
+    role: Role
+
+
+def opened(path: Path, framework: str = "pt") -> Any:
+    """Return a file of tensors, whose header the library has checked."""
+    from safetensors import SafetensorError, safe_open
+
+    with readable(path, "a file of tensors; check where it lies"):
+        try:
+            return safe_open(path, framework=framework)
+        except SafetensorError as error:
+            raise InstanceError(
+                f"{path}: found no whole safetensors file ({error}); take another copy"
+            ) from None
 
 
 def role(parameter: Parameter, family: str, prefix: str = "transformer.") -> Role:
@@ -109,9 +119,8 @@ def stored(folder: Path, parameters: Iterable[Parameter]) -> dict[str, Stored]:
                 f"{parameter.name} begins with; is it of this model?"
             )
         path, shape = held[its.tensor]
-        one = Stored(path, *its)
+        found[parameter.name] = one = Stored(path, its)
         _check(one, shape, parameter)
-        found[parameter.name] = one
     return found
 
 
@@ -150,13 +159,13 @@ def _tensors(path: Path) -> dict[str, tuple[Path, tuple[int, ...]]]:
 
 def _check(one: Stored, shape: tuple[int, ...], parameter: Parameter) -> None:
     want = parameter.shape
-    if one.third is not None:
+    if one.role.third is not None:
         want = (3 * want[0], *want[1:])
-    if one.transposed:
+    if one.role.transposed:
         want = want[::-1]
     if shape != want:
         raise InstanceError(
-            f"{one.path}: tensor {one.tensor!r} has shape {list(shape)}, expected "
+            f"{one.path}: tensor {one.role.tensor!r} has shape {list(shape)}, expected "
             f"{list(want)}; is it of this model?"
         )
 

@@ -21,8 +21,8 @@ from ..text.writing import write_json
 from .groups import batches
 from .optimiser import Update
 from .pytorch import Tensor, dist, torch
+from .released import opened
 from .saved import KINDS, LATEST, MOMENTS, Saved
-from .tensor_files import opened
 
 _KEY = re.compile(r"(.+)@(\d{1,12}):(\d{1,12})")
 

@@ -68,11 +68,9 @@ def check(job: Job, slots: Sequence[int] | None = None) -> Saved | None:
     settings = job.settings
     if settings.init is not None:
         stored(Path(settings.init), parameters(job.decoder))
-    sizes = (p.micro_batches * p.micro_batch_size for p in job.plan.pipelines)
-    batch = sum(sizes)
-    Tokens(job, batch)
+    Tokens(job, job.plan.sequences)
     if settings.eval_data is not None:
-        Tokens(job, batch, held_out=True)
+        Tokens(job, job.plan.sequences, held_out=True)
     if not settings.cpu:
         needed = range(len(job.gpus)) if slots is None else slots
         _check_gpus(max(needed, default=-1) + 1)

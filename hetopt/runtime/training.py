@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .dispatch import Crossing
 from .gradients import Sums, Tensors
 from .groups import Groups
 from .jobs import Job
 from .layout import Layout
-from .mixture import Mixture
+from .mixture import Crossing, Mixture
 from .model import StageModel
 from .optimiser import Update
 from .parameters import TABLE, parameters

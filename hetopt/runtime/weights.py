@@ -7,8 +7,7 @@ from .decoder import Decoder
 from .layout import Layout
 from .parameters import Parameter
 from .pytorch import Device, Dtype, Tensor, torch
-from .released import Stored
-from .tensor_files import opened
+from .released import Stored, opened
 
 _STD = 0.02
 Source = Callable[[Parameter], Tensor]
@@ -40,11 +39,11 @@ def released(places: Mapping[str, Stored]) -> Source:
     """Whole parameters of a released model."""
 
     def source(parameter: Parameter) -> Tensor:
-        place = places[parameter.name]
-        values = opened(place.path).get_tensor(place.tensor)
-        if place.transposed:
+        path, (tensor, third, transposed) = places[parameter.name]
+        values = opened(path).get_tensor(tensor)
+        if transposed:
             values = values.T
-        return values if place.third is None else values.chunk(3)[place.third]
+        return values if third is None else values.chunk(3)[third]
 
     return source
 

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import TypeVar
 
 from ..plans import Lease, Schedule
-from ..problems.job_scheduling import MICRO, Data, Job, micro
+from ..problems.job_scheduling import MICRO, Data, micro
 
 T = TypeVar("T", int, float)
 PERCENTS = (50, 90, 99)
@@ -87,16 +87,20 @@ def measure(
     first = min(micro(job.submit_s) for job in data.jobs)
     makespan = max((lease.end_us for lease in leases), default=first) - first
     trained = sum(jobs[name].samples for name in found)
+    rates = [jobs[name].samples * MICRO / x.completion_us for name, x in found.items()]
     return Metrics(
         jobs=len(found),
         refused=sum(entry.refused is not None for entry in schedule.jobs),
         trials=sum(lease.trial for lease in leases),
-        restarts=sum(max(0, _work(entry.leases) - 1) for entry in entries),
+        restarts=sum(
+            max(0, sum(not lease.trial for lease in entry.leases) - 1)
+            for entry in entries
+        ),
         **_summary("completion", [one.completion_us for one in found.values()]),
         **_summary("queueing", [one.queueing_us for one in found.values()]),
         makespan_s=makespan / MICRO,
         samples_per_second=trained * MICRO / makespan if found else 0.0,
-        samples_per_second_of_a_job=_rate(jobs, found),
+        samples_per_second_of_a_job=fmean(rates) if rates else 0.0,
         utilisation=_utilisation(data, leases, makespan),
         decisions=len(decision_s),
         decision_median_s=median(decision_s) if decision_s else None,
@@ -113,17 +117,6 @@ def _summary(name: str, times_us: list[int]) -> dict[str, float]:
 
 def _held_us(lease: Lease) -> int:
     return lease.end_us - lease.start_us
-
-
-def _work(leases: tuple[Lease, ...]) -> int:
-    return sum(not lease.trial for lease in leases)
-
-
-def _rate(jobs: dict[str, Job], found: dict[str, Times]) -> float:
-    rates = [
-        jobs[name].samples * MICRO / one.completion_us for name, one in found.items()
-    ]
-    return fmean(rates) if rates else 0.0
 
 
 def _utilisation(data: Data, leases: list[Lease], makespan: int) -> dict[str, float]:

@@ -75,10 +75,7 @@ class State:
         self._leases = 0
         self._valid: dict[int, int] = {}  # task -> number of its lease
         given = data.assumptions
-        self._launch_us, self._restart_us = (
-            micro(given.launch_s),
-            micro(given.restart_s),
-        )
+        self._ready_us = micro(given.launch_s), micro(given.restart_s)
         self._trial_us = micro(given.trial_s)
 
     def in_order(self) -> Iterator[Task]:
@@ -102,7 +99,7 @@ class State:
         types = {self.data.cluster.node[node].gpu for node in nodes}
         trial = not all(rates.fits(task.trained, gpu, d, t) for gpu in types)
         step = rates.step_us(task.trained, d, t, nodes)
-        ready = self.now_us + (self._restart_us if task.worked else self._launch_us)
+        ready = self.now_us + self._ready_us[task.worked]
         end = ready + task.steps_left * step
         if trial:
             end = self.now_us + self._trial_us
@@ -213,25 +210,19 @@ class Simulation:
             for number, job in enumerate(ordered)
         ]
         self.coming = [
-            task for task in reversed(self.tasks) if not self._is_refused(task)
+            x for x in reversed(self.tasks) if self.refused[x.job.name] is None
         ]
-
-    def _is_refused(self, task: Task) -> bool:
-        return self.refused[task.job.name] is not None
 
     def run(self, round_us: int | None, deadline: float | None = None) -> None:
         state = self.state
         while self.coming or state.running or state.waiting:
             if deadline is not None and monotonic() >= deadline:
-                jobs = (
-                    len(self.coming)
-                    + len(state.running)
-                    + sum(map(len, state.waiting.values()))
-                )
+                jobs = len(self.coming) + len(state.running)
+                jobs += sum(map(len, state.waiting.values()))
                 raise NoPlan(f"{jobs} of {len(self.tasks)} jobs had no end in time")
             self._advance(self._next_event())
             if round_us is not None:
-                self._advance_to_round(round_us)
+                self._advance(-(-state.now_us // round_us) * round_us)
             before = perf_counter()
             self.policy.decide(state)
             self.decision_s.append(perf_counter() - before)
@@ -249,11 +240,8 @@ class Simulation:
         while True:
             coming = self.coming[-1].submit_us if self.coming else None
             ending = state.next_end_us()
-            if (
-                ending is not None
-                and ending <= now_us
-                and (coming is None or ending <= coming)
-            ):
+            first = now_us if coming is None else min(now_us, coming)
+            if ending is not None and ending <= first:
                 state.now_us = ending
                 state.end_next()
             elif coming is not None and coming <= now_us:
@@ -262,9 +250,6 @@ class Simulation:
             else:
                 break
         state.now_us = now_us
-
-    def _advance_to_round(self, round_us: int) -> None:
-        self._advance(-(-self.state.now_us // round_us) * round_us)
 
     def _stuck(self) -> None:
         names = [task.job.name for task in self.state.in_order()]

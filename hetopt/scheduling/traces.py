@@ -230,13 +230,16 @@ def queue(
     rows that ask for more GPUs than the cluster has.
     """
     sample = sample or Sample()
-    rows, without_gpus = read(path, sample.where)
+    rows, without = read(path, sample.where)
     rows = _choose(rows, path, cluster, sample)
     trainings = _Trainings(Path(path))
     of = [trainings.of(row) for row in rows]
     models = trainings.models
     if assumptions is None:
-        assumptions = _assumptions(costs) if models else Assumptions()
+        assumptions = Assumptions(memory="cost_model" if models else "marp")
+        if models and costs is not None:
+            update = {"costs": costs.by_formula}
+            assumptions = assumptions.model_copy(update=update)
     if None in of:
         models = models | {m: catalogue.job_model(m) for m in catalogue.LADDER}
     with naming(path):
@@ -250,21 +253,14 @@ def queue(
         )
     made = _size(made, rows, of)
     trained = {job.model for job in made.jobs}
-    assumed = (
-        *_without_gpus(without_gpus),
-        *trainings.assumed(),
-        *_assumptions_of(made, rows, of),
-    )
+    assumed = [*trainings.assumed(), *_assumptions_of(made, rows, of)]
+    if without:  # their cell of GPUs is empty or 0
+        change = "fill the column gpus"
+        left = Assumed(what="no GPUs", value="left out", jobs=without, change=change)
+        assumed.insert(0, left)
     kept = {key: model for key, model in models.items() if key in trained}
-    made = made.model_copy(update={"assumed": assumed, "models": kept})
+    made = made.model_copy(update={"assumed": tuple(assumed), "models": kept})
     return made if sample.load is None else at_load(made, sample.load)
-
-
-def _assumptions(costs: CostSettings | None) -> Assumptions:
-    """Return the cost model's assumptions, under an instance's settings if given."""
-    if costs is None:
-        return Assumptions(memory="cost_model")
-    return Assumptions(memory="cost_model", costs=costs.by_formula)
 
 
 def _choose(
@@ -444,13 +440,6 @@ def _fit(data: Data, job: Job, ladder: list[str]) -> Job:
 
 
 # --- what is assumed -------------------------------------------------------------
-
-
-def _without_gpus(jobs: int) -> Iterator[Assumed]:
-    """Yield that jobs are left out whose cell of GPUs is empty or 0, if there are."""
-    if jobs:
-        change = "fill the column gpus"
-        yield Assumed(what="no GPUs", value="left out", jobs=jobs, change=change)
 
 
 def _assumptions_of(

@@ -6,6 +6,7 @@ the same rationals.
 """
 
 from .calibration import Calibration as Calibration
+from .calibration import Profile as Profile
 from .cluster import Cluster as Cluster
 from .cluster import GpuType as GpuType
 from .cluster import Inter as Inter
@@ -33,8 +34,6 @@ from .layers import ShortConvolution as ShortConvolution
 from .layers import Vectors as Vectors
 from .model import MOST_LAYERS as MOST_LAYERS
 from .model import ModelSpec as ModelSpec
-from .presets import PRESETS as PRESETS
-from .profile import Profile as Profile
 from .record import LONGEST_NAME as LONGEST_NAME
 from .record import Count as Count
 from .record import Counted as Counted
@@ -43,10 +42,8 @@ from .record import GbytesPerS as GbytesPerS
 from .record import GpuId as GpuId
 from .record import LatencyUs as LatencyUs
 from .record import Length as Length
-from .record import MemoryGib as MemoryGib
 from .record import Name as Name
 from .record import NotNegative as NotNegative
-from .record import Positive as Positive
 from .record import Record as Record
 from .record import Seconds as Seconds
 from .record import Usd as Usd
@@ -54,10 +51,12 @@ from .record import UsdPerHour as UsdPerHour
 from .record import exact as exact
 from .record import link_of as link_of
 from .record import name_fault as name_fault
+from .record import once as once
 from .record import printable as printable
 from .record import table_record as table_record
 from .settings import GROUP_OF as GROUP_OF
 from .settings import GROUPS as GROUPS
+from .settings import PRESETS as PRESETS
 from .settings import CostSettings as CostSettings
 from .settings import group_fields as group_fields
 from .settings import set_fields as set_fields

@@ -1,6 +1,5 @@
 """GPUs, the nodes that have them, and the links between nodes."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, model_validator
 
-from ..text.documents import Document
 from .calibration import Precision
 from .record import (
     Efficiency,
@@ -24,6 +22,7 @@ from .record import (
     Record,
     UsdPerHour,
     link_of,
+    once,
 )
 
 if TYPE_CHECKING:
@@ -55,13 +54,6 @@ class GpuType(Record):
     generation: Name | None = None
     peaks: dict[Precision, PeakTflops] | None = None
 
-    _later = frozenset(
-        {
-            *("memory_gbytes_per_s", "watts", "aliases"),
-            *("card", "generation", "peaks", "host_gbytes_per_s"),
-        }
-    )
-
 
 class Node(Record):
     """A machine with GPUs of one type, joined by one intra-node link.
@@ -85,8 +77,6 @@ class Node(Record):
     gres: Name | None = None
     product: Name | None = None
     machine: Name | None = None
-
-    _later = frozenset({"adapters", "host_gib", "gres", "product", "machine"})
 
     @model_validator(mode="after")
     def _several_gpus_need_a_link(self) -> Self:
@@ -119,9 +109,6 @@ class Link(Record):
             return dict(zip(cls.model_fields, value, strict=False))
         return value
 
-    def _digested(self, data: Document) -> Document:
-        return data  # of half a million links: no field came later
-
 
 class Island(Record):
     """Nodes of which every two are joined by one link."""
@@ -144,8 +131,6 @@ class Inter(Record):
     latency_us: LatencyUs = 0
     islands: tuple[Island, ...] = ()
     pairs: Annotated[tuple[Link, ...], Field(strict=False)] = ()
-
-    _later = frozenset({"islands"})
 
 
 class Cluster(Record):
@@ -189,11 +174,7 @@ class Cluster(Record):
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        names = self._names()
-        if twice := sorted(n for n, times in Counter(names).items() if times > 1):
-            raise ValueError(
-                f"nodes of one name: {', '.join(map(repr, twice))}: rename all but one"
-            )
+        once("nodes of one name", self._names())
         for node in self.nodes:
             if node.gpu not in self.gpus:
                 known = ", ".join(sorted(self.gpus))

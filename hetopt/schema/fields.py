@@ -4,20 +4,30 @@ Fields that a run's row has are called as there (`costs.runs.rows.Run`); `layers
 without those that predict further tokens. A field that is absent is not known.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
-from ..trainers.table import Fields
+from ..trainers.megatron import TABLE as MEGATRON
+from ..trainers.table import Fields, text_of
 from .groups import Split
-from .layers import EXPERTS, WINDOW, Kind
+from .instance import Instance
+from .layers import (
+    CONVOLUTION,
+    EXPERTS,
+    LINEAR,
+    MAMBA,
+    MAMBA_1,
+    WINDOW,
+    Kind,
+    shape_of,
+)
 from .model import Architecture, ModelSpec
 
-if TYPE_CHECKING:
-    from .instance import Instance
-
+ONE = Split()
 _EIGHT = ("fp8", "mxfp8", "nvfp4")
 
 
-def fields_of(data: "Instance", tp: int) -> Fields:
+def fields_of(data: Instance, tp: int) -> Fields:
     """Return the fields of the model and of how it is trained, cut among `tp` GPUs."""
     model, workload = data.model, data.workload
     costs, timed = workload.costs, workload.costs.compute.calibration
@@ -145,3 +155,65 @@ def _is_beside_norms(model: ModelSpec, count: int) -> bool:
     norms = 2 * (width // model.heads) if model.qk_norm else 0
     left = model.vectors.attention - bias - norms - count
     return left > 0 and left % h == 0
+
+
+# --- tensor-parallel degrees ------------------------------------------------------
+
+#: What a tensor-parallel degree divides of mixers without scores, and their names.
+_OF_MIXERS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
+    {
+        MAMBA: (("heads", "groups"), "Mamba-2"),
+        MAMBA_1: (("channels",), "Mamba-1"),
+        LINEAR: (("key heads", "value heads"), "linear attention"),
+        CONVOLUTION: (("channels",), "a short convolution"),
+    }
+)
+
+
+#: Targets that are started with arguments of Megatron-LM's table.
+_BY_TABLE = ("megatron", "megatron_bridge", "flagscale")
+
+
+def barred(target: str, data: Instance, t: int, split: Split = ONE) -> Iterator[str]:
+    """Yield in words why a target runs no groups of a tensor-parallel degree `t`.
+
+    Experts that are divided among GPUs are whole.
+    """
+    if whole := dict.fromkeys(_uncut(data.model, t, split)):
+        yield f"{t} does not divide {' and '.join(whole)}"
+    if target in _BY_TABLE and t > 1:
+        yield from (f"{t}: {words}" for words in violations(data, t, split))
+
+
+def violations(data: Instance, t: int, split: Split = ONE) -> Iterator[str]:
+    """Yield in words the rules of Megatron-LM that a degree's arguments violate."""
+    made = MEGATRON.write(fields_of(data, t) | fields_of_split(split))
+    texts = {name: text_of(value) for name, value in made.items()}
+    for words in MEGATRON.violations(texts):
+        yield f"{words}, which Megatron-LM does not start with"
+
+
+def _uncut(model: ModelSpec, t: int, split: Split) -> Iterator[str]:
+    for own in {shape_of(kind): model.of(kind) for kind in model.kinds}.values():
+        groups = own.kv_heads or own.heads
+        if own.heads % t or groups % t:
+            yield f"{own.heads} heads and {groups} key-value heads"
+        names = ("intermediate", "expert_intermediate")
+        for name in names if split.experts == 1 else names[:1]:
+            width = getattr(own, name)
+            if width is not None and width % t:
+                yield f"{name} {width}"
+    for part, (words, name) in _OF_MIXERS.items():
+        mixer = model.mixer(part)
+        if mixer is not None and any(whole % t for whole in mixer.sizes.whole):
+            numbers = zip(mixer.sizes.whole, words, strict=True)
+            yield f"{' and '.join(f'{n} {word}' for n, word in numbers)} of {name}"
+
+
+def permits(data: Instance, split: Split, gpus: int) -> bool:
+    """Return whether the target of an instance runs groups of so many GPUs."""
+    t, rest = divmod(gpus, split.context)
+    if rest:
+        return False
+    target = data.workload.runs_on
+    return target == "any" or next(barred(target, data, t, split), None) is None

@@ -4,7 +4,6 @@ Every field says one thing about the cost model; a paper's variant of it is data
 two groups must agree on stands in `hetopt.schema.settings`.
 """
 
-from collections import Counter
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
@@ -12,9 +11,8 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from .calibration import Calibration
-from .profile import Profile
-from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib
+from .calibration import Calibration, Profile
+from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib, once
 from .states import Lora, Offload, Optimiser, StateBytes, states_of
 
 Parallel = Annotated[int, Field(ge=1, le=4096)]
@@ -61,8 +59,6 @@ class Compute(Record):
     profile: tuple[Profile, ...] = ()
     calibration: Calibration | None = None
 
-    _later = frozenset({"context_parallel", "expert_parallel", "calibration"})
-
     @model_validator(mode="after")
     def _times_have_a_source(self) -> Self:
         if (self.layer_times == "profile") != bool(self.profile):
@@ -89,13 +85,12 @@ class Compute(Record):
                     f"{row.tensor_parallel}, micro_batch {row.micro_batch}) has no "
                     f"{field}, other rows have: measure it, or remove it from all"
                 )
-        keys = [(r.gpu, r.tensor_parallel, r.micro_batch) for r in self.profile]
-        if twice := [key for key, times in Counter(keys).items() if times > 1]:
-            gpu, t, b = twice[0]
-            raise ValueError(
-                f"profile has {gpu!r} at tensor_parallel {t} and micro_batch {b} "
-                "twice: remove one row"
-            )
+        sizes = (
+            f"{r.gpu} at tensor_parallel {r.tensor_parallel}, micro_batch "
+            f"{r.micro_batch}"
+            for r in self.profile
+        )
+        once("profile rows of one size", sizes, "remove all but one")
         return self
 
 
@@ -118,13 +113,6 @@ class Memory(Record):
     fused_loss: bool = False
     logit_gradients: bool = False
     reserve_mib: ReserveMib = 0
-
-    _later = frozenset(
-        {
-            *("precision", "fused_loss", "logit_gradients"),
-            *("optimiser", "offload"),
-        }
-    )
 
     @model_validator(mode="after")
     def _bytes_of_the_precision(self) -> Self:
@@ -205,8 +193,6 @@ class Links(Record):
     hop_factor: NotNegative = 1
     interleaved_hop_factor: NotNegative | None = None
 
-    _later = frozenset({"hops", "hop_factor", "interleaved_hop_factor"})
-
 
 class Schedule(Record):
     """These settings say in which order a pipeline works, and how long it takes.
@@ -222,10 +208,9 @@ class Schedule(Record):
     pipeline_factor: Positive = 1
     iteration_overhead_us: LatencyUs = 0
 
-    _later = frozenset({"interleave", "iteration_overhead_us"})
-
     @model_validator(mode="after")
-    def _interleaved_pipelines_are_1f1b(self) -> Self:
+    def checked(self) -> Self:
+        """Return the settings; `ValueError` where pipelines cannot be interleaved."""
         if self.interleave > 1 and not self.is_1f1b:
             raise ValueError(
                 f"interleave {self.interleave} is a 1F1B schedule, found in_flight "
@@ -263,8 +248,6 @@ class Updates(Record):
     sync_overlap: Literal["none", "backward"] = "none"
     sync_factor: NotNegative = 1
     tied_sync: bool = False
-
-    _later = frozenset({"lora", "zero", "zero_groups", "gathers", "tied_sync"})
 
     def sharers(self, replicas: int) -> int:
         """Return how many of the replicas of a layer divide its states."""

@@ -22,8 +22,8 @@ from .record import (
     Seconds,
     Usd,
     UsdPerHour,
+    once,
 )
-from .settings import CostSettings
 from .states import lora_fault
 from .targets import TARGETS
 from .workload import Workload
@@ -53,8 +53,6 @@ class Offer(Record):
         0,
         description="Losses of a spot machine per hour: 0.02 is one in 50 hours.",
     )
-
-    _later = frozenset({"intra_gbytes_per_s", "losses_per_hour"})
 
 
 class Requirements(Record):
@@ -95,9 +93,7 @@ class Instance(Record):
         self._experts_divide()
         self._adapters_are_counted()
         self._hosts_are_reached()
-        names = [offer.gpu for offer in self.offers]
-        if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"offers of one GPU type: {', '.join(twice)}: merge them")
+        once("offers of one GPU type", (x.gpu for x in self.offers), "merge them")
         for row in self.workload.costs.compute.profile:
             if len(row.layer_us) != self.model.layers:
                 raise ValueError(
@@ -194,23 +190,25 @@ class Instance(Record):
         target = target.replace("-", "_")
         if target not in TARGETS:
             raise UnknownName("target", target, [*TARGETS])
-        made = self.launched_by(target)
-        workload = made.workload.model_copy(update={"runs_on": target})
-        return made.model_copy(update={"workload": workload})
+        return self.launched_by(target).with_workload(runs_on=target)
 
     def launched_by(self, target: str) -> Self:
         """Return the instance with gradients as a program keeps and exchanges them."""
-        return self._with_costs(self.workload.costs.launched_by(target))
+        return self.with_workload(costs=self.workload.costs.launched_by(target))
 
     def in_precision(self, precision: str) -> Self:
         """Return the instance with parameters weighed and sent in another precision."""
-        return self._with_costs(self.workload.costs.in_precision(precision))
+        return self.with_workload(costs=self.workload.costs.in_precision(precision))
 
-    def _with_costs(self, costs: CostSettings) -> Self:
-        if costs is self.workload.costs:
-            return self
-        workload = self.workload.model_copy(update={"costs": costs})
+    def with_workload(self, **fields: object) -> Self:
+        """Return the instance with other fields of its workload."""
+        workload = self.workload.model_copy(update=fields)
         return self.model_copy(update={"workload": workload})
+
+    def with_costs(self, **fields: object) -> Self:
+        """Return the instance under other cost settings."""
+        costs = self.workload.costs.model_copy(update=fields)
+        return self.with_workload(costs=costs)
 
     @property
     def planned_cluster(self) -> Cluster:

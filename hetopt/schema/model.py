@@ -167,27 +167,10 @@ class ModelSpec(Record):
     architecture: Architecture | None = None
 
     _of_layers = (
-        "layer_kinds",
-        "window",
-        "chunked",
-        "latent",
-        *MIXERS,
-        "indexer",
-        "value_dim",
-        "gated_attention",
-        "kv_products",
-        "expert_hidden",
-        "layer_shapes",
-        "layer_table",
-        "mtp_layers",
-        "qk_norm",
-        "post_norm",
-        "attention_bias",
-        "vectors",
-    )
-    _later = frozenset(
-        {"activation", "norm", "dropout", "other_parameters"}
-        | {"architecture", *_of_layers}
+        *("layer_kinds", "window", "chunked", "latent", *MIXERS, "indexer"),
+        *("value_dim", "gated_attention", "kv_products", "expert_hidden"),
+        *("layer_shapes", "layer_table", "mtp_layers"),
+        *("qk_norm", "post_norm", "attention_bias", "vectors"),
     )
 
     @model_validator(mode="after")

@@ -6,11 +6,12 @@ computes with the same rationals.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +26,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ..errors import InstanceError, cut, quoted
 from ..text import units
-from ..text.documents import Document, Fields
+from ..text.documents import Fields
 
 LONGEST_NAME = 200
 
@@ -66,6 +67,14 @@ def printable(text: str) -> str:
     if fault := _unprintable(text):
         raise ValueError(fault)
     return text
+
+
+def once(
+    what: str, names: Iterable[object], remedy: str = "rename all but one"
+) -> None:
+    """Raise `ValueError` with those of the names that stand there more than once."""
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise ValueError(f"{what}: {', '.join(map(repr, twice[:5]))}: {remedy}")
 
 
 def _gpu_id(text: str) -> str:
@@ -177,26 +186,12 @@ class Record(BaseModel):
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False
     )
 
-    #: Fields that came later: the digest leaves them out where they say nothing, so
-    #: that what was made for older files still names its data.
-    _later: ClassVar[frozenset[str]] = frozenset()
-
     @cached_property
     def digest(self) -> str:
-        """`sha256:` of the canonical JSON of the record."""
-        data = _without_defaults(self, self.model_dump(mode="json"))
+        """`sha256:` of the canonical JSON of the record, without defaults."""
+        data = self.model_dump(mode="json", exclude_defaults=True)
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-    def _digested(self, data: Document) -> Document:
-        """Return what digests see of the record's JSON: no later field at a default."""
-        fields = type(self).model_fields
-        return {
-            name: _without_defaults(value, inner)
-            for name, inner in data.items()
-            if (value := getattr(self, name)) != fields[name].get_default()
-            or name not in self._later
-        }
 
     def model_copy(self, *, update: Fields | None = None, deep: bool = False) -> Self:
         """A copy with changes; what was derived from the old content is dropped."""
@@ -236,16 +231,3 @@ def table_record(
             f"found {cut(repr(first['input']))}, made from {source}: {first['msg']}; "
             "tables hold whole numbers below 1e9: change what it is made from",
         ) from None
-
-
-def _without_defaults(value: Any, data: Any) -> Any:
-    """Return the JSON `data` of a value, without later fields at their defaults."""
-    if isinstance(value, Record):
-        return value._digested(data)
-    if isinstance(value, list | tuple):
-        return [_without_defaults(*pair) for pair in zip(value, data, strict=True)]
-    if isinstance(value, dict):
-        return {
-            key: _without_defaults(value[key], inner) for key, inner in data.items()
-        }
-    return data

@@ -1,12 +1,13 @@
 """Cost settings choose the variant of the cost model, in five groups of fields.
 
 A file says the groups, or a preset. The fields of all groups side by side are read as
-well, as they were written once; digests are made of these.
+well.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import GetJsonSchemaHandler, ValidationInfo, model_validator
@@ -15,7 +16,6 @@ from pydantic_core import CoreSchema
 from ..text.complaints import unknown_name
 from ..text.documents import Document, Fields
 from .groups import Compute, Links, Memory, Schedule, Split, Updates
-from .presets import PRESETS
 from .record import Record
 from .states import StateBytes
 from .widths import launched_precision
@@ -42,6 +42,67 @@ _HOLDERS: Mapping[str, str] = {
 }
 
 PRESET = "preset"
+
+# --- presets ----------------------------------------------------------------------
+# A preset says what a source says, and leaves all else at its default. What papers
+# print is in `instances/README.md`, with the instances that are of each preset.
+
+Groups = Mapping[str, Fields]
+
+_HEXISCALE: Groups = {
+    "compute": {"recompute": "full", "head": "omit"},
+    "memory": {"bytes_per_parameter": 8, "activations": "checkpoint"},
+    "schedule": {"in_flight": "one"},
+}
+
+PRESETS: Mapping[str, Groups] = MappingProxyType(
+    {
+        # Appendix A, Eq. 1-11.
+        "hexiscale": _HEXISCALE,
+        # The released planner, with the factors of its ZeRO-3.
+        "hexiscale_released": {
+            **_HEXISCALE,
+            "schedule": {
+                "in_flight": "one",
+                "pipeline": "lockstep",
+                "pipeline_factor": 1.8,
+            },
+            "updates": {"sync_factor": 1.65},
+        },
+        # Section IV: the lowest bandwidth among replicas; activations are kept.
+        "autohet": {
+            "compute": {"recompute": "none", "flash": True},
+            "updates": {"sync": "bottleneck"},
+        },
+        # Its estimator: the lowest bandwidth among replicas.
+        "metis": {
+            "compute": {"recompute": "full"},
+            "updates": {"sync": "bottleneck"},
+        },
+        # Eq. 9: gradients are exchanged behind the backward passes of earlier stages.
+        "espresso": {
+            "compute": {"recompute": "full", "flash": True, "head": "omit"},
+            "updates": {"sync_overlap": "backward"},
+        },
+        # Megatron-LM in bf16: gradients in fp32 (`hetopt.schema.widths`), sequence
+        # parallelism, the all-reduce of tied embeddings.
+        "megatron": {
+            "compute": {"recompute": "none", "flash": True, "sequence_parallel": True},
+            "memory": {"precision": "bf16_fp32_gradients"},
+            "updates": {"tied_sync": True},
+        },
+        # torchtitan: FSDP gathers weights for every micro-batch and reduces gradients
+        # in fp32; PyTorch's own loss keeps the gradients of the logits.
+        "torch": {
+            "compute": {"recompute": "none", "flash": True, "sequence_parallel": True},
+            "memory": {
+                "precision": "bf16_fp32_gradients",
+                "logit_gradients": True,
+            },
+            "updates": {"zero": 3, "gathers": "micro_batch"},
+        },
+    }
+)
 
 
 class CostSettings(Record):
@@ -82,7 +143,8 @@ class CostSettings(Record):
         return tree
 
     @model_validator(mode="after")
-    def _groups_agree(self) -> Self:
+    def checked(self) -> Self:
+        """Return the settings; `ValueError` where groups do not agree."""
         compute, activations = self.compute, self.memory.activations
         for field in ("context_parallel", "expert_parallel"):
             if getattr(compute, field) > 1 and activations != "calibrated":
@@ -126,9 +188,6 @@ class CostSettings(Record):
             own = groups.get(group, getattr(self, group))
             groups[group] = own.model_copy(update=fields)
         return super().model_copy(update=groups, deep=deep)
-
-    def _digested(self, data: Document) -> Document:
-        return ungroup_fields(super()._digested(data))
 
     def value(self, field: str) -> Any:
         """Return the value of a field, by the name that no other group has."""

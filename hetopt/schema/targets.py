@@ -12,23 +12,14 @@ model gives one (Megatron-LM, core/transformer/transformer_config.py; torchtitan
 HexiScale shard by heads as well).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ..trainers.megatron import TABLE as MEGATRON
 from ..trainers.megatron.relatives import FLAGSCALE
-from ..trainers.table import Table, text_of
-from .fields import fields_of, fields_of_split
-from .groups import Split
-from .layers import CONVOLUTION, LINEAR, MAMBA, MAMBA_1, shape_of
-from .model import ModelSpec
-
-if TYPE_CHECKING:
-    from .instance import Instance
-
-ONE = Split()
+from ..trainers.table import Table
 
 RunsOn = Literal[
     "any",
@@ -157,20 +148,16 @@ class Target(NamedTuple):
 
 
 #: What all targets have that were made for more than replicas of one GPU.
-_MODEL_PARALLEL = {Feature.PIPELINES, Feature.TENSOR_PARALLEL}
-_SHAPES = frozenset(
-    _MODEL_PARALLEL
-    | {
-        Feature.UNEVEN_LAYERS,
-        Feature.DIFFERENT_CUTS,
-        Feature.DIFFERENT_BATCHES,
-        Feature.MIXED_DEGREES,
-        Feature.MIXED_DEGREES_IN_STAGE,
-        Feature.UNEQUAL_SAMPLES,
-        Feature.MIXED_TYPES,
-        Feature.MIXED_TYPES_IN_STAGE,
-    }
-)
+_MODEL_PARALLEL = frozenset({Feature.PIPELINES, Feature.TENSOR_PARALLEL})
+_MIXED_TYPES = {Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
+_GRID = _MODEL_PARALLEL | _MIXED_TYPES | {Feature.UNEVEN_LAYERS}
+_SHAPES = _GRID | {
+    Feature.DIFFERENT_CUTS,
+    Feature.DIFFERENT_BATCHES,
+    Feature.MIXED_DEGREES,
+    Feature.MIXED_DEGREES_IN_STAGE,
+    Feature.UNEQUAL_SAMPLES,
+}
 _EACH = tuple(Feature)
 #: What only targets take that do not write the model's shape.
 _LAYERS = frozenset(
@@ -178,12 +165,7 @@ _LAYERS = frozenset(
 )
 #: How layers are trained that the executor has no words for.
 _NOT_EXECUTED = _EACH[_EACH.index(Feature.ZERO_2) :]
-_GRID = {
-    *_MODEL_PARALLEL,
-    Feature.UNEVEN_LAYERS,
-    Feature.MIXED_TYPES,
-    Feature.MIXED_TYPES_IN_STAGE,
-}
+_ZERO = (Feature.ZERO_1, Feature.ZERO_2, Feature.ZERO_3)
 #: By which field of a trainer's table, and which of its values, it is given a feature.
 FIELDS: Mapping[Feature, tuple[str, object]] = MappingProxyType(
     {
@@ -220,28 +202,27 @@ FIELDS: Mapping[Feature, tuple[str, object]] = MappingProxyType(
 OF_FEATURES = frozenset(name for name, _ in FIELDS.values())
 
 
-def features_of(table: Table, lacks: frozenset[str] = frozenset()) -> set[Feature]:
+def features_of(
+    table: Table, lacks: frozenset[str] = frozenset()
+) -> frozenset[Feature]:
     """Return the features that a trainer's table has options for."""
-    return {
+    return frozenset(
         feature
         for feature, (name, value) in FIELDS.items()
         if name not in lacks and table.has(name, value)
-    }
+    )
 
 
 #: Its distributed optimiser is Adam's, and only Adam goes to hosts
 #: (megatron/core/optimizer, core 0.12 to 0.20).
-_MEGATRON_LM = frozenset(
-    features_of(MEGATRON) | {Feature.MIXED_TYPES, Feature.MIXED_TYPES_IN_STAGE}
-)
+_MEGATRON_LM = features_of(MEGATRON) | _MIXED_TYPES
 
 #: Of trainers on transformers, whose models are the released ones: whole ones, one on
 #: each GPU.
-_REPLICAS = frozenset(
+_REPLICAS = (
     _LAYERS
+    | _MIXED_TYPES
     | {
-        Feature.MIXED_TYPES,
-        Feature.MIXED_TYPES_IN_STAGE,
         Feature.NOT_RECOMPUTED,
         Feature.SINGLE_PRECISION,
         Feature.BFLOAT16,
@@ -258,11 +239,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "architecture": Target(frozenset(Feature), frozenset()),
         "executor": Target(
             frozenset(Feature) - {*_NOT_EXECUTED, *_LAYERS}
-            | {
-                Feature.LISTED_PARAMETERS,
-                Feature.PLACED_EXPERTS,
-                Feature.MORE_NORMS,
-            },
+            | {Feature.LISTED_PARAMETERS, Feature.PLACED_EXPERTS, Feature.MORE_NORMS},
             _GROUPS | {Rule.TOGETHER},
             program="our executor (hetopt run)",
         ),
@@ -278,52 +255,40 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         # Optimisers by name are its own or torch.optim's; ZeRO flattens what they
         # update, and has it on hosts (deepspeed/runtime/engine.py).
         "deepspeed": Target(
-            frozenset(
-                _GRID
-                | _LAYERS
-                | {
-                    Feature.ZERO_1,
-                    Feature.NOT_RECOMPUTED,
-                    Feature.SINGLE_PRECISION,
-                    Feature.FLOAT16,
-                    Feature.BFLOAT16,
-                    Feature.SGD,
-                    Feature.HOSTED_STATES,
-                }
-            ),
+            _GRID
+            | _LAYERS
+            | {
+                Feature.ZERO_1,
+                Feature.NOT_RECOMPUTED,
+                Feature.SINGLE_PRECISION,
+                Feature.FLOAT16,
+                Feature.BFLOAT16,
+                Feature.SGD,
+                Feature.HOSTED_STATES,
+            },
             _GROUPS | {Rule.NEIGHBOURS},
             symmetric=True,
             program="our DeepSpeed export",
         ),
         "torchtitan": Target(
-            frozenset(
-                _GRID
-                | _LAYERS
-                | {
-                    Feature.ZERO_1,
-                    Feature.ZERO_2,
-                    Feature.ZERO_3,
-                    Feature.ZERO_GROUPS,
-                    Feature.SELECTIVE,
-                    Feature.NOT_RECOMPUTED,
-                    Feature.BFLOAT16,
-                    Feature.WIDE_UNDIVIDED,
-                }
-            ),
+            _GRID
+            | _LAYERS
+            | {
+                *_ZERO,
+                Feature.ZERO_GROUPS,
+                Feature.SELECTIVE,
+                Feature.NOT_RECOMPUTED,
+                Feature.BFLOAT16,
+                Feature.WIDE_UNDIVIDED,
+            },
             _GROUPS | {Rule.FILLED, Rule.TIED_TOGETHER},
             symmetric=True,
             program="our torchtitan export",
         ),
         # FlagCX joins NCCL's and RCCL's cards, not HCCL's: its page on backends (2026).
         "flagscale": Target(
-            frozenset(
-                features_of(MEGATRON, FLAGSCALE.lacks) - {Feature.MUON}
-                | {
-                    Feature.MIXED_DEGREES,
-                    Feature.MIXED_REPLICAS,
-                    Feature.MIXED_TYPES,
-                }
-            ),
+            features_of(MEGATRON, FLAGSCALE.lacks) - {Feature.MUON}
+            | {Feature.MIXED_DEGREES, Feature.MIXED_REPLICAS, Feature.MIXED_TYPES},
             frozenset(
                 {Rule.NEIGHBOURS, Rule.WHOLE_SHARES, Rule.TIED_ALIKE, Rule.FLAGCX}
             ),
@@ -354,9 +319,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "llamafactory": Target(
             _REPLICAS
             | {
-                Feature.ZERO_1,
-                Feature.ZERO_2,
-                Feature.ZERO_3,
+                *_ZERO,
                 Feature.HOSTED_STATES,
                 Feature.ADAFACTOR,
                 Feature.ADAMW_8BIT,
@@ -366,63 +329,3 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         ),
     }
 )
-
-
-#: What a tensor-parallel degree divides of mixers without scores, and their names.
-_OF_MIXERS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
-    {
-        MAMBA: (("heads", "groups"), "Mamba-2"),
-        MAMBA_1: (("channels",), "Mamba-1"),
-        LINEAR: (("key heads", "value heads"), "linear attention"),
-        CONVOLUTION: (("channels",), "a short convolution"),
-    }
-)
-
-
-#: Targets that are started with arguments of Megatron-LM's table.
-_BY_TABLE = ("megatron", "megatron_bridge", "flagscale")
-
-
-def barred(target: str, data: "Instance", t: int, split: Split = ONE) -> Iterator[str]:
-    """Yield in words why a target runs no groups of a tensor-parallel degree `t`.
-
-    Experts that are divided among GPUs are whole.
-    """
-    if whole := dict.fromkeys(_uncut(data.model, t, split)):
-        yield f"{t} does not divide {' and '.join(whole)}"
-    if target in _BY_TABLE and t > 1:
-        yield from (f"{t}: {words}" for words in violations(data, t, split))
-
-
-def violations(data: "Instance", t: int, split: Split = ONE) -> Iterator[str]:
-    """Yield in words the rules of Megatron-LM that a degree's arguments violate."""
-    made = MEGATRON.write(fields_of(data, t) | fields_of_split(split))
-    texts = {name: text_of(value) for name, value in made.items()}
-    for words in MEGATRON.violations(texts):
-        yield f"{words}, which Megatron-LM does not start with"
-
-
-def _uncut(model: ModelSpec, t: int, split: Split) -> Iterator[str]:
-    for own in {shape_of(kind): model.of(kind) for kind in model.kinds}.values():
-        groups = own.kv_heads or own.heads
-        if own.heads % t or groups % t:
-            yield f"{own.heads} heads and {groups} key-value heads"
-        names = ("intermediate", "expert_intermediate")
-        for name in names if split.experts == 1 else names[:1]:
-            width = getattr(own, name)
-            if width is not None and width % t:
-                yield f"{name} {width}"
-    for part, (words, name) in _OF_MIXERS.items():
-        mixer = model.mixer(part)
-        if mixer is not None and any(whole % t for whole in mixer.sizes.whole):
-            numbers = zip(mixer.sizes.whole, words, strict=True)
-            yield f"{' and '.join(f'{n} {word}' for n, word in numbers)} of {name}"
-
-
-def permits(data: "Instance", split: Split, gpus: int) -> bool:
-    """Return whether the target of an instance runs groups of so many GPUs."""
-    t, rest = divmod(gpus, split.context)
-    if rest:
-        return False
-    target = data.workload.runs_on
-    return target == "any" or next(barred(target, data, t, split), None) is None

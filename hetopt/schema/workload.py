@@ -26,8 +26,6 @@ class Alternatives(Record):
     interleave: tuple[Parallel, ...] = ()
     zero_groups: tuple[Parallel, ...] = ()
 
-    _later = frozenset(FIELDS)
-
 
 class Workload(Record):
     """A workload says what is trained, in which batches, for how long.
@@ -65,8 +63,6 @@ class Workload(Record):
         ),
     ] = None
 
-    _later = frozenset({"alternatives", "runs_on", "restart_s", "checkpoint_every_s"})
-
     @model_validator(mode="after")
     def _gradients_are_those_of_the_program(self) -> Self:
         # Frozen from the outside; here the record is still being made.
@@ -76,13 +72,9 @@ class Workload(Record):
     @model_validator(mode="after")
     def _alternatives_have_costs_of_their_own(self) -> Self:
         costs, other = self.costs, self.alternatives
-        schedule = costs.schedule
-        if max(other.interleave, default=1) > 1 and not schedule.is_1f1b:
-            raise ValueError(
-                f"found alternatives.interleave and in_flight {schedule.in_flight!r}, "
-                f"pipeline {schedule.pipeline!r}: give in_flight '1f1b' and pipeline "
-                "'critical', or remove the alternatives"
-            )
+        for field in ("zero", *FIELDS):
+            for value in getattr(other, field):
+                costs.model_copy(update={field: value}).checked().schedule.checked()
         for c in sorted({split.context for split in self.splits}):
             if c > 1 and self.sequence_length % (2 * c):
                 raise ValueError(
@@ -100,20 +92,6 @@ class Workload(Record):
                 "found alternatives.recompute and activations 'checkpoint', the same "
                 "for all rules: give activations 'standard', 'architecture' or "
                 "'calibrated'"
-            )
-        for field in ("context_parallel", "expert_parallel"):
-            if max(getattr(other, field), default=1) > 1 and (
-                costs.memory.activations != "calibrated"
-            ):
-                raise ValueError(
-                    f"found alternatives.{field} and activations "
-                    f"{costs.memory.activations!r}: give layer_times and activations "
-                    "'calibrated', or remove the alternatives"
-                )
-        if other.zero and any(row.layer_mib for row in costs.compute.profile):
-            raise ValueError(
-                "found alternatives.zero and profile with layer_mib, which includes "
-                "states: remove layer_mib, or the alternatives"
             )
         return self
 

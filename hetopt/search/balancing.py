@@ -12,15 +12,16 @@ the slowest stage of the path before.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 from .._kernels import core
-from .fast_cost import FastCost, Pipe, Slot, Timing
+from .fast_cost import FastCost, Pipe, Slot, Timing, stages_on
+from .synchronisation import bounded_method
 
 Found = TypeVar("Found")
 _BITS = 256  # of the longest time
@@ -41,12 +42,6 @@ class Balancer:
     def __init__(self, cost: FastCost) -> None:
         """A balancer that times and weighs by `cost`."""
         self.cost = cost
-        self._kept: dict[
-            tuple[int, int, Chain, int | None, int | None], tuple[Slot, ...] | None
-        ] = {}
-        self._cuts: dict[
-            tuple[int, int, frozenset[Chain], int | None], list[int] | None
-        ] = {}
         self._caps: dict[tuple[object, ...], int] = {}
         self._reaches: dict[tuple[object, ...], array[int]] = {}
         self._prefixes: dict[tuple[int, int, int], Sequence[int]] = {}
@@ -82,14 +77,15 @@ class Balancer:
         """
         if not self.cost.costs.updates.zero:
             replicas = 1
-        key = (b, n, chain, most, replicas)
-        if key not in self._kept:
-            self.cost.check()
-            if len(self._kept) > 100_000:
-                self._kept.clear()
-            make = self._even if self.even else self._uneven
-            self._kept[key] = make(b, n, chain, most, replicas)
-        return self._kept[key]
+        return self._balanced(b, n, chain, most, replicas)
+
+    @bounded_method
+    def _balanced(
+        self, b: int, n: int, chain: Chain, most: int | None, replicas: int | None
+    ) -> tuple[Slot, ...] | None:
+        self.cost.check()
+        make = self._even if self.even else self._uneven
+        return make(b, n, chain, most, replicas)
 
     def sectioned(
         self,
@@ -113,28 +109,26 @@ class Balancer:
             if not _enough(some, layers):
                 return None
             counts += _best_counts(some, layers, n)
-        return _slots(chain, counts)
+        return stages_on(chain, [*accumulate(counts, initial=0)])
 
-    def cuts(
-        self, b: int, n: int, chains: Iterable[Chain], replicas: int | None = None
-    ) -> list[int] | None:
-        """Where each stage ends, if pipelines on these chains are all cut alike.
+    def alike(
+        self, b: int, n: int, chains: Sequence[Chain], replicas: int | None = None
+    ) -> list[tuple[Slot, ...]] | None:
+        """Return pipelines on these chains that are all cut alike.
 
         A stage is as slow as the slowest of them, and holds what all of them hold;
         ZeRO divides states among `replicas`. None where no common cut was found to fit.
         """
-        alike = frozenset(chains)
-        key = (b, n, alike, replicas)
-        if key not in self._cuts:
-            self.cost.check()
-            if len(self._cuts) > 100_000:
-                self._cuts.clear()
-            self._cuts[key] = self._common(b, n, alike, replicas)
-        return self._cuts[key]
+        ends = self._common(b, n, frozenset(chains), replicas)
+        if ends is None:
+            return None
+        return [stages_on(chain, (0, *ends)) for chain in chains]
 
+    @bounded_method
     def _common(
         self, b: int, n: int, chains: frozenset[Chain], replicas: int | None
     ) -> list[int] | None:
+        self.cost.check()
         layers = self.cost.layers
         if self.even:
             each = [self._rows(b, n, chain, layers, replicas) for chain in chains]
@@ -178,7 +172,7 @@ class Balancer:
         counts = _best_counts(rows, layers, n)
         if min(counts) < self.cost.costs.schedule.interleave:  # so few make no runs
             return self._uneven(b, n, chain, most, replicas)
-        return _slots(chain, counts)
+        return stages_on(chain, [*accumulate(counts, initial=0)])
 
     def _rows(
         self, b: int, n: int, chain: Chain, most: int, replicas: int | None = None
@@ -258,17 +252,11 @@ class Balancer:
             )
             for j, place in enumerate(chain)
         ]
-        fewest = (
-            self.cost.costs.schedule.interleave
-        )  # layers of a stage: one for each run
-        most = self.cost.layers if most is None else most
-        ends = best_cuts(rows, n, fewest, most)
+        fewest = self.cost.costs.schedule.interleave  # a layer for each run
+        ends = best_cuts(rows, n, fewest, self.cost.layers if most is None else most)
         if ends is None:
             return None
-        return tuple(
-            Slot(node, t, *span)
-            for (node, t), span in zip(chain, pairwise((0, *ends)), strict=True)
-        )
+        return stages_on(chain, (0, *ends))
 
     def _sums(self, b: int, node: int, t: int) -> Sequence[int]:
         """Sums of layer times before each layer, as the compiled core reads them."""
@@ -315,12 +303,6 @@ class Balancer:
         return self._reaches[key]
 
 
-def _slots(chain: Chain, counts: Sequence[int]) -> tuple[Slot, ...]:
-    ends = list(accumulate(counts, initial=0))
-    places = zip(chain, pairwise(ends), strict=True)
-    return tuple(Slot(node, t, *span) for (node, t), span in places)
-
-
 def _enough(rows: Sequence[_Row], layers: int) -> bool:
     """Tell whether the rows hold all layers, at least one each."""
     caps = [row.cap for row in rows]
@@ -334,8 +316,9 @@ def _best_counts(rows: Sequence[_Row], layers: int, n: int) -> list[int]:
         flat = array("q")
         for each, fixed, cap in rows:
             flat.extend((max(1, each >> shift), fixed >> shift, min(cap, layers)))
-        counts: list[int] = core.best_counts(flat, layers, n)
-        return counts
+        counts = array("q", bytes(8 * len(rows)))
+        core.best_counts(flat, layers, n, counts)
+        return counts.tolist()
 
     return within(ask)
 
@@ -357,8 +340,9 @@ def shared(
             rows.extend((size, t.total >> shift, t.slowest >> shift, len(t.taus)))
             if lockstep:
                 taus.extend(tau >> shift for tau in t.taus)
-        counts: list[int] | None = core.shared(batch, lockstep, rows, taus)
-        return counts
+        counts = array("q", bytes(8 * len(sizes)))
+        found = core.shared(batch, lockstep, rows, taus, counts)
+        return counts.tolist() if found else None
 
     return within(ask)
 
@@ -385,21 +369,22 @@ class UnlikeRow(NamedTuple):
 
 def best_cuts(
     rows: Sequence[UnlikeRow], n: int, fewest: int, most: int
-) -> Sequence[int] | None:
+) -> list[int] | None:
     """Return where each stage ends for `n` micro-batches; None where no cut fits.
 
     Each stage has from `fewest` to `most` layers.
     """
     layers = len(rows[0].sums) - 1
 
-    def ask(shift: int) -> Sequence[int] | None:
+    def ask(shift: int) -> list[int] | None:
         flat = array("q")
         for fixed, sums, reach in rows:
             flat.append(fixed >> shift)
             flat.extend([us >> shift for us in sums] if shift else sums)
             flat.extend(reach)
-        ends: list[int] | None = core.best_cuts(flat, layers, n, fewest, most)
-        return ends
+        ends = array("q", bytes(8 * len(rows)))
+        found = core.best_cuts(flat, layers, n, fewest, most, ends)
+        return ends.tolist() if found else None
 
     return within(ask)
 

@@ -1,8 +1,8 @@
 """Time and memory of training plans, fast: what searches call thousands of times.
 
 It covers the plans whose stages have one replica each, and agrees with the judge
-(`hetopt.problems.training_plan`) to the microsecond under every cost setting; it
-shares no code with it, and a test holds the two together.
+(`hetopt.problems.training_plan`) to the microsecond under every cost setting; times
+share no code with it, and a test holds the two together.
 
 A plan is compact here: a `Pipe` is micro-batches, their size and `Slot`s, and a slot
 is a number of GPUs of a node with a run of layers. GPUs of a node are alike, so their
@@ -16,24 +16,24 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ..caching import cached_method
 from ..clock import monotonic
-from ..costs import CostTable, memory
+from ..costs import CostTable, Position, memory
 from ..costs.communication import rounds
 from ..errors import InternalError, OutOfTime
 from ..plans import Pipeline, Replica, Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..schema import Instance, Recompute, exact
-from .synchronisation import KEPT, Sent, Slot, Sums, SyncTimes, added
+from .synchronisation import Sent, Slot, Sums, SyncTimes, added, bounded_method
 
 _NEVER_MIB = 1 << 40
 
-__all__ = ["FastCost", "Pipe", "Slot", "Timing", "lockstep_us", "run_us"]
+__all__ = ["Best", "FastCost", "Pipe", "Slot", "Timing", "lockstep_us", "stages_on"]
 
 
 class Pipe(NamedTuple):
@@ -92,30 +92,14 @@ class FastCost:
         }
         self.pipeline_factor = exact(self.costs.schedule.pipeline_factor)
         self.sync_factor = exact(self.costs.updates.sync_factor)
-        parameters = instance.model.parameters
-        self._behind_parameters = list(accumulate(parameters, initial=0))
-        divided = self.table.divided_parameters
-        self._behind_routed = list(accumulate(divided, initial=0))
-        self._kinds_differ = not instance.model.alike
-        self._even = self.table.even
         trained = self.table.trained
         self._behind_trained = list(accumulate(trained.layers, initial=0))
         self._behind_sent = list(accumulate(self.table.divided(trained), initial=0))
         self.syncs = SyncTimes(self.table, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
-        self._degrees: dict[tuple[int, int], list[int]] = {}
-        self._ends: dict[tuple[int, int, int], int] = {}
-        self._hops: dict[tuple[int, int, int, int, int | None], int] = {}
-        self._timings: dict[tuple[int, tuple[Slot, ...]], Timing] = {}
-        self._alone: dict[tuple[object, ...], tuple[int, int, int]] = {}
         self._fit: dict[tuple[object, ...], bool] = {}
-        self._weighed: dict[tuple[int | Fraction, ...], int] = {}
         self._needs: dict[tuple[object, ...], int] = {}
-        self._kept: dict[tuple[object, ...], int] = {}
         self._updated: dict[tuple[int, ...], int] = {}
-        self.updates = self.table.times_updates
-        self.ties = self.table.tied is not None
-        self.overhead_us = self.table.overhead_us
 
     def check(self) -> None:
         """Raise `OutOfTime` where the deadline is over."""
@@ -136,14 +120,11 @@ class FastCost:
             self._prefix[key] = list(both), list(back)
         return self._prefix[key]
 
+    @cached_method
     def degrees(self, node: int, b: int) -> list[int]:
         """Degrees that a stage on a node can have: all, or those with a profile."""
-        key = (node, b)
-        if key not in self._degrees:
-            every = range(1, self.nodes[node].count + 1)
-            usable, name = self.table.usable, self.names[node]
-            self._degrees[key] = [t for t in every if usable(name, t, b)]
-        return self._degrees[key]
+        usable, name = self.table.usable, self.names[node]
+        return [t for t in range(1, self.nodes[node].count + 1) if usable(name, t, b)]
 
     def known(self, chain: Iterable[tuple[int, int]], b: int) -> bool:
         """Tell whether times of all these (node, degree) are known at a size.
@@ -161,47 +142,27 @@ class FastCost:
 
     def head_us(self, node: int, t: int, b: int) -> int:
         """Time of the head, both passes, in us."""
-        key = (self.kind[node], t, b)
-        if key not in self._ends:
-            self._ends[key] = self.table.head_us(self._speaker[key[0]], t, b)
-        return self._ends[key]
+        return self.table.head_us(self._speaker[self.kind[node]], t, b)
 
+    @cached_method
     def hop_us(self, sender: int, receiver: int, t: int, b: int, by: int | None) -> int:
         """Time from `by` GPUs of `sender` to the next stage, `t` of `receiver`, in us.
 
         `by` may be None where nodes have no adapters.
         """
-        key = (sender, receiver, t, b, by)
-        if key not in self._hops:
-            ends = self.names[sender], self.names[receiver]
-            self._hops[key] = self.table.hop_us(*ends, t, b, by)
-        return self._hops[key]
+        return self.table.hop_us(self.names[sender], self.names[receiver], t, b, by)
 
+    @bounded_method
     def timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
         """Times of every stage for micro-batches of `b` sequences."""
-        key = (b, slots)
-        found = self._timings.get(key)
-        if found is None:
-            self.check()
-            if len(self._timings) >= KEPT:
-                self._timings.clear()
-            found = self._timings[key] = self._timing(b, slots)
-        return found
-
-    def _timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
-        if len(self._alone) >= KEPT:
-            self._alone.clear()
+        self.check()
         taus, backward, hops = [], [0], []
         final, runs = len(slots) - 1, self.costs.schedule.interleave
         for j, slot in enumerate(slots):
             receiver = slots[j + 1] if j < final else slots[0]
             crossings = runs if j < final else runs - 1 if final else 0
-            key = (b, slot, receiver.node, receiver.t, crossings, j == final)
-            found = self._alone.get(key)
-            if found is None:
-                found = self._stage_us(b, slot, receiver, crossings, last=j == final)
-                self._alone[key] = found
-            tau, behind, hop = found
+            follows = receiver.node, receiver.t
+            tau, behind, hop = self._stage_us(b, slot, *follows, crossings, j == final)
             hops.append(hop)
             taus.append(tau + hop)
             backward.append(behind)
@@ -258,8 +219,9 @@ class FastCost:
         sent = added((n, timing.sent) for n, timing in pairs)
         return max(slowest, self.syncs.ports.busiest_us(sent))
 
+    @bounded_method
     def _stage_us(
-        self, b: int, slot: Slot, receiver: Slot, crossings: int, *, last: bool
+        self, b: int, slot: Slot, receiver: int, t: int, crossings: int, last: object
     ) -> tuple[int, int, int]:
         """Time of a stage, of its backward pass, and of what it sends."""
         both, back = self.prefix(slot.node, slot.t, b, slot.recompute)
@@ -270,29 +232,31 @@ class FastCost:
             tau, behind = tau + head, behind + -(-2 * head // 3)
         if not crossings:
             return tau, behind, 0
-        hop = self.hop_us(slot.node, receiver.node, receiver.t, b, slot.t)
+        hop = self.hop_us(slot.node, receiver, t, b, slot.t)
         return tau, behind, crossings * hop
 
     def pipeline_us(self, n: int, timing: Timing) -> int:
         """Time of `n` micro-batches through a pipeline, in us."""
-        return run_us(self.costs.schedule.pipeline, n, timing)
+        if self.costs.schedule.pipeline == "critical":
+            return timing.total + (n - 1) * timing.slowest
+        return lockstep_us(n, timing.taus)
 
     def whole_us(self, pipelines_us: int, sync_us: int, end_us: int = 0) -> int:
         """Iteration time from what pipelines and sync take, and what ends it."""
         a, b = self.pipeline_factor, self.sync_factor
         pipelines = -(-a.numerator * pipelines_us // a.denominator)
         syncs = -(-b.numerator * sync_us // b.denominator)
-        return pipelines + syncs + end_us + self.overhead_us
+        return pipelines + syncs + end_us + self.table.overhead_us
 
     def end_us(self, pipes: Sequence[tuple[Slot, ...]]) -> int:
         """Tied embeddings summed, and the optimiser where it takes longest."""
         end = 0
-        if self.ties:
+        if self.table.tied is not None:
             pairs = [(slots[0], slots[-1]) for slots in pipes if len(slots) > 1]
             end = max((self.syncs.tied_us(*pair) for pair in pairs), default=0)
             if self.syncs.ports.any:
                 end = max(end, self.syncs.ties_us(pairs))
-        if not self.updates:
+        if not self.table.times_updates:
             return end
         used = Counter[int]()
         if self.costs.memory.hosts_update:  # GPUs share what their hosts do
@@ -350,7 +314,7 @@ class FastCost:
         whole = self.costs.schedule.interleave == 1 or n % len(slots) == 0
         key = (self.in_flight(n, len(slots), 0), b, slots, replicas, whole)
         if key not in self._fit:
-            if len(self._fit) >= KEPT:
+            if len(self._fit) >= bounded_method.most:
                 self._fit.clear()
             self._fit[key] = all(
                 self.need_mib(b, n, len(slots), j, slot, replicas)
@@ -383,78 +347,34 @@ class FastCost:
             return _NEVER_MIB
         if replicas is not None and not self.makes_groups(replicas):
             return _NEVER_MIB
-        if self.table.profile.weighs:
-            return self._measured_mib(b, n, stages, j, slot)
-        behind = self._behind_parameters
-        parameters = behind[slot.last] - behind[slot.first]
-        flight = self.in_flight(n, stages, j)
-        layers = range(slot.first, slot.last)
-        ends = (j == 0, j == stages - 1)
-        rule = slot.recompute
-        run: object = (parameters, len(layers))
-        if self._kinds_differ or self.table.weighing is not None:
-            # By kernels of a card, too.
-            run = len(layers) if self._even else layers, self.kind[slot.node]
-        key = (run, slot.t, b, ends, replicas, rule)
-        if (key, flight) not in self._needs:
-            group = slot.t, b
-            held = self.table.under(rule).activations_mib(
-                self.names[slot.node], layers, group, flight, ends
-            )
-            if key not in self._kept:
-                self._kept[key] = self._kept_mib(slot, b, ends, replicas)
-            self._needs[key, flight] = held + self._kept[key]
-        return self._needs[key, flight]
-
-    def _kept_mib(
-        self, slot: Slot, b: int, ends: tuple[bool, bool], replicas: int | None
-    ) -> int:
-        """Return what a stage holds whatever is in flight."""
-        model, work = self.table.model, self.table.under(slot.recompute).workload
-        held = replicas or 1
-        behind = self._behind_parameters
-        return (
-            memory.states_mib(
-                self.costs,
-                behind[slot.last] - behind[slot.first],
-                slot.t,
-                held,
-                self._routed(slot),
-                self._trained(slot) if self.table.beside else (0, 0),
-            )
-            + memory.ends_mib(model, work, slot.t, b, held, first=ends[0], last=ends[1])
-            + self.costs.memory.reserve_mib
+        layers, place = range(slot.first, slot.last), Position(n, stages, j)
+        key = (
+            len(layers) if self.table.even else layers,
+            self.kind[slot.node],
+            slot.t,
+            b,
+            self.in_flight(*place),
+            place.ends,
+            replicas,
+            slot.recompute,
         )
+        if key not in self._needs:
+            parts = self.table.under(slot.recompute).stage_mib(
+                self.names[slot.node], layers, (slot.t, b), place, replicas or 1
+            )
+            self._needs[key] = sum(parts.values())
+        return self._needs[key]
 
     def makes_groups(self, replicas: int) -> bool:
         """Tell whether so many replicas make groups of several under ZeRO."""
         groups = self.costs.updates.zero_groups
         return groups == 1 or (replicas % groups == 0 and replicas > groups)
 
-    def _routed(self, slot: Slot) -> int:
-        """Parameters of a stage's experts that expert parallelism divides."""
-        return self._behind_routed[slot.last] - self._behind_routed[slot.first]
-
     def _trained(self, slot: Slot) -> tuple[int, int]:
         """Parameters of a stage that are trained, and those of divided experts."""
         behind, sent = self._behind_trained, self._behind_sent
         whole = behind[slot.last] - behind[slot.first]
         return whole, sent[slot.last] - sent[slot.first]
-
-    def _measured_mib(self, b: int, n: int, stages: int, j: int, slot: Slot) -> int:
-        """`need_mib` by a profile that weighs layers; its rows tell them apart."""
-        name, t, first, last = self.names[slot.node], slot.t, slot.first, slot.last
-        flight = self.in_flight(n, stages, j)
-        ends = (j == 0, j == stages - 1)
-        key = (self.kind[slot.node], t, b, flight, first, last, *ends)
-        if key not in self._weighed:
-            model, workload = self.table.model, self.table.workload
-            self._weighed[key] = (
-                self.table.measured_mib(name, range(first, last), t, b, flight)
-                + memory.ends_mib(model, workload, t, b, first=ends[0], last=ends[1])
-                + self.costs.memory.reserve_mib
-            )
-        return self._weighed[key]
 
     # --- whole plans -----------------------------------------------------------
 
@@ -607,11 +527,33 @@ class FastCost:
         )
 
 
-def run_us(rule: str, n: int, timing: Timing) -> int:
-    """Time of `n` micro-batches through a pipeline by a rule of `pipeline`, in us."""
-    if rule == "critical":
-        return timing.total + (n - 1) * timing.slowest
-    return lockstep_us(n, timing.taus)
+class Best:
+    """The best of the plans that were offered: its time in us, and its pipelines."""
+
+    def __init__(self, cost: FastCost) -> None:
+        """No plan is offered yet."""
+        self._cost = cost
+        self.us: int | None = None
+        self.pipes: tuple[Pipe, ...] = ()
+
+    def offer(self, pipes: tuple[Pipe, ...]) -> int:
+        """Return the time of a plan, which is kept where it is better."""
+        us = self._cost.iteration_us(pipes)
+        if self.us is None or us < self.us:
+            self.us, self.pipes = us, pipes
+        return us
+
+    def plan(self) -> TrainingPlan | None:
+        """Return the plan that is kept; None where there is none."""
+        return None if self.us is None else self._cost.plan(self.pipes)
+
+
+def stages_on(
+    chain: Iterable[tuple[int, int]], cuts: Sequence[int]
+) -> tuple[Slot, ...]:
+    """Return stages on (node, degree)s between cuts, 0 and all layers included."""
+    places = zip(chain, pairwise(cuts), strict=True)
+    return tuple(Slot(*place, *span) for place, span in places)
 
 
 def lockstep_us(n: int, taus: Sequence[int]) -> int:

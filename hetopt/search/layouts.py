@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from ..clock import monotonic
 from .balancing import Balancer, Chain, with_batch
-from .fast_cost import FastCost, Pipe, Slot
+from .fast_cost import Best, FastCost, Pipe, Slot
 
 #: With more sorts of nodes there are too many degrees and orders to look at.
 _MOST_SORTS = 5
@@ -76,7 +76,7 @@ class Layouts:
         self._runs = cost.costs.schedule.interleave
         self._tried: dict[Layout, int | None] = {}
         self._gained = 0  # layouts that were tried when the best one was found
-        self.best: tuple[int, tuple[Pipe, ...]] | None = None
+        self.best = Best(cost)
 
     def search(self, until: float | None, most: int = _TRIED) -> None:
         """Try at most so many layouts, until a `clock.monotonic()` instant."""
@@ -232,11 +232,9 @@ class Layouts:
         """Return the objective of a layout; None where it has no plan."""
         if layout not in self._tried:
             pipes = self.plan(layout)
-            value = None if pipes is None else self._cost.iteration_us(pipes)
+            value = None if pipes is None else self.best.offer(pipes)
             self._tried[layout] = value
-            better = self.best is None or (value or 0) < self.best[0]
-            if pipes is not None and value is not None and better:
-                self.best = value, pipes
+            if pipes is not None and self.best.pipes is pipes:
                 self._gained = len(self._tried)
         return self._tried[layout]
 
@@ -250,15 +248,8 @@ class Layouts:
             return None
         if not all(cost.known(set(row), b) for row in rows):
             return None
-        cuts = self._balancer.cuts(b, max(1, total // d), chains, d)
-        if cuts is None:
-            return None
-        spans = list(zip((0, *cuts[:-1]), cuts, strict=True))
-        slots = [
-            tuple(Slot(*place, *span) for place, span in zip(chain, spans, strict=True))
-            for chain in chains
-        ]
-        return with_batch(cost, [(b, row) for row in slots])
+        slots = self._balancer.alike(b, max(1, total // d), chains, d)
+        return None if slots is None else with_batch(cost, [(b, row) for row in slots])
 
     def _rows(self, layout: Layout) -> list[tuple[tuple[int, int], ...]]:
         """Return the replicas of each stage, as (node, degree)."""

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from .balancing import Balancer, Chain
-from .fast_cost import Slot
-from .state import Line, State, with_cuts
+from .fast_cost import Slot, stages_on
+from .state import Line, State
+from .synchronisation import bounded_method
 
 Move = tuple[list[int], list[Line]]  # pipelines that go, pipelines that come
 Make = tuple[int, tuple[tuple[object, ...], ...]]  # a pipeline with kinds for nodes
@@ -43,7 +44,6 @@ class Moves:
             (3, self._join_pipelines),
             (2, self._rebalance),
         ]
-        self._makes: dict[Line, Make] = {}
         self._within = [move for weight, move in within for _ in range(weight)]
         self._across = [move for weight, move in across for _ in range(weight)]
 
@@ -79,15 +79,10 @@ class Moves:
             lines.append(line)
         return alike, lines
 
+    @bounded_method
     def _make(self, line: Line) -> Make:
-        found = self._makes.get(line)
-        if found is None:
-            if len(self._makes) > 100_000:
-                self._makes.clear()
-            kind = self._cost.kind
-            found = line.size, tuple((kind[s.node], *s[1:]) for s in line.slots)
-            self._makes[line] = found
-        return found
+        kind = self._cost.kind
+        return line.size, tuple((kind[s.node], *s[1:]) for s in line.slots)
 
     def _cooked(
         self, line: Line, n: int, recipe: Recipe, most: int | None
@@ -98,8 +93,7 @@ class Moves:
             return self._balanced(line.size, n, chain, most)
         if not self._cost.known(chain, line.size):
             return None
-        bare = [Slot(node, t, 0, 0) for node, t in chain]
-        return Line(line.size, with_cuts(bare, cuts))
+        return Line(line.size, stages_on(chain, cuts))
 
     def _balanced(
         self, b: int, n: int, chain: Chain, most: int | None = None

@@ -1,7 +1,8 @@
 """A quick plan where a search has none to start from, and a local search from it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 from .. import entries
 from ..clock import monotonic
@@ -14,6 +15,7 @@ from .improving import improve
 
 #: Planners that find a plan of every shape, and soon.
 PLANNERS = ("islands", "megatron")
+_Item = TypeVar("_Item")
 
 
 def replanned(
@@ -40,7 +42,7 @@ def _plans(
     instance: Instance, deadline: float | None, seed: int
 ) -> Iterator[TrainingPlan]:
     for number, name in enumerate(PLANNERS):
-        until = share_of(deadline, len(PLANNERS) - number + 1)
+        until = _share_of(deadline, len(PLANNERS) - number + 1)
         plan = partial(entries.planner(name).plan, instance)
         made = tried(name, partial(plan, seed=seed, deadline=until)).made
         if isinstance(made, TrainingPlan):
@@ -70,7 +72,21 @@ def time_of(instance: Instance, plan: TrainingPlan) -> int | None:
     return found if judged.valid and isinstance(found, int) else None
 
 
-def share_of(deadline: float | None, parts: int) -> float | None:
+def in_turn(
+    items: Sequence[_Item], end: float | None, most: int = 1 << 30, *, stops: bool
+) -> Iterator[tuple[_Item, float | None]]:
+    """Yield every item with the end of its share of the time that is left.
+
+    It is an equal share, or one of `most` where there are more items. Where it `stops`,
+    no item but the first is yielded when the time is over.
+    """
+    for number, item in enumerate(items):
+        if stops and number and end is not None and monotonic() >= end:
+            return
+        yield item, _share_of(end, min(len(items) - number, most))
+
+
+def _share_of(deadline: float | None, parts: int) -> float | None:
     """Return the end of the first of so many equal parts of the time that is left."""
     if deadline is None:
         return None

@@ -7,10 +7,9 @@ recompute least first, and none whose bound is no better than the best plan. Loc
 search starts from the best two.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import TypeVar
 
 from ..bounds.training_plan import training_plan_bound
 from ..clock import monotonic
@@ -24,7 +23,7 @@ from . import grid, islands, symmetric
 from .attempts import tried
 from .choices import said
 from .improving import improve
-from .quick import share_of, time_of
+from .quick import in_turn, time_of
 
 #: Shares of the time at whose ends grids and islands are over.
 _ENDS = (0.4, 0.7)
@@ -32,8 +31,6 @@ _ENDS = (0.4, 0.7)
 _FIRST = 3
 #: How many settings have local search, and how near they are to the best plan.
 _WALKS, _NEAR = 2, 1.3
-
-_Item = TypeVar("_Item")
 
 
 def raced(
@@ -54,26 +51,14 @@ def raced(
     start = monotonic()
     ends = [deadline and start + share * (deadline - start) for share in _ENDS]
     with keeping(lambda: race.plan):
-        for number, end in _in_turn(range(len(race.settings)), ends[0], _FIRST):
+        every = range(len(race.settings))
+        for number, end in in_turn(every, ends[0], _FIRST, stops=True):
             race.fill_grids(number, end)
-        for numbers, end in _in_turn(race.groups(), ends[1]):
+        for numbers, end in in_turn(race.groups(), ends[1], stops=True):
             race.look_at(numbers, end)
-        for number, end in _in_turn(race.standing(), deadline):
+        for number, end in in_turn(race.standing(), deadline, stops=True):
             race.walk(number, end, rounds)
     return race.plan
-
-
-def _in_turn(
-    items: Sequence[_Item], end: float | None, most: int = 1 << 30
-) -> Iterator[tuple[_Item, float | None]]:
-    """Yield every item with the end of its share of the time that is left.
-
-    It is an equal share, or one of `most` where there are more items.
-    """
-    for number, item in enumerate(items):
-        if number and end is not None and monotonic() >= end:
-            return
-        yield item, share_of(end, min(len(items) - number, most))
 
 
 class _Race:

@@ -7,7 +7,6 @@ Without it most moves would leave the maximum, and so the score, where it was.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from ..costs.communication import rounds
@@ -170,11 +169,3 @@ def first_state(cost: FastCost, pipes: Sequence[Pipe]) -> State | None:
         counts = [pipe.micro_batches for pipe in pipes]
     signatures = cost.syncs.signatures(line.slots for line in lines)
     return State(cost, lines, timings, counts, free, signatures)
-
-
-def with_cuts(slots: Sequence[Slot], cuts: Sequence[int]) -> tuple[Slot, ...]:
-    """Return the stages with other boundaries, 0 and the number of layers included."""
-    return tuple(
-        slot._replace(first=first, last=last)
-        for slot, (first, last) in zip(slots, pairwise(cuts), strict=True)
-    )

@@ -21,13 +21,12 @@ HexiScale.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
-from .fast_cost import FastCost, Pipe, Slot
+from .fast_cost import Best, FastCost, Pipe, stages_on
 
 
 class Shortage(NamedTuple):
@@ -75,44 +74,25 @@ def plan(
 ) -> TrainingPlan:
     """The fastest symmetric plan; `NoPlan` says what is short. `seed` has no effect."""
     cost = FastCost(data, deadline)
-    trial = _Trial(cost)
-    nodes = cost.timed_nodes.copy()
+    best, nodes = Best(cost), cost.timed_nodes.copy()
+    nearest: tuple[Shortage, str] | None = None
     in_time = True
-    with keeping(trial.plan):
+    with keeping(best.plan):
         try:
-            while nodes and trial.best is None:
+            while nodes and best.us is None:
                 for name, pipes in _candidates(cost, nodes):
-                    trial.look_at(name, pipes)
+                    if short := worst_shortage(cost, pipes):
+                        nearest = min(nearest or (short, name), (short, name))
+                    else:
+                        best.offer(cost.ordered(pipes))
                 nodes.remove(least_useful(cost, nodes))
         except OutOfTime:
             in_time = False
-    if (plan := trial.plan()) is not None:
+    if (plan := best.plan()) is not None:
         return plan
     if not in_time:
         raise NoPlan("megatron: no factorisation that fits was found in time")
-    raise NoPlan(_reason(data, trial.nearest))
-
-
-class _Trial:
-    """Keeps the best candidate that fits, and the nearest that does not."""
-
-    def __init__(self, cost: FastCost) -> None:
-        self._cost = cost
-        self.best: tuple[int, tuple[Pipe, ...]] | None = None
-        self.nearest: tuple[Shortage, str] | None = None
-
-    def plan(self) -> TrainingPlan | None:
-        """The best so far."""
-        return None if self.best is None else self._cost.plan(self.best[1])
-
-    def look_at(self, name: str, pipes: tuple[Pipe, ...]) -> None:
-        if short := worst_shortage(self._cost, pipes):
-            self.nearest = min(self.nearest or (short, name), (short, name))
-            return
-        pipes = self._cost.ordered(pipes)
-        value = self._cost.iteration_us(pipes)
-        if self.best is None or value < self.best[0]:
-            self.best = (value, pipes)
+    raise NoPlan(_reason(data, nearest))
 
 
 def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
@@ -137,21 +117,14 @@ def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
                 name = f"tp {t}, pp {pp}, dp {dp}, micro-batches of {b}"
                 n = batch // (dp * b)
                 for rows in (by_rank,) if 1 in (pp, dp) else (by_rank, in_nodes):
-                    yield _Candidate(
-                        name,
-                        tuple(Pipe(n, b, on_groups(row, cuts, t)) for row in rows),
-                    )
+                    chains = [[(node, t) for node in row] for row in rows]
+                    pipes = (Pipe(n, b, stages_on(row, cuts)) for row in chains)
+                    yield _Candidate(name, tuple(pipes))
 
 
 def _groups(cost: FastCost, nodes: Sequence[int], t: int) -> list[int]:
     """The node of every group of `t` GPUs."""
     return [node for node in nodes for _ in range(cost.nodes[node].count // t)]
-
-
-def on_groups(row: Sequence[int], cuts: Sequence[int], t: int) -> tuple[Slot, ...]:
-    """Stages between `cuts`, the j-th on `t` GPUs of the j-th node of `row`."""
-    spans = zip(pairwise(cuts), row, strict=True)
-    return tuple(Slot(node, t, first, last) for (first, last), node in spans)
 
 
 def common_degrees(cost: FastCost, nodes: Sequence[int]) -> list[int]:

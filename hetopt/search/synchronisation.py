@@ -22,21 +22,31 @@ from functools import cached_property
 from itertools import accumulate
 from math import ceil, lcm
 from operator import add, sub
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
+from ..caching import cached_method
 from ..costs import CostTable
 from ..costs.communication import ring_slowdown
 from ..costs.compute import LinkRate
 from ..schema import Recompute
 from ..schema.links import ROUNDING
 
-KEPT = 400_000  # entries of a cache before it is emptied
 _RINGS = 1024  # of different replicas that are kept
 _NONE, _ONE = Fraction(0), Fraction(1)
 #: Bytes by the number of a port.
 Sent = tuple[tuple[int, int], ...]
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class bounded_method(cached_method[_P, _R]):
+    """A method of which the values last asked for are kept."""
+
+    most = 200_000
 
 
 class Slot(NamedTuple):
@@ -98,11 +108,8 @@ class SyncTimes:
         # No layer has more replicas than there are GPUs: digits never overflow.
         self._bits = 8 * next(w for w in (1, 2, 4, 8) if cluster.gpu_count < 256**w)
         self._degrees = degrees
-        self._kept: dict[tuple[int, int], int] = {}
-        self._weights: dict[tuple[Slot, ...], list[int]] = {}
         #: The ports of nodes, which all layers' rings share.
         self.ports = PortTable(table)
-        self._sending: dict[tuple[int, bool], tuple[int, Sent]] = {}
         self._links = _Links(table)
         self._known: dict[int, _Ring | None] = {}  # by signature
 
@@ -139,16 +146,12 @@ class SyncTimes:
             found.append((node, less + 1))
         return found[::-1]
 
+    @bounded_method
     def weights(self, slots: tuple[Slot, ...]) -> list[int]:
         """Return what a pipeline adds to the signature of each layer."""
-        found = self._weights.get(slots)
-        if found is None:
-            if len(self._weights) >= KEPT // 4:
-                self._weights.clear()
-            found = []
-            for node, t, first, last, _ in slots:
-                found += [self._signature([(node, t)])] * (last - first)
-            self._weights[slots] = found
+        found = []
+        for node, t, first, last, _ in slots:
+            found += [self._signature([(node, t)])] * (last - first)
         return found
 
     def signatures(self, pipes: Iterable[tuple[Slot, ...]]) -> list[int]:
@@ -212,29 +215,21 @@ class SyncTimes:
         if self._end_parameters is not None:
             for signature in (signatures[0], signatures[-1]):
                 held[signature, False] += self._end_parameters
-        parts = [
-            (p, *self._sent_each(key[0], divided=key[1])) for key, p in held.items()
-        ]
+        parts = [(p, *self._sent_each(*key)) for key, p in held.items()]
         share = lcm(*(own for _, own, _ in parts))
         return share, added((p * share // own, sent) for p, own, sent in parts)
 
-    def _sent_each(self, signature: int, *, divided: bool) -> tuple[int, Sent]:
+    @bounded_method
+    def _sent_each(self, signature: int, divided: object) -> tuple[int, Sent]:
         """Return the traffic of one parameter, which may be a divided expert's."""
-        key = signature, divided
-        found = self._sending.get(key)
-        if found is None:
-            if len(self._sending) >= KEPT // 4:
-                self._sending.clear()
-            total: dict[int, Fraction] = {}
-            for counts, each in self._rings(signature, divided=divided):
-                n = sum(counts)
-                for port, others in self.ports.ring(counts):
-                    part = each(self.ports.node(port)) * others / n
-                    total[port] = total.get(port, Fraction(0)) + part
-            share = lcm(*(part.denominator for part in total.values()))
-            sent = tuple((port, int(part * share)) for port, part in total.items())
-            found = self._sending[key] = share, sent
-        return found
+        total: dict[int, Fraction] = {}
+        for counts, each in self._rings(signature, divided=bool(divided)):
+            n = sum(counts)
+            for port, others in self.ports.ring(counts):
+                part = each(self.ports.node(port)) * others / n
+                total[port] = total.get(port, Fraction(0)) + part
+        share = lcm(*(part.denominator for part in total.values()))
+        return share, tuple((port, int(us * share)) for port, us in total.items())
 
     def _rings(
         self, signature: int, *, divided: bool
@@ -291,27 +286,15 @@ class SyncTimes:
         time = self._time(parameters, signature)
         return time + self._routed_time(routed, signature) if routed else time
 
+    @bounded_method
     def _routed_time(self, parameters: int, signature: int) -> int:
         """Return the time of experts: every replica of a layer has as many GPUs."""
-        key = (-parameters, signature)
-        found = self._kept.get(key)
-        if found is None:
-            holders = self._named(self._replicas(signature))
-            found = self._costs.routed_sync_us(parameters, holders)
-            self._kept[key] = found
-        return found
+        holders = self._named(self._replicas(signature))
+        return self._costs.routed_sync_us(parameters, holders)
 
+    @bounded_method
     def _time(self, parameters: int, signature: int) -> int:
-        key = (parameters, signature)
-        found = self._kept.get(key)
-        if found is None:
-            self._check()
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
-            found = self._kept[key] = self._time_of(parameters, signature)
-        return found
-
-    def _time_of(self, parameters: int, signature: int) -> int:
+        self._check()
         if self._grouped:
             holders = self._named(self._replicas(signature))
             return self._costs.sync_us(parameters, holders)

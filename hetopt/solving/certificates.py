@@ -94,8 +94,6 @@ class BoxCertificate(Record):
         tuple["BoxCertificate", ...], Field(max_length=MOST_CHOICES - 1)
     ] = ()
 
-    _later = frozenset({"further"})
-
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         if any(other.further for other in self.further):

@@ -34,17 +34,6 @@ def connected(address: str) -> Iterator[Any]:
         yield client
 
 
-def workers(client: Any, address: str) -> int:
-    """Return how many tasks the workers do at once; `Unsupported` if there are none."""
-    at_once = sum(client.nthreads().values())
-    if not at_once:
-        raise Unsupported(
-            f"--dask {address}: found no worker, expected some; start `dask worker "
-            f"{address} --nthreads 1`"
-        )
-    return int(at_once)
-
-
 def _refuse_others(client: Any, address: str) -> None:
     ours = registry.version()
     try:

@@ -53,13 +53,7 @@ class Heuristic(Run):
 
     def keep(self, plan: object) -> None:
         """Judge a plan and keep it where it is the best so far."""
-        _, found = judged(self.problem, self.data, self.name, plan)
-        if self.objective is None or (
-            found.objective is not None
-            and self._better(found.objective, self.objective)
-        ):
-            self._keep(plan, found.objective)
-            self._judged = plan, found
+        self._take(*judged(self.problem, self.data, self.name, plan))
 
     def note(self, trial: Attempt[Any]) -> None:
         """Keep why a trial made nothing."""

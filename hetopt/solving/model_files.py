@@ -53,10 +53,6 @@ def _text(problem: str, statement: Statement, case: object, suffix: str) -> str:
         draft = Path(folder, f"model{suffix}")
         negated = model.write(draft)
         text = draft.read_text(encoding="utf-8")
-    return _first_line(suffix, negated=negated) + text
-
-
-def _first_line(suffix: str, *, negated: bool) -> str:
     what = "minimises the negative of what is maximised" if negated else "minimises"
     mark = "*" if suffix == ".mps" else "\\"
-    return f"{mark} hetopt: {what}\n"
+    return f"{mark} hetopt: {what}\n{text}"

@@ -29,9 +29,9 @@ def fitting(
 ) -> Flags:
     """Tell for every run whether it fits on GPUs of a node at the least.
 
-    `group` is a tensor-parallel degree and the samples of a replica; a stage before the
-    last one keeps `flight` micro-batches, the last stage one. ZeRO divides among
-    `holders`, as for `stage_mib`. `check` is called now and then, and may raise.
+    `group` is a tensor-parallel degree and the samples of a replica; a stage keeps
+    `flight` micro-batches. ZeRO divides among `holders`, as for `stage_mib`. `check` is
+    called now and then, and may raise.
 
     Interleaved, a pipeline has as many micro-batches as stages, or more, and a stage as
     many layers as it has runs: `flight - 1` stages follow, and it keeps what that says
@@ -43,8 +43,7 @@ def fitting(
     def fits(first: int, last: int) -> bool:
         j = int(first > 0)
         behind = 1 if last == runs.layers else max(2, flight)
-        kept = 1 if last == runs.layers else flight
-        place = Position(kept if v == 1 else behind + j, behind + j, j)
+        place = Position(flight if v == 1 else behind + j, behind + j, j)
         need = table.stage_mib(node, range(first, last), group, place, holders)
         return sum(need.values()) <= room
 

@@ -44,12 +44,6 @@ class StageTable:
         self.runs = Runs.of(self.layers, equal=self._equal)
         self._kept: dict[int, Whole] = {}
 
-    @property
-    def places(self) -> bool:
-        """Return whether a stage needs more memory the more stages follow it (1F1B)."""
-        costs = self.instance.workload.costs
-        return costs.schedule.in_flight == "1f1b"
-
     @cached_property
     def sync(self) -> SyncSizes:
         """Return what runs of layers synchronise."""

@@ -276,19 +276,17 @@ def _one(node: Document) -> str:
     return "an object"
 
 
+_LIMITS = {
+    **{"minimum": "at least", "exclusiveMinimum": "above"},
+    **{"maximum": "at most", "exclusiveMaximum": "below"},
+}
+
+
 def _range(node: Document) -> str:
-    parts = []
     if "minimum" in node and "maximum" in node:
         return f" from {_plain(node['minimum'])} to {_plain(node['maximum'])}"
-    if "minimum" in node:
-        parts.append(f"at least {_plain(node['minimum'])}")
-    if "exclusiveMinimum" in node:
-        parts.append(f"above {_plain(node['exclusiveMinimum'])}")
-    if "maximum" in node:
-        parts.append(f"at most {_plain(node['maximum'])}")
-    if "exclusiveMaximum" in node:
-        parts.append(f"below {_plain(node['exclusiveMaximum'])}")
-    return " " + " and ".join(parts) if parts else ""
+    there = [(word, node[key]) for key, word in _LIMITS.items() if key in node]
+    return " and".join(f" {word} {_plain(limit)}" for word, limit in there)
 
 
 def _plain(number: float) -> str:

@@ -88,18 +88,25 @@ def test_sizes_that_were_not_measured_are_the_reason_not_memory() -> None:
     assert impossible.reason(read(data)) is None
 
 
-def test_unmeasured_shares_on_few_gpus_are_found_by_looking_at_every_plan() -> None:
+def test_shares_that_need_more_gpus_are_the_reason_not_memory() -> None:
     """Micro-batches of 6 need three replicas of 2, and there are two GPUs."""
     rows = [{"gpu": "A", "tensor_parallel": 1, "micro_batch": 2, "layer_us": [5, 5]}]
     costs = {"layer_times": "profile", "profile": rows}
     data = tree(global_batch=6, micro_batch_sizes=[6], costs=costs)
+    assert str(impossible.reason(read(data))).startswith("batch: no GPUs take all")
+    data["cluster"]["nodes"][0]["count"] = 3
+    result = training_plan.solve(read(data), limits=Limits(time_s=5))
+    assert result.status is Status.OPTIMAL
+
+
+def test_pipelines_that_need_more_gpus_are_found_by_looking_at_every_plan() -> None:
+    """A batch of 5 needs a pipeline of 2 and one of 3, and there is one GPU."""
+    data = tree(global_batch=5, micro_batch_sizes=[2, 3])
+    data["cluster"]["nodes"] = [{"name": "n0", "gpu": "A", "count": 1}]
     assert impossible.reason(read(data)) is None
     result = training_plan.solve(read(data), limits=Limits(time_s=5))
     assert result.status is Status.INFEASIBLE
     assert result.reasons[0].startswith("batch: every plan")
-    data["cluster"]["nodes"][0]["count"] = 3
-    result = training_plan.solve(read(data), limits=Limits(time_s=5))
-    assert result.status is Status.OPTIMAL
 
 
 def test_tied_weights_are_held_once_by_a_single_stage() -> None:

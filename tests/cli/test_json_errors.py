@@ -37,6 +37,7 @@ BAD: list[tuple[str, list[str], str]] = [
     ("usage_error", ["list", "colours"], "instances"),
     ("unsupported", ["list", "planners", "--markdown"], ""),
     ("unknown_name", ["fit", "gpt-9", "--gpus", "A100-40G", "--batch", "2"], ""),
+    ("instance_error", ["scale", "nowhere.yaml"], ""),
     ("unknown_name", ["rent", "gpt-9", "--tokens", "1B"], ""),
     ("unknown_name", ["schedule", "frenzy/simulator-30", "--policy", "nobody"], ""),
     ("instance_error", ["schedule", SMALL, "--trace", "nowhere.csv"], ""),

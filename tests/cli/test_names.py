@@ -180,7 +180,7 @@ def test_a_foreign_file_with_a_host_that_is_no_name_is_refused(
     text, told = FOREIGN[format]
     (tmp_path / "hosts").write_text(text, encoding="utf-8")
     with pytest.raises(InstanceError, match=told) as caught:
-        importing.document(format, [tmp_path / "hosts"], ["types=H100:100/80"], None)
+        importing.imported(format, [tmp_path / "hosts"], ["types=H100:100/80"], None)
     assert str(caught.value).isprintable()
 
 
@@ -188,14 +188,16 @@ def test_a_configuration_of_a_model_that_is_no_name_is_refused(tmp_path: Path) -
     config = {"model_type": "llama", "_name_or_path": "a\nb"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InstanceError, match="or give --name NAME") as caught:
-        importing.document("huggingface", [tmp_path / "config.json"], [], None)
+        importing.imported("huggingface", [tmp_path / "config.json"], [], None)
     assert str(caught.value).isprintable()
 
 
 def test_the_source_of_what_was_read_can_be_printed(tmp_path: Path) -> None:
     hosts = tmp_path / "ho\nsts"
     hosts.write_text("n1 slots=1\n")
-    read = importing.document("hostfile", [hosts], ["gpu=H100-80GB-SXM5"], None)
+    read = importing.imported(
+        "hostfile", [hosts], ["gpu=H100-80GB-SXM5"], None
+    ).document
     assert read["source"].startswith("hostfile ho\\nsts")
 
 

@@ -13,6 +13,7 @@ TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
 OFFERS = "espresso/llama-7b"
 QUESTIONS = {
     "fit": ("fit", TWO_NODES, "--time-limit", "1"),
+    "scale": ("scale", TWO_NODES, "--time-limit", "1"),
     "rent": (
         *("rent", TWO_NODES, "--tokens", "1B", "--gpus", "H100-80GB-SXM5"),
         *("--batch", "8", "--sequence", "512", "--time-limit", "60"),
@@ -41,6 +42,7 @@ def test_the_first_line_is_a_sentence(name: str) -> None:
     ("words", "answer"),
     [
         (("fit", "tiny/infeasible"), "does not fit on tiny/infeasible (proved)"),
+        (("scale", "tiny/infeasible"), "does not fit on two machines (proved)."),
         (("provision", OFFERS, "--deadline", "1"), "is within the limits (proved)."),
     ],
 )
@@ -52,8 +54,10 @@ def test_a_proof_that_there_is_none_is_the_first_line(
     assert answer in out.partition("\n")[0]
 
 
-def test_what_was_not_found_in_time_is_not_said_to_be_none() -> None:
-    _, out = told(*QUESTIONS["provision"], "--time-limit", "0.0001")
+@pytest.mark.parametrize("name", ["scale", "provision"])
+def test_what_was_not_found_in_time_is_not_said_to_be_none(name: str) -> None:
+    _, out = told(*QUESTIONS[name][:4], "--time-limit", "0.0001")
     first = out.partition("\n")[0]
     assert "never" not in first
+    assert "cannot" not in first
     assert "in time" in first

@@ -55,7 +55,7 @@ def test_a_layer_keeps_megatrons_formula(flash: bool, rule: str) -> None:
 def test_selective_recomputation_with_sequence_parallelism_leaves_34_bytes() -> None:
     """Arxiv 2205.05198, Eq. 6: s b h 34 / t a layer."""
     workload = work(recompute="selective", sequence_parallel=True, flash=True)
-    ten = memory.activations_mib(model(layers=10), workload, range(10), 8, 2, 3)
+    ten = memory.RunActivations(model(layers=10), workload, 8, 2).mib(range(10), 3)
     assert ten == memory.mib(Fraction(3 * 10 * 34 * 2048 * 2 * 1024, 8))
 
 

@@ -148,7 +148,7 @@ def test_a_profile_in_a_file_of_its_own_is_the_one_written_out(
         ("object.json", r"object\.json holds an object of 1 field, expected a list"),
         ("short.json", r"short\.json: \[0\]\.micro_batch: .*missing"),
         ([{**ROWS[0], "layer_us": [1]}, ROWS[1]], r"times 1 layers, the model has 4"),
-        ([*ROWS, ROWS[0]], r"'big' at tensor_parallel 1 and micro_batch 1 twice"),
+        ([*ROWS, ROWS[0]], "of one size: 'big at tensor_parallel 1, micro_batch 1'"),
         ([{**ROWS[0], "backward_us": [9, 9, 9, 12]}], r"backward_us of layer 3 is 12"),
         ([{**ROWS[0], "activation_mib": [1] * 4}], r"activation_mib without layer_mib"),
         ([{**ROWS[0], "layer_mib": [1] * 3}], r"layer_mib lists 3 layers, layer_us 4"),

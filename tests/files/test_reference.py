@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from hetopt import cli, files
 from hetopt.errors import InstanceError
-from hetopt.files import reference
-from hetopt.files.guide import guide
+from hetopt.files import guide, reference
 from hetopt.report.listing import page
 from hetopt.text.parsing import read_tree
 

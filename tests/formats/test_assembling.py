@@ -17,7 +17,6 @@ from hetopt.costs.constants.shipped import values
 from hetopt.costs.formulas import memory
 from hetopt.costs.weighing import Weighing
 from hetopt.errors import HetoptError, InstanceError, UnknownName
-from hetopt.explaining.changes import with_costs
 from hetopt.files import load_instance
 from hetopt.formats import importing
 from hetopt.formats.assembling import Listed, assembly
@@ -174,7 +173,7 @@ def test_an_instance_carries_every_constant_that_it_may_read(tmp_path: Path) -> 
     whole = dict(values())
     calibration = data.workload.costs.calibration
     more = calibration.model_copy(update={"constants": whole})
-    full = with_costs(data, calibration=more)
+    full = data.with_costs(calibration=more)
     for rule in ("none", "selective", "full"):
         for zero in (0, 1):
             ours, all_ = (CostTable(each).under(rule, zero) for each in (data, full))
@@ -318,7 +317,7 @@ def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
         bare["workload"].setdefault("costs", {})["reserve_mib"] = own
         there = tmp_path / f"{own}.json"
         there.write_text(json.dumps(bare), encoding="utf-8")
-        read = importing.document("hostfile", [hosts], [], str(there))
+        read = importing.imported("hostfile", [hosts], [], str(there)).document
         (gpu,) = read["cluster"]["gpus"].values()
         assert (gpu["memory_gib"] == nominal) == whole
 

@@ -71,7 +71,7 @@ def planned(tmp_path: Path, lines: str, types: str = "") -> tuple[Instance, Any]
     """An instance with the cluster of a list, and a plan that uses all of its GPUs."""
     (tmp_path / "nodes").write_text(lines, encoding="utf-8")
     options = ["inter_gbytes_per_s=12.5", *([types] if types else [])]
-    read = importing.document("sinfo", [tmp_path / "nodes"], options, None)
+    read = importing.imported("sinfo", [tmp_path / "nodes"], options, None).document
     tree = instance().model_dump(mode="json")
     data = Instance.model_validate({**tree, "cluster": read["cluster"]}, strict=False)
     gpus = iter(data.planned_cluster.gpu_ids())

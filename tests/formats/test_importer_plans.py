@@ -51,7 +51,7 @@ def there(instance: Instance, tmp_path: Path) -> str:
 
 
 def plan_of(format: str, file: Path, there: str, *options: str) -> TrainingPlan:
-    document = importing.document(format, [file], options, there)
+    document = importing.imported(format, [file], options, there).document
     return validated(TrainingPlan, document["plan"], "plan")
 
 
@@ -127,7 +127,7 @@ def test_a_line_that_is_no_plan_is_named(
 ) -> None:
     (tmp_path / "log").write_text(line + "\n")
     with pytest.raises(InstanceError, match=message):
-        importing.document("metis-plan", [tmp_path / "log"], [], there)
+        importing.imported("metis-plan", [tmp_path / "log"], [], there)
 
 
 def test_variants_of_the_log_are_the_same_plan(there: str, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_fault_of_a_plan_file_is_named(
     file = tmp_path / "hexiscale.json"
     write_json(file, json.loads((PLANS / file.name).read_text()) | change)
     with pytest.raises(InstanceError, match=message):
-        importing.document("hexiscale-plan", [file], [], there)
+        importing.imported("hexiscale-plan", [file], [], there)
 
 
 def test_what_our_exporter_writes_is_read_back(tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_a_plan_needs_its_instance_and_a_rank_that_is_there(there: str) -> None:
     with pytest.raises(
         InstanceError, match="read against an instance; give --instance"
     ):
-        importing.document("metis-plan", log, [], None)
+        importing.imported("metis-plan", log, [], None)
     with pytest.raises(InstanceError, match="rank=7: found ranks 1 to 6"):
-        importing.document("metis-plan", log, ["rank=7"], there)
+        importing.imported("metis-plan", log, ["rank=7"], there)
     with pytest.raises(UnknownName, match="option 'rnak': expected one of rank"):
         importing.split("metis-plan", ["log", "--rnak", "1"])
 
@@ -223,9 +223,9 @@ def test_a_plan_for_an_instance_of_the_library_names_it(tmp_path: Path) -> None:
     plan = {"hetero_configs": [[2], [2]], "layer_partitions": [[4], [4]]}
     plan |= {"devices_id": [[[0, 0]], [[1, 1]]]}
     write_json(tmp_path / "hetero_configs.json", plan)
-    made = importing.document(
+    made = importing.imported(
         "hexiscale-plan", [tmp_path / "hetero_configs.json"], [], "tiny/two-nodes"
-    )
+    ).document
     assert made["instance"] == "tiny/two-nodes"
     write_json(tmp_path / "plan.json", made)
     _, data, read = load_plan(tmp_path / "plan.json")

@@ -206,13 +206,13 @@ def test_gpus_of_one_machine_synchronise_over_its_own_link(listed: Path) -> None
 
 def test_options_are_checked(listed: Path) -> None:
     with pytest.raises(UnknownName, match="unknown option 'regoin': expected one of"):
-        importing.document("skypilot", [listed], ["regoin=x"], None)
+        importing.imported("skypilot", [listed], ["regoin=x"], None)
     with pytest.raises(
         InstanceError, match=r"quota: found .*, expected a whole number"
     ):
-        importing.document("skypilot", [listed], ["quota=some"], None)
+        importing.imported("skypilot", [listed], ["quota=some"], None)
     with pytest.raises(UnknownName, match="skypilot"):
-        importing.document("skipilot", [listed], [], None)
+        importing.imported("skipilot", [listed], [], None)
     with pytest.raises(Unsupported, match=r"suffix '\.txt'"):
         importing.check(Path("offers.txt"))
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations, pairwise, permutations, product
+from math import ceil
 from operator import le
 from random import Random
 
@@ -108,7 +109,7 @@ def _best(
     costs = instance.workload.costs
     best: tuple[int, tuple[Option, ...]] | None = None
     factor, sync_factor = exact(costs.pipeline_factor), exact(costs.sync_factor)
-    over = judge._up(exact(costs.iteration_overhead_us))
+    over = ceil(exact(costs.iteration_overhead_us))
     options = sorted(
         _options(instance, table, several_replicas, below),
         key=lambda o: (o.us, o.samples, o.size, o.stages),
@@ -119,7 +120,7 @@ def _best(
     tokens = costs.expert_parallel > 1 and costs.calibration is not None
     behind: dict[object, tuple[int, int]] = {}
     for last, slowest in enumerate(options):
-        floor = judge._up(factor * slowest.us) + over
+        floor = ceil(factor * slowest.us) + over
         if below is not None and floor >= below:
             break
         for chosen in _in_orders(
@@ -133,8 +134,8 @@ def _best(
             passes = floor
             if shared:
                 busy = judge.ports.passes(table, _plan(chosen)).us
-                passes = max(floor, judge._up(factor * busy) + over)
-            value = passes + judge._up(sync_factor * sync_us) + end_us
+                passes = max(floor, ceil(factor * busy) + over)
+            value = passes + ceil(sync_factor * sync_us) + end_us
             if tokens:  # times are the least that there can be
                 value = judge.evaluate(instance, _checked(chosen)).objective
             if (below is None or value < below) and _held(table, chosen):
@@ -192,7 +193,7 @@ def _held(table: CostTable, chosen: tuple[Option, ...]) -> bool:
     if not (costs.zero or several or limited):
         return True  # every option fits by itself, and may stand beside others
     plan = _plan(chosen)
-    everywhere = judge._holders(table.layers, plan)
+    everywhere = judge.shapes.holders(plan, table.layers)
     pinned = judge.hosts.pinned_mib(table, plan, everywhere)
     if any(True for _ in judge.hosts.broken(table, pinned)):
         return False
@@ -256,7 +257,7 @@ def _options(
     costs = instance.workload.costs
     alone = CostTable(instance, {table.cluster.nodes[0].name: 1})
     factor = exact(costs.pipeline_factor)
-    over = judge._up(exact(costs.iteration_overhead_us))
+    over = ceil(exact(costs.iteration_overhead_us))
     told_apart = costs.sync_overlap != "none" or costs.zero
     told_apart = told_apart or costs.expert_parallel > 1  # whose samples are alike
     # Which samples a node has tells what it sends.
@@ -280,7 +281,7 @@ def _options(
                     rows = judge._stage_times(alone, pipeline)
                 rows = rows or judge._stage_times(table, pipeline)
                 us = judge._pipeline_us(costs, n, rows)
-                if below is not None and judge._up(factor * us) + over >= below:
+                if below is not None and ceil(factor * us) + over >= below:
                     continue
                 if not fits(pipeline, stages, n, size):
                     continue
@@ -406,7 +407,7 @@ def _plan(chosen: tuple[Option, ...]) -> TrainingPlan:
 def _sync_and_end_us(table: CostTable, chosen: tuple[Option, ...]) -> tuple[int, int]:
     plan = _plan(chosen)
     timed = [judge._stage_times(table, pipeline) for pipeline in plan.pipelines]
-    holders = judge._holders(table.layers, plan)
+    holders = judge.shapes.holders(plan, table.layers)
     end = judge._tied_us(table, plan) + judge._update_us(table, plan, holders)
     rounds = judge._rounds(table.workload.costs, plan)
     stage_us, port = judge._sync_us(table, plan, timed)

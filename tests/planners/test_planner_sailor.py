@@ -111,7 +111,7 @@ def test_what_is_forgotten_as_slow_loses_no_better_plan(family: str, seed: int) 
             if not forget:
                 patch.setattr(sailor.Programme, "forget_slow", lambda *_: None)
             search.run()
-        values.append(search.best and search.best[0])
+        values.append(search.best.us)
     kept, every = values
     assert (kept is None) == (every is None)
     assert kept is None or kept <= every

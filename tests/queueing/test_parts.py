@@ -68,13 +68,6 @@ def test_a_jobs_words_are_those_of_the_executor(tmp_path: Path) -> None:
 # --- decisions -------------------------------------------------------------------
 
 
-def random_data(seed: int) -> Data:
-    cluster = catalogue.cluster(
-        [("RTX2080Ti", 4), ("A100-40G", 4), ("A100-40G", 2), ("RTX6000", 1)], 6.25
-    )
-    return workloads.queue(8, seed, cluster, f"q{seed}", every_s=300)
-
-
 @pytest.mark.parametrize("policy", ["frenzy_typed", "frenzy", "shortest_first"])
 @pytest.mark.parametrize("seed", range(4))
 def test_live_decisions_are_those_of_the_simulator(seed: int, policy: str) -> None:
@@ -82,7 +75,9 @@ def test_live_decisions_are_those_of_the_simulator(seed: int, policy: str) -> No
 
     Nothing is passed on from one decision to the next but records of attempts.
     """
-    data = random_data(seed)
+    nodes = [("RTX2080Ti", 4), ("A100-40G", 4), ("A100-40G", 2), ("RTX6000", 1)]
+    cluster = catalogue.cluster(nodes, 6.25)
+    data = workloads.queue(8, seed, cluster, f"q{seed}", every_s=300)
     want = simulator.simulate(data, policy).schedule
     jobs = sorted(data.jobs, key=lambda job: micro(job.submit_s))
     renamed = {job.name: f"job-{n}" for n, job in enumerate(jobs, 1)}
@@ -150,17 +145,19 @@ class Live:
         given = self.data.assumptions
         ready = self.now + micro(given.restart_s if entry.attempts else given.launch_s)
         left = entry.job.total_steps - entry.done_steps
-        step = round(start.step_s * MICRO)
+        trained = self.data.trained(self.jobs[name])
+        step = self.data.rates.step_us(trained, *start.degrees, start.nodes)
         attempt = Attempt(
             **{"job": entry.number, "number": len(entry.attempts) + 1, "key": "k"},
             **{"nodes": start.nodes, "degrees": start.degrees, "why": ""},
             **{"from_step": entry.done_steps, "created": self.now / MICRO},
-            **{"step_s": start.step_s, "started": self.now / MICRO},
+            **{"step_s": step / MICRO, "started": self.now / MICRO},
             **{"state": "running"},
         )
         self.readies[name] = ready
         self.entries[name] = replace(entry, attempts=(*entry.attempts, attempt))
-        self.leases.setdefault(name, []).append((self.now, -1, attempt.gpus))
+        lease = self.now, -1, sum(start.nodes.values())
+        self.leases.setdefault(name, []).append(lease)
         self.ends[name] = ready + left * step
 
     def _stopped(self, name: str) -> None:
@@ -350,7 +347,7 @@ def test_what_others_compute_on_is_not_idle(
     assert second.endswith("slots=1 type=NVIDIA-A100-SXM4-80GB")
     node = first.split()[0]
     assert found.taken == {node: 1}
-    assert engine.machines({node: 1}).taken == {node: 0}
+    assert not engine.machines({node: 1}).taken
     assert engine.devices({node: 1}, []) == [0]
 
 

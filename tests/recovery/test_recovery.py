@@ -150,7 +150,7 @@ def test_every_piece_comes_exactly_once() -> None:
         ({"needs": (need("c:0"),)}, "nodes lists no 'c'"),
         ({"needs": (need("a:0", "1"),)}, "unknown unit '1'"),
         ({"needs": (need("a:0", rank=2, degree=2),)}, "rank 2 of degree 2"),
-        ({"needs": (need("a:0", "0", "0", degree=2),)}, "needs unit '0' twice"),
+        ({"needs": (need("a:0", "0", "0", degree=2),)}, "needed twice: .'a:0', '0'"),
         ({"needs": (need("a:0", degree=4093),)}, "has 8186 pieces"),
     ],
 )

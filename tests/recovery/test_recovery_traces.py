@@ -162,7 +162,7 @@ def test_all_gpu_time_is_accounted_and_every_plan_has_its_nodes(
             assert judged.objective == run.iteration_us
             for moment in nodes[:-1]:
                 if run.start_us <= moment.time_us < leg.end_us:
-                    assert run.nodes <= set(moment.nodes)
+                    assert run.plan.gpus_by_node.keys() <= set(moment.nodes)
             done = leg.iterations + leg.redone
             trained = max(0, leg.end_us - run.ready_us)
             assert done == trained // run.iteration_us
@@ -177,7 +177,7 @@ def test_all_gpu_time_is_accounted_and_every_plan_has_its_nodes(
                 run.iteration_us
             )
             if leg.redone:
-                gone = run.nodes - presence(nodes, leg.end_us)
+                gone = run.plan.gpus_by_node.keys() - presence(nodes, leg.end_us)
                 assert gone  # only a loss makes a job fall back
         spent["idle"] = available - sum(spent.values())
         assert spent["idle"] >= 0

@@ -36,7 +36,7 @@ def test_every_number_is_whole_and_every_word_is_there(
     ]
     texts = [name for name, each in zip(headings, numeric, strict=True) if not each]
     table = Table.of(headings, rows, texts=texts)
-    lines = shown(writers.grid(table), width)
+    lines = shown(writers.Columns(table), width)
     assert all(len(line) <= width for line in lines)
     for row in rows:
         for cell, each in zip(row, numeric, strict=True):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hetopt.errors import InstanceError
-from hetopt.runtime.corpora import Numbers, opened
+from hetopt.runtime.tokens import Numbers, opened
 
 WORDS = 300
 

@@ -80,7 +80,7 @@ def test_rows_and_objects_are_links_with_one_digest() -> None:
     )
     assert inter.pairs == links
     assert inter.digest == (
-        "sha256:63b6e8b185b939fd306b8949a7aef042b1cd4ef8b7758d8ecad2f133d847a9ae"
+        "sha256:1f07010e743a24cd0921c1baa752989d8c7cdf2d233d9c6753b79d8e763761b5"
     )
     assert Inter.model_validate_json(inter.model_dump_json()) == inter
 

@@ -65,8 +65,8 @@ def test_interleaved_stages_have_a_layer_for_each_run(
         n, b = pipe.micro_batches * len(chain), pipe.size
         best = _best_cut(cost, b, n, chain, cost.layers)
         slots = balancer.balanced(b, n, chain)
-        cuts = balancer.cuts(b, n, [chain])
-        assert (slots is None) == (cuts is None) == (best is None)
+        alike = balancer.alike(b, n, [chain])
+        assert (slots is None) == (alike is None) == (best is None)
         if slots is not None:
             assert min(slot.last - slot.first for slot in slots) >= runs
             assert cost.fits(Pipe(n, b, slots))

@@ -95,26 +95,23 @@ def test_unlike_layers_are_cut_as_well_as_can_be(
 
 
 @pytest.mark.parametrize(
-    ("call", "error"),
+    ("name", "words"),
     [
-        (("best_counts", [1, 0, 3, 1], 2, 1), OverflowError),
-        (("best_counts", [1, 0, 3], 4, 1), OverflowError),
-        (("best_counts", [1, 0, 1 << 62], 4, 1), OverflowError),
-        (("best_counts", [], 4, 1), OverflowError),
-        (("best_cuts", [0, 0, 3, 1], 1, 1, 1, 1), OverflowError),
-        (("best_cuts", [0, 0, -3, 1, 1], 1, 1, 1, 1), OverflowError),
-        (("best_cuts", [0, 0, 3, 1, 0], 1, 1, 1, 1), OverflowError),
-        (("shared", 4, True, [1, 5, 5, 1], []), OverflowError),
-        (("shared", 4, False, [1, 5, 5], []), ValueError),
-        (("shared", 4, False, [0, 5, 5, 1], []), OverflowError),
+        ("best_counts", ([1, 0, 3, 1], 2, 1, [0])),
+        ("best_counts", ([1, 0, 3], 4, 1, [0])),
+        ("best_counts", ([1, 0, 1 << 62], 4, 1, [0])),
+        ("best_counts", ([], 4, 1, [])),
+        ("best_cuts", ([0, 0, 3, 1], 1, 1, 1, 1, [0])),
+        ("best_cuts", ([0, 0, -3, 1, 1], 1, 1, 1, 1, [0])),
+        ("best_cuts", ([0, 0, 3, 1, 0], 1, 1, 1, 1, [0])),
+        ("shared", (4, True, [1, 5, 5, 1], [], [0])),
+        ("shared", (4, False, [1, 5, 5], [], [0])),
+        ("shared", (4, False, [0, 5, 5, 1], [], [0])),
     ],
 )
-def test_what_does_not_fit_together_is_refused(
-    call: Sequence[Any], error: type[Exception]
-) -> None:
-    name, *words = call
+def test_what_does_not_fit_together_is_refused(name: str, words: Sequence[Any]) -> None:
     given = [array("q", word) if isinstance(word, list) else word for word in words]
-    with pytest.raises(error):
+    with pytest.raises(OverflowError):
         getattr(core, name)(*given)
 
 

@@ -35,4 +35,4 @@ def test_every_layout_is_a_valid_plan_that_takes_what_the_judge_says(
         assert not judged.violations
         assert judged.objective == us
     plans = [us for us in found._tried.values() if us is not None]
-    assert (found.best[0] if found.best else None) == min(plans, default=None)
+    assert found.best.us == min(plans, default=None)

@@ -21,7 +21,6 @@ from hetopt.costs import CostTable, fixed
 from hetopt.costs.offers import as_offers, provisioning_data
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.exact import enumeration, one_pipeline, training_plan
-from hetopt.exact.training_plan import holding
 from hetopt.explaining.simulator import simulate
 from hetopt.explaining.timeline import Schedule
 from hetopt.modelling import Limits
@@ -173,12 +172,6 @@ def _proof(name: str, case: Case) -> str:
     if name == "enumeration":
         asked = enumeration.is_small(instance) or enumeration.is_rather_small(instance)
         return "asked" if asked else "refused"
-    if name == "memory":
-        if holding.least_memory(instance) is None:
-            return "refused"
-        if (reason := holding.no_room(instance)) and case.us is not None:
-            raise Contradiction(f"{reason}; {case.us} us: {case.plan}")
-        return "asked"
     bound = int(training_plan_bound(instance).value)
     if name == "crossing":
         return "refused" if Crossing.of(CostTable(instance)) is None else "asked"

@@ -7,10 +7,9 @@ import drawing
 from float_judge import FloatJudge
 from random_plans import any_plan
 
-from hetopt.bounds import impossible
+from hetopt.bounds import covering, impossible
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs import under
-from hetopt.exact.training_plan import holding
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.shapes import split_of
@@ -56,7 +55,7 @@ def check(data: dict[str, Any]) -> str:
         _times_agree(instance, plan, judged)
         if judged.valid:
             outcome = "valid"
-            reason = impossible.reason(instance) or holding.no_room(instance)
+            reason = impossible.reason(instance) or covering.reason(instance)
             if judged.objective < bound.value or reason:
                 raise Contradiction(
                     f"bound {bound}, {reason}, a plan of {judged.objective} us is "

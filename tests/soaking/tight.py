@@ -11,10 +11,9 @@ from typing import Any
 import drawing
 from claims import claim, exactly, random_plans
 
-from hetopt.bounds import impossible
+from hetopt.bounds import covering, impossible
 from hetopt.bounds.training_plan import spending_bound, training_plan_bound
 from hetopt.costs import under
-from hetopt.exact.training_plan import holding
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.shapes import split_of
@@ -136,6 +135,6 @@ def _divided(plan: TrainingPlan) -> list[str]:
 
 def _none_fits(instance: Instance) -> Iterator[str]:
     """What says that an instance, or a way to be divided, has no plan."""
-    for reason in (impossible.reason(instance), holding.no_room(instance)):
+    for reason in (impossible.reason(instance), covering.reason(instance)):
         if reason is not None:
             yield reason

@@ -317,7 +317,7 @@ def _of_layers(
         found["window"] = kinds.window(config, family)
         found |= {"chunked": True} if kinds.has_chunks(family) else {}
     for part in {part for kind in made for part in kind.split("+")} & {*MIXERS}:
-        found[part] = mixers.fields(config, family, fields["hidden"], part)
+        found[part] = mixers.fields(config, fields["hidden"], part)
     if family == vectors.WITH_INPUTS:
         rows = whole(config, "vocab_size_per_layer_input") or 0
         wide = whole(config, "hidden_size_per_layer_input") or 0

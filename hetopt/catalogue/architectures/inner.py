@@ -18,24 +18,17 @@ TOWERS = (
 )
 SPEECH = ("talker_config", "token2wav_config", "code2wav_config")
 #: What the classes of transformers have where such an inner configuration is silent.
+_LLAMA: Fields = {
+    "hidden_size": 4096,
+    "intermediate_size": 11_008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32_000,
+    "tie_word_embeddings": False,
+}
 _SILENT: dict[str, Fields] = {
-    "llama": {
-        "hidden_size": 4096,
-        "intermediate_size": 11_008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "vocab_size": 32_000,
-        "tie_word_embeddings": False,
-    },
-    "mistral": {
-        "hidden_size": 4096,
-        "intermediate_size": 14_336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "vocab_size": 32_000,
-        "tie_word_embeddings": False,
-    },
+    "llama": _LLAMA,
+    "mistral": {**_LLAMA, "intermediate_size": 14_336, "num_key_value_heads": 8},
 }
 _CLASSES = re.compile(
     "For((Sequence|Token)Classification|QuestionAnswering|MultipleChoice|RewardModel)$"
@@ -50,7 +43,9 @@ def language(config: Fields) -> tuple[Fields, list[Fields]]:
     """
     around = [config]
     found = config
-    while inner := next((x for x in map(found.get, LANGUAGE) if _is_told(x)), None):
+    while inner := next(
+        (x for key in LANGUAGE if (x := found.get(key)) and isinstance(x, dict)), None
+    ):
         if len(around) == len(LANGUAGE):
             break
         around.append(inner)
@@ -58,10 +53,6 @@ def language(config: Fields) -> tuple[Fields, list[Fields]]:
     if len(around) > 1:
         found = _SILENT.get(str(found.get("model_type")), {}) | found
     return found, around
-
-
-def _is_told(value: object) -> bool:
-    return isinstance(value, dict) and bool(value)
 
 
 def class_of(config: Fields) -> str:

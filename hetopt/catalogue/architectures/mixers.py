@@ -67,17 +67,21 @@ def _types_of(config: Reading, family: str, layers: int) -> list[Any]:
     return ["linear_attention" if (x + 1) % every else _FULL[0] for x in range(layers)]
 
 
-def fields(config: Reading, family: str, hidden: int, part: str) -> Fields:
+def fields(config: Reading, hidden: int, part: str) -> Fields:
     """Return the record of the mixers of a part."""
-    read = {
-        "mamba": _mamba,
-        "linear": _linear,
-        "convolution": _convolution,
-    }[part]
-    return read(config, family, hidden)
+    if part == "linear":
+        return {
+            "key_heads": need(config, "linear_num_key_heads"),
+            "value_heads": need(config, "linear_num_value_heads"),
+            "key_dim": need(config, "linear_key_head_dim"),
+            "value_dim": need(config, "linear_value_head_dim"),
+            "decay": "head",
+            "convolution": need(config, "linear_conv_kernel_dim"),
+        }
+    return (_mamba if part == "mamba" else _convolution)(config, hidden)
 
 
-def _mamba(config: Reading, family: str, hidden: int) -> Fields:
+def _mamba(config: Reading, hidden: int) -> Fields:
     heads = need(config, "mamba_num_heads", "mamba_n_heads")
     inner = whole(config, "mamba_d_ssm") or (
         (whole(config, "mamba_expand") or 2) * hidden
@@ -96,18 +100,7 @@ def _mamba(config: Reading, family: str, hidden: int) -> Fields:
     }
 
 
-def _linear(config: Reading, family: str, hidden: int) -> Fields:
-    return {
-        "key_heads": need(config, "linear_num_key_heads"),
-        "value_heads": need(config, "linear_num_value_heads"),
-        "key_dim": need(config, "linear_key_head_dim"),
-        "value_dim": need(config, "linear_value_head_dim"),
-        "decay": "head",
-        "convolution": need(config, "linear_conv_kernel_dim"),
-    }
-
-
-def _convolution(config: Reading, family: str, hidden: int) -> Fields:
+def _convolution(config: Reading, hidden: int) -> Fields:
     for key in ("conv_dim", "conv_dim_out", "block_dim"):
         if config.get(key) not in (None, hidden):
             raise unsupported(

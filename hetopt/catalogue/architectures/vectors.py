@@ -73,8 +73,8 @@ def _of_kind(
             found["attention"] += spec.attention_width + spec.kv_width - each
     for name in found.keys() & {DENSE, EXPERTS}:
         found[name] = second * norm
-    if DENSE in found:
-        found[DENSE] += _mlp(own, spec, spec.mlp_width)
+    if DENSE in found and own.mlp_bias:
+        found[DENSE] += (2 if spec.gated else 1) * spec.mlp_width + spec.hidden
     _of_families(config, family, spec, kind, found)
     return found
 
@@ -100,17 +100,9 @@ def _of_families(
     if DENSE in found and family == "apertus":
         found[DENSE] += 2  # of its activation, xIELU
     if DENSE in found and family == WITH_INPUTS:
-        found[DENSE] += _of_inputs(config, h)
-
-
-def _of_inputs(config: Reading, h: int) -> int:
-    """Return the matrices and the norm of an embedding that each layer has."""
-    wide = whole(config, "hidden_size_per_layer_input") or 0
-    return 3 * h * wide + h if wide else 0
-
-
-def _mlp(own: Traits, spec: ModelSpec, width: int) -> int:
-    return (2 if spec.gated else 1) * width + spec.hidden if own.mlp_bias else 0
+        # The matrices and the norm of an embedding that each layer has.
+        wide = whole(config, "hidden_size_per_layer_input") or 0
+        found[DENSE] += 3 * h * wide + h if wide else 0
 
 
 def beside_layers(config: Reading, family: str, own: Traits, spec: ModelSpec) -> int:

@@ -42,6 +42,12 @@ def peak(machine: Machine, precision: str) -> float:
     return machine.flops[precision]
 
 
+def _share(c: Constants, machine: Machine, name: str, *of: str) -> float:
+    """Return what of its peak a card reaches, as far as its generation and card say."""
+    both = machine.generation, machine.card
+    return c(name, machine.generation, *of) * c("chip", *both)
+
+
 def product_s(
     c: Constants,
     machine: Machine,
@@ -54,8 +60,7 @@ def product_s(
     rows, n, k, times = m * matrix.rows, matrix.n, matrix.k, matrix.times
     rate = peak(machine, precision)
     tensor = "bf16" if precision == "fp16" else precision
-    share = c(f"product.{tensor}", machine.generation, machine.card)
-    share *= c("chip", machine.generation, machine.card)
+    share = _share(c, machine, f"product.{tensor}", machine.card)
     bytes_each = ELEMENT.get(precision, 2.0)
     wait = rate * bytes_each / machine.memory_bytes_per_s
     size = c("product.rows", framework) / rows + c("product.depth") * (1 / k + 1 / n)
@@ -68,14 +73,20 @@ def attention_s(
 ) -> float:
     """Seconds of the forward pass of one layer's attention, of one micro-batch."""
     sequences, s, heads = run.micro_batch, run.sequence, a.heads / run.tp
-    if run.kernel is None:
-        return _unfused_s(c, machine, a, heads, sequences, s, run.framework)
+    if run.kernel is None:  # scores written to memory, softmaxed, and read again
+        flops = 4 * sequences * heads * s * s * a.head_dim
+        rate = peak(machine, "bf16")
+        rate *= _share(c, machine, "product.bf16", machine.card)
+        if a.head_dim % RAGGED:
+            rate /= c("attention.unaligned")
+        passes = c("attention.passes", run.framework, machine.generation)
+        moved = passes * 2 * sequences * heads * s * s
+        return flops / rate + moved / machine.memory_bytes_per_s
     seen, each = a.seen(part, s), s / run.cp
     flops = 2 * sequences * heads * each * seen * (a.score_width + a.value_width)
     if (y := a.indexer) is not None and y.chosen < s:
         flops += 2 * sequences * y.heads * each * s / 2 * y.head_dim
-    share = c(f"attention.{run.kernel}", machine.generation)
-    share *= c("chip", machine.generation, machine.card)
+    share = _share(c, machine, f"attention.{run.kernel}")
     width = (a.score_width + a.value_width) / 2
     narrow = 1 + c("attention.narrow") / width
     if width % RAGGED:
@@ -84,34 +95,12 @@ def attention_s(
     return flops / (peak(machine, "bf16") * share) * narrow * short
 
 
-def _unfused_s(
-    c: Constants,
-    machine: Machine,
-    a: Architecture,
-    heads: float,
-    sequences: float,
-    s: float,
-    framework: str,
-) -> float:
-    """Scores written to memory, softmaxed, and read again."""
-    flops = 4 * sequences * heads * s * s * a.head_dim
-    rate = peak(machine, "bf16") * c("product.bf16", machine.generation, machine.card)
-    rate *= c("chip", machine.generation, machine.card)
-    if a.head_dim % RAGGED:
-        rate /= c("attention.unaligned")
-    passes = c("attention.passes", framework, machine.generation)
-    moved = passes * 2 * sequences * heads * s * s
-    return flops / rate + moved / machine.memory_bytes_per_s
-
-
 def traffic_s(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> float:
     """Seconds of the forward pass over norms, sums and activations of a part."""
     m, t, by = run.tokens, run.tp, (run.style, run.framework)
     h = a.hidden / (t if run.split_sequence else 1)
-    shared = 0.0
-    each = 2.0
     if part in ATTENDING:
         shared = 2 * (a.heads * a.value_width + a.gate) / t
     elif (mixer := a.mixers.get(part)) is not None:  # as Mamba-2, by what it keeps
@@ -122,7 +111,7 @@ def traffic_s(
         shared = (3 if a.gated else 2) * a.shared_intermediate / t
     else:
         shared = (3 if a.gated else 2) * a.intermediate / t
-    moved = each * m * (5 * h + shared) * c("traffic", *by)
+    moved = 2 * m * (5 * h + shared) * c("traffic", *by)
     if "trainer" in by:
         moved += m * a.hidden * NORM_BYTES
     if part in ATTENDING and ("trainer" in by or ("executor" in by and a.gated)):
@@ -135,7 +124,7 @@ def traffic_s(
         if run.expert_biases:
             given = (2 if a.gated else 1) * a.expert_intermediate + a.routed_width
             inner += BIAS_PASSES * given
-        moved += each * permuted * (a.routed_width * c("experts.passes", *by) + inner)
+        moved += 2 * permuted * (a.routed_width * c("experts.passes", *by) + inner)
     return moved / machine.memory_bytes_per_s
 
 

@@ -154,11 +154,6 @@ def has_adapters(run: Layout, part: str) -> bool:
     return run.lora and ("attention" if part in ATTENDING else "mlp") in run.adapted
 
 
-def in_flight(run: Layout, stage: int) -> float:
-    """Return the micro-batches whose activations a stage of a run holds."""
-    return float(shared.in_flight(run.micro_batches, run.pp, stage, run.vp))
-
-
 def divisors(run: Layout) -> tuple[float, float]:
     """Return among how many GPUs ZeRO or FSDP divide states: all, and of experts.
 
@@ -317,7 +312,8 @@ def of_stage(
     found = state_bytes(c, run, held)
     found["buckets"] = _buckets(a, run)
     act = activations.of_stage(c, a, run, layers)
-    found["activations"] = in_flight(run, stage) * (act.held + passed_on(a, run))
+    flight = float(shared.in_flight(run.micro_batches, run.pp, stage, run.vp))
+    found["activations"] = flight * (act.held + passed_on(a, run))
     found["activations"] *= 1 - run.hosted_layers
     found["working"] = act.working + leaving(a, run, held)
     found["stand-ins"] = stand_ins(c, a, run, shapes(a, run, layers), last=last)
@@ -458,12 +454,7 @@ def needed(c: Constants, found: Terms) -> float:
 
 def died(c: Constants, machine: Machine, a: Architecture, run: Layout) -> float:
     """Return the chance that the run dies of memory."""
-    return chance(c, machine, wanted(c, machine, a, run))
-
-
-def chance(c: Constants, machine: Machine, found: Terms) -> float:
-    """Return the chance that a GPU of which these terms are wanted dies of memory."""
-    return chance_of(c, machine, needed(c, found))
+    return chance_of(c, machine, needed(c, wanted(c, machine, a, run)))
 
 
 #: Chances that a run dies of memory: below the first it fits, from the second on it

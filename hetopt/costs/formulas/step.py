@@ -14,6 +14,8 @@ from .machine import Machine
 
 _BACKWARD_ATTENTION = 2.5  # five products in place of two
 _BACKWARD_TRAFFIC = 1.4
+#: Qualities of what is sent: after computing, or beside it.
+_BESIDE = ("plain", "overlapped")
 UPDATE_BYTES = 40  # of a parameter, at which the constant `update` is 1
 #: Of a host's memory, unless it is told.
 HOST_BYTES_PER_S = Offload().memory_gbytes_per_s * 1e9
@@ -46,13 +48,9 @@ def again(c: Constants, run: Layout, part: str) -> tuple[float, float, float]:
     if run.recompute in ("full", "block"):
         return (run.recomputed,) * 3
     if run.recompute == "ops":
-        share = c("recompute.ops")
-        return share, 0.0, 1.0
-    if run.recompute == "selective":
-        return 0.0, 1.0, 0.1
-    if run.recompute == "activations":
-        return 0.0, 0.0, 0.6
-    return 0.0, 0.0, 0.0
+        return c("recompute.ops"), 0.0, 1.0
+    shares = {"selective": (0.0, 1.0, 0.1), "activations": (0.0, 0.0, 0.6)}
+    return shares.get(run.recompute, (0.0, 0.0, 0.0))
 
 
 def part_times(
@@ -61,7 +59,15 @@ def part_times(
     """Times of a part of a layer for one micro-batch."""
     fw, t, tokens = run.framework, run.tp, run.tokens
     products_again, attention_again, traffic_again = again(c, run, part)
-    dense, grouped = _products_s(c, machine, a, run, part, tokens)
+    dense = grouped = 0.0
+    for matrix in a.matrices(part, t, run.experts):
+        once = kernels.product_s(c, machine, run.precision, tokens, matrix, fw)
+        if run.rowwise:
+            once /= c("product.rowwise")
+        if matrix.routed:
+            grouped += once
+        else:
+            dense += once
     passes = (c("lora.passes") if run.lora else 3) + products_again
     attention = 0.0
     if part in ATTENDING:
@@ -71,10 +77,12 @@ def part_times(
             attention /= c("attention.sinks")
     moved = kernels.traffic_s(c, machine, a, run, part)
     moved *= 1 + _BACKWARD_TRAFFIC + traffic_again
-    collective = wires.tensor_s(c, machine, a, run, tokens) + wires.starts_s(c, run)
+    collective = wires.tensor_s(c, machine, a, run, tokens)
     collective *= 2 + (products_again if run.recompute != "ops" else 0)
-    collective *= c("tp", fw, machine.site, _beside(hidden=run.overlap_tp))
-    if _stays_divided(a, run, part):
+    collective *= c("tp", fw, machine.site, _BESIDE[run.overlap_tp])
+    divided = run.ep > 1 and not a.shared_intermediate and run.split_sequence
+    if (part == EXPERTS and divided) or part == FURTHER:
+        # Tokens stay divided; what is joined is part of the layer that follows.
         collective = 0.0
     exchange = 0.0
     hooks = ["gathered"] if run.zero == 3 and memory.of_deepspeed(run) else []
@@ -121,42 +129,6 @@ def part_times(
     )
 
 
-def _beside(*, hidden: bool) -> str:
-    """Return the quality of what is sent beside computing, or not."""
-    return "overlapped" if hidden else "plain"
-
-
-def _products_s(
-    c: Constants,
-    machine: Machine,
-    a: Architecture,
-    run: Layout,
-    part: str,
-    tokens: float,
-) -> tuple[float, float]:
-    """Seconds of one pass over a part's matrices: those alone, those of experts."""
-    dense = grouped = 0.0
-    for matrix in a.matrices(part, run.tp, run.experts):
-        once = kernels.product_s(
-            c, machine, run.precision, tokens, matrix, run.framework
-        )
-        if run.rowwise:
-            once /= c("product.rowwise")
-        if matrix.routed:
-            grouped += once
-        else:
-            dense += once
-    return dense, grouped
-
-
-def _stays_divided(a: Architecture, run: Layout, part: str) -> bool:
-    """Tell whether a part has no collective: divided tokens; what is joined."""
-    if part == FURTHER:  # its product is part of the layer that follows
-        return True
-    whole = run.ep > 1 and not a.shared_intermediate
-    return part == EXPERTS and whole and run.split_sequence
-
-
 def weights_s(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> float:
@@ -172,15 +144,12 @@ def weights_s(
         return each * held / machine.memory_bytes_per_s
     moved = 0.0
     if memory.has_adapters(run, part):
-        moved = each * a.adapters(part, run.rank, run.tp).parameters / _own(run, part)
+        among = run.ep if part == EXPERTS else 1
+        moved = each * a.adapters(part, run.rank, run.tp).parameters / among
     if run.frozen_bits is not None:
         passes = (2 + again(c, run, part)[0]) * c("frozen.read", run.framework)
         moved += passes * (memory.QUANTISED[run.frozen_bits] + 2) * held
     return moved / machine.memory_bytes_per_s
-
-
-def _own(run: Layout, part: str) -> int:
-    return run.ep if part == EXPERTS else 1
 
 
 def layer_times(
@@ -272,4 +241,4 @@ def gradients_s(
         alike = int(run.expert_replicas(group))
         apart = run.ep * run.experts.cut
         comm += ring((width + 2) * experts, alike, apart)
-    return c("dp", run.framework, machine.site, _beside(hidden=run.overlap_dp)) * comm
+    return c("dp", run.framework, machine.site, _BESIDE[run.overlap_dp]) * comm

@@ -17,23 +17,17 @@ def ring_s(machine: Machine, volume: float, size: int, stride: int = 1) -> float
 def tensor_s(
     c: Constants, machine: Machine, a: Architecture, run: Layout, tokens: float
 ) -> float:
-    """Return what the collectives of one part of a layer take by volume, forward.
+    """Return what the collectives of one part of a layer take, forward.
 
     An all-reduce, or its two halves, is twice a ring's pass and a copy, a part of the
-    volume of each GPU; what starting it takes besides is `starts_s`.
+    volume of each GPU, and takes a while to start within a node, whatever its volume.
     """
     if run.tp < 2:
         return 0.0
     volume = 2 * tokens * a.hidden
     copied = c("tp.copy") * volume / run.tp
-    return 2 * ring_s(machine, volume, run.tp) + copied / machine.link_bytes_per_s
-
-
-def starts_s(c: Constants, run: Layout) -> float:
-    """Return what an all-reduce within a node takes whatever its volume."""
-    if run.tp < 2:
-        return 0.0
-    return c("tp.start") + c("tp.start.gpu") * run.tp
+    sent = 2 * ring_s(machine, volume, run.tp) + copied / machine.link_bytes_per_s
+    return sent + (c("tp.start") + c("tp.start.gpu") * run.tp)
 
 
 def context_s(machine: Machine, a: Architecture, run: Layout) -> float:

@@ -328,8 +328,9 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         raise untold(["dp, tp or pp"], "all three, 1 where nothing is divided")
     usual = framework(name)
     b, n = _micro_batches(run)
-    words = (run.overlap or "").lower()
-    task = (run.task or "").lower()
+    words, loss = (run.overlap or "").lower(), (run.loss or "").lower()
+    offload = (run.offload or "").lower()
+    bucket = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
     recompute, share = _recompute(run)
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
     lora = _has_adapters(run)
@@ -340,7 +341,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
             shard = min(shard, machine.gpus)
     return Layout(
         framework=name,
-        style=_style(usual.style, words),
+        # Whether element-wise operations are single kernels, compiled or fused.
+        style="compiled" if "torch.compile" in words else usual.style,
         precision=precision_of(run),
         sequence=run.seq or 0,
         micro_batch=b,
@@ -366,13 +368,13 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         lora=lora,
         rank=run.lora_rank or _RANK,
         adapted=_adapted(run),
-        frozen_bits=_frozen_bits(run, task) if lora else None,
+        frozen_bits=_frozen_bits(run) if lora else None,
         quantised_beside=_keeps_both_widths(run, words),
         offload=run.offload is not None,
         overlap_tp=_overlap_tp(run, name, words),
         overlap_ep=_overlap_ep(name, words),
         overlap_dp=usual.overlapped,
-        bucket=_bucket(words),
+        bucket=float(bucket[1]) if bucket else None,
         buckets=2 if "overlap_comm=true" in words else 1,
         graphs="full_iteration" in words and "graph" in words,
         flexible="hybridep" in words,
@@ -381,12 +383,12 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         states=_states(run, name, shard=bool(shard), lora=lora),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
-        fused_loss=_fused_loss(run, name),
-        chunked_loss="chunk" in (run.loss or "").lower(),
+        fused_loss="plain" not in loss if run.loss else usual.fused_loss,
+        chunked_loss="chunk" in loss,
         modules=_modules(run),
         own=_is_own(run),
-        hosted=_hosted(run),
-        hosted_layers=_hosted_layers(run, words),
+        hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
+        hosted_layers=_hosted_layers(run, words, offload),
     )
 
 
@@ -497,11 +499,11 @@ def _has_adapters(run: Run) -> bool:
     return named is not None or any(one is not None for one in told)
 
 
-def _frozen_bits(run: Run, task: str) -> int | None:
+def _frozen_bits(run: Run) -> int | None:
     """Return the bits that frozen weights are quantised to; QLoRA's are four."""
     if run.frozen_bits is not None:
         return run.frozen_bits if run.frozen_bits < 16 else None
-    return 4 if "qlora" in task else None
+    return 4 if "qlora" in (run.task or "").lower() else None
 
 
 def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
@@ -580,13 +582,6 @@ def _kernel_of(words: str) -> str | None:
     )
 
 
-def _fused_loss(run: Run, name: str) -> bool:
-    """Return whether the loss works on 16-bit logits in place."""
-    if run.loss is not None:
-        return "plain" not in run.loss.lower()
-    return framework(name).fused_loss
-
-
 def _modules(run: Run) -> tuple[str, ...]:
     """Return what of a layer is computed again, of `selective: layernorm, moe_act`."""
     text = (run.recompute or "").lower()
@@ -595,30 +590,14 @@ def _modules(run: Run) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.removeprefix("selective:").split(","))
 
 
-def _hosted(run: Run) -> tuple[str, ...]:
-    text = (run.offload or "").lower()
-    return tuple(word for word in ("optimizer", "parameters") if word in text)
-
-
-def _hosted_layers(run: Run, words: str) -> float:
+def _hosted_layers(run: Run, words: str, offload: str) -> float:
     """Return the layers that Megatron offloads, or DeepSpeed's inputs."""
     if found := re.search(r"cpu_offloading_num_layers=(\d+)", words):
         return int(found.group(1)) / (run.layers or 1)
-    if "activations" in (run.offload or "").lower():
+    if "activations" in offload:
         return 1.0
     # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it.
     return float("1.1.5 + deepspeed zero" in (run.framework or "").lower())
-
-
-def _bucket(words: str) -> float | None:
-    """Return the elements of a bucket of DeepSpeed's, where it is told."""
-    found = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
-    return float(found.group(1)) if found else None
-
-
-def _style(usual: str, words: str) -> str:
-    """Return whether element-wise operations are single kernels, compiled or fused."""
-    return "compiled" if "torch.compile" in words else usual
 
 
 #: The release of Megatron-Bridge whose kernels of attention have sinks.

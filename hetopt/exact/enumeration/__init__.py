@@ -6,15 +6,15 @@ whose layers are not yet cut. Columns are listed from the last stage to the firs
 out, by bounds on what a column takes within a time and on what the GPUs left take
 beside it. Packings of columns (`packings`) are joined in the order of their lower
 bounds: every cut of the layers and every share of the batch is tried, with the
-synchronisation that the packing has (`sync`, `cuts`, `join`). So the best plan is
-proved best among all that the judge accepts, stages of several replicas with unequal
-samples included. Baldacci, Christofides and Mingozzi (2008) close vehicle routing
-problems this way.
+synchronisation that the packing has (`join`). So the best plan is proved best among all
+that the judge accepts, stages of several replicas with unequal samples included.
+Baldacci, Christofides and Mingozzi (2008) close vehicle routing problems this way.
 
 `solve` does so for a whole cluster of up to 8 GPUs, `boxes` for one box of the engine
 on up to 16.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from ...bounds.single_gpu import offer_single_gpus
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...costs import has_buckets, under
-from ...errors import InternalError, OutOfTime
+from ...errors import OutOfTime
 from ...plans import TrainingPlan
 from ...problems.training_plan import settings
 from ...schema import Instance
@@ -36,11 +36,10 @@ from ...search import islands, racing, symmetric
 from ...search.improving import improve
 from ...solving.run import Halt, Run
 from .columns import Column
-from .join import Cutoff, Join, Joined, with_named_gpus
+from .join import Cutoff, Join
 from .listing import Listing
-from .packings import Packings, lasting, tightened
+from .packings import Packings, SyncTimes, is_enough, lasting, tightened
 from .stages import StageTables, TooMany
-from .sync import SyncTimes
 
 _METHOD = "proof enumeration"  # in the capability matrix
 _GPUS = 8
@@ -228,7 +227,7 @@ class _Search:
         gpus, sizes = sum(self._tables.gpus), self._instance.workload.micro_batch_sizes
         every = {b: min(b, gpus) for b in set(sizes) if b <= self._tables.batch}
         asked = us, (self._part.pipelines or 1, self._part.pipelines or gpus)
-        listing = Listing(self._tables, self._check, _MOST_STAGES, us)
+        listing = Listing(self._tables, self._check, _MOST_STAGES)
         return [*listing.columns(every, *asked, _MOST_TRIED)]
 
     def _better_than(self, target: int) -> bool:
@@ -313,27 +312,13 @@ class _Search:
         self, best: Cutoff, sync_us: int, chosen: tuple[Column, ...]
     ) -> int | None:
         """Return the least time of the slowest pipeline, None if no plan is better."""
+        enough = partial(is_enough, self._tables, chosen)
+        high = best.us_left(sync_us)
+        return bisect_left(range(high), True, key=enough) if enough(high) else None
 
-        def enough(us: int) -> bool:
-            each = [column.tight_samples(us) for column in chosen]
-            return min(each) > 0 and sum(each) >= self._tables.batch
-
-        low, high = -1, best.us_left(sync_us)
-        if high < 0 or not enough(high):
-            return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return high
-
-    def _submit(self, better: Joined) -> None:
-        plan = with_named_gpus(self._tables, better)
+    def _submit(self, plan: TrainingPlan, us: int) -> object:
+        """Offer a plan, and return what the judge says of it."""
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         self.refused = self._clock.objective is None
-        known = _is_exact(self._instance)
-        if known and self._clock.objective != better.objective:
-            raise InternalError(
-                f"instance {self._instance.name!r}: a plan of {better.objective} us "
-                f"is judged {self._clock.objective} us"
-            )
         self._check()
+        return self._clock.objective if _is_exact(self._instance) else us

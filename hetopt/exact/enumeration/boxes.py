@@ -7,7 +7,7 @@ synchronisation of each packing. So the least time of a plan in the box is known
 none is better than the best plan known, or a better one is found.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
@@ -16,17 +16,15 @@ from pydantic import Field
 
 from ... import capability
 from ...bounds.longest import longest
-from ...errors import InternalError
 from ...plans import TrainingPlan
 from ...problems.training_plan import settings
 from ...schema import Instance, Record
 from ..pipelines.boxes import Box
 from .columns import Column
-from .join import Cutoff, Join, Joined, with_named_gpus
+from .join import Cutoff, Join
 from .listing import Listing
-from .packings import Packings, lasting, tightened
+from .packings import Packings, SyncTimes, is_enough, lasting, tightened
 from .stages import StageTables, TooMany
-from .sync import SyncTimes
 
 _GPUS = 16
 _STAGES = 6_000  # of one size of micro-batches
@@ -150,23 +148,10 @@ class BoxEnumeration:
             sync = SyncTimes(tables, chosen, self._synced)
             if box.sync_high_us is not None and sync.least > box.sync_high_us:
                 continue  # all of its plans lie in other boxes
-            if _enough(tables, chosen, cutoff.us_left(sync.least)):
+            if is_enough(tables, chosen, cutoff.us_left(sync.least)):
                 join = Join(tables, sync, chosen, cutoff, self._submit, self._check)
                 join.run(0)
 
-    def _submit(self, better: Joined) -> None:
-        objective = self._offer(with_named_gpus(self._tables, better))
-        if objective != better.objective:
-            raise InternalError(
-                f"instance {self._instance.name!r}: a plan of {better.objective} us "
-                f"is judged {objective} us"
-            )
-        self.value = min(self.value, better.objective)
-
-
-def _enough(tables: StageTables, chosen: Sequence[Column], us: int) -> bool:
-    """Tell whether columns may take the batch together within a time."""
-    if us < 0:
-        return False
-    each = [column.tight_samples(us) for column in chosen]
-    return min(each) > 0 and sum(each) >= tables.batch
+    def _submit(self, plan: TrainingPlan, us: int) -> int:
+        self.value = min(self.value, us)
+        return self._offer(plan)

@@ -45,14 +45,12 @@ _STATES = 1_200  # numbers of GPUs by pool
 class _Moves(NamedTuple):
     """The least times of stages on the same GPUs, in the same pool or in several.
 
-    `us` and `final_us` are by [move, first layer, one past the last], the second ones
-    of a pipeline's last stage; `hops` by [move, pool of the next stage], the last
-    column for a stage in several pools; `used` are GPUs by pool, `need` the same as the
-    number of a state, `pool` where the stage lies.
+    `us` is by [move, first layer, one past the last]; `hops` by [move, pool of the next
+    stage], the last column for a stage in several pools; `used` are GPUs by pool,
+    `need` the same as the number of a state, `pool` where the stage lies.
     """
 
     us: Matrix
-    final_us: Matrix
     hops: Matrix
     used: Matrix
     need: Matrix
@@ -96,15 +94,14 @@ class Completion:
     @cached_property
     def _times(self) -> Matrix:
         """All times of stages, ascending, without their transfers."""
-        every = np.unique(np.concatenate([self._moves.us, self._moves.final_us]))
+        every = np.unique(self._moves.us)
         return every[every < NEVER]
 
     @cached_property
     def grid(self) -> list[tuple[int, int]]:
         """Intervals that cover slowest stages of columns with the least transfers."""
         moves = self._moves
-        us = np.minimum(moves.us.min(0), moves.final_us.min(0))
-        if (low := least_cover(us, self._times.tolist())) is None:
+        if (low := least_cover(moves.us.min(0), self._times.tolist())) is None:
             return []
         hops = moves.hops
         most = int(self._times[-1] + hops[hops < NEVER].max(initial=0))
@@ -242,16 +239,13 @@ def _moves(
     groups: dict[tuple[tuple[int, ...], int], list[Stage]] = {}
     for stage, used in stages:
         groups.setdefault((used, lies_in(tables, stage)), []).append(stage)
-    us = np.full((2, len(groups), side, side), NEVER, np.int64)
+    us = np.full((len(groups), side, side), NEVER, np.int64)
     hops = np.full((len(groups), pools + 1), NEVER, np.int64)
     known: dict[tuple[int, object], list[int]] = {}
     for i, members in enumerate(groups.values()):
-        for final in (False, True):
-            times, behind = tables.each_us(members, final=final), int(not final)
-            inner = tables.each_most(members, behind, first=False) > 0
-            fits = tables.each_most(members, behind, first=True) > 0
-            fits[:, 1:] = inner[:, 1:]
-            us[int(final), i] = np.where(fits, times, NEVER).min(0)
+        fits = tables.each_most(members, 1) > 0
+        fits[..., -1] = tables.each_most(members, 0)[..., -1] > 0
+        us[i] = np.where(fits, tables.each_us(members), NEVER).min(0)
         for stage in members:
             pairs = tuple(sorted((x.pool, x.t) for x in stage))
             sender = max(x.samples for x in stage), pairs
@@ -261,7 +255,7 @@ def _moves(
             np.minimum(hops[i], known[sender], out=hops[i])
     gpus = np.array([used for used, _ in groups], np.int64).reshape(-1, pools)
     where = np.array([pool for _, pool in groups], np.int64)
-    return _Moves(us[0], us[1], hops, gpus, gpus @ states.strides, where)
+    return _Moves(us, hops, gpus, gpus @ states.strides, where)
 
 
 def _hop_us(tables: StageTables, stage: Stage, pool: int) -> int:
@@ -278,5 +272,8 @@ def _least(moves: _Moves, states: States, high: int) -> tuple[Matrix, Matrix]:
     count, side = len(states.use), moves.us.shape[1]
     least = np.empty((count, moves.hops.shape[1], side), np.int64)
     whole = np.empty(count, np.int64)
-    compiled("completed", moves, states.use, states.strides, high, least, whole)
+    # The kernel reads times of last stages from a table of their own.
+    compiled(
+        "completed", moves.us, moves, states.use, states.strides, high, least, whole
+    )
     return least, whole

@@ -4,6 +4,7 @@ Cuts of one column after the other are joined; a join is dropped where the rest 
 batch cannot be done in the time that its synchronisation leaves. Nothing else is.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,14 +16,15 @@ import numpy as np
 
 from ...bounds.longest import Longest, longest
 from ...costs import CostTable
+from ...errors import InternalError
 from ...plans import Pipeline, TrainingPlan
 from ...plans import Replica as PlanReplica
 from ...plans import Stage as PlanStage
-from ...schema import Instance, Recompute, exact
-from .columns import Column
-from .cuts import Cuts, cuts_within
-from .stages import Matrix, Replica, Stage, StageTables
-from .sync import SyncTimes
+from ...schema import Instance, exact
+from ..one_pipeline.shares import sums
+from .columns import Column, Cuts, cuts_within
+from .packings import SyncTimes
+from .stages import Matrix, Stage, StageTables
 
 _PAIRS = 1 << 20  # joins looked at together, by time
 _JOINS = 1 << 14  # joins looked at together, by synchronisation
@@ -87,16 +89,6 @@ def _up(value: Fraction) -> int:
     return -(-value.numerator // value.denominator)
 
 
-@dataclass(frozen=True)
-class Joined:
-    """A better plan: columns, their cuts, and their micro-batches."""
-
-    objective: int
-    columns: tuple[Column, ...]
-    cuts: tuple[tuple[int, ...], ...]
-    micro_batches: tuple[int, ...]
-
-
 class Join:
     """The join looks for plans of one packing that are better than `best`."""
 
@@ -106,10 +98,13 @@ class Join:
         syncs: SyncTimes,
         columns: Sequence[Column],
         best: Cutoff,
-        found: Callable[[Joined], None],
+        found: Callable[[TrainingPlan, int], object],
         check: Callable[[], None],
     ) -> None:
-        """Call `found` with every better plan, and keep `best` up to date."""
+        """Call `found` with every better plan and its time, and keep `best` up to date.
+
+        `found` returns what the judge says of it.
+        """
         self._tables, self._syncs, self._columns = tables, syncs, tuple(columns)
         self._best, self._found, self._check = best, found, check
         self._lists: list[Cuts] = []
@@ -118,7 +113,7 @@ class Join:
         """Try all cuts; pipelines take at least `pipelines_us` whatever they are."""
         us = self._best.us_left(self._syncs.least)
         sync_us = self._best.sync_left(pipelines_us)
-        most = [column.tight_samples(us) for column in self._columns]
+        most = [column.samples(us) for column in self._columns]
         for i, column in enumerate(self._columns):
             others = sum(most) - most[i]
             n = max(1, -(-(self._tables.batch - others) // column.size))
@@ -137,9 +132,8 @@ class Join:
             return
         us = self._best.us_left(self._syncs.least)
         have = np.full(len(chosen), self._later(level, us))
-        for i in range(level):
-            have += self._samples(i, chosen[:, i], np.full(len(chosen), us))
-        mine = self._all_samples(level, us)
+        have += sum(self._each(chosen, np.array([us])))
+        mine = self._lists[level].samples(slice(None), np.array([us]))
         step = max(1, _PAIRS // len(mine))
         for start in range(0, len(chosen), step):
             self._check()
@@ -154,22 +148,21 @@ class Join:
 
     def _later(self, level: int, us: int) -> int:
         """Return the most samples that columns behind `level` take."""
-        rest = range(level + 1, len(self._lists))
-        return sum(int(self._all_samples(i, us).max()) for i in rest)
+        every, at = slice(None), np.array([us])
+        rest = self._lists[level + 1 :]
+        return sum(int(cuts.samples(every, at).max()) for cuts in rest)
 
-    def _all_samples(self, i: int, us: int) -> Matrix:
-        count = len(self._lists[i].cuts)
-        return self._samples(i, np.arange(count), np.full(count, us))
-
-    def _samples(self, i: int, rows: Matrix, us: Matrix) -> Matrix:
-        return self._lists[i].samples(rows, us)
+    def _each(self, joined: Matrix, us: Matrix) -> list[Matrix]:
+        """Return the most samples of joined cuts, by column."""
+        pairs = zip(self._lists, joined.T, strict=False)
+        return [cuts.samples(rows, us) for cuts, rows in pairs]
 
     def _passing(self, joined: Matrix) -> Matrix:
         """Return those that may take the batch within what synchronisation leaves."""
         level = joined.shape[1] - 1
         us = self._us_left(self._sync_us(joined))
         later = self._later(level, self._best.us_left(self._syncs.least))
-        each = [self._samples(i, joined[:, i], us) for i in range(level + 1)]
+        each = self._each(joined, us)
         enough = np.sum(each, axis=0) + later >= self._tables.batch
         return np.asarray(joined[enough & (np.min(each, axis=0) > 0)])
 
@@ -190,10 +183,9 @@ class Join:
         if not self._tables.costs.memory.hosts_update:
             used = (0,) * len(used)  # no GPU waits for another
         for i, column in enumerate(self._columns):
-            cuts, final = self._lists[i].cuts[joined[:, i]], len(column.stages) - 1
+            cuts = self._lists[i].cuts[joined[:, i]]
             for j, stage in enumerate(column.stages):
-                ends = {"first": j == 0, "final": j == final}
-                runs = self._tables.update_us(stage, used, **ends)
+                runs = self._tables.update_us(stage, used)
                 np.maximum(slowest, runs[cuts[:, j], cuts[:, j + 1]], out=slowest)
         return slowest
 
@@ -224,7 +216,7 @@ class Join:
         sync_us, update_us = self._sync_us(joined), self._update_us(joined)
         while len(joined):
             us = self._us_left(sync_us, update_us)
-            each = [self._samples(i, joined[:, i], us) for i in range(joined.shape[1])]
+            each = self._each(joined, us)
             spare = np.sum(each, axis=0) - self._tables.batch
             open_ = (spare >= 0) & (np.min(each, axis=0) > 0)
             joined, sync_us, us = joined[open_], sync_us[open_], us[open_]
@@ -242,33 +234,50 @@ class Join:
 
         `fixed` are synchronisation and optimiser.
         """
-        numbers = self._shares(rows, us)
-        if numbers is None:
+        if self._shares(rows, us) is None:
             return False
-        low, high = -1, us  # fails, does
-        while high - low > 1:
-            middle = (low + high) // 2
-            trial = self._shares(rows, middle)
-            if trial is None:
-                low = middle
-            else:
-                high, numbers = middle, trial
-        self._best.value = self._best.whole_us(high, *fixed)
-        cuts = tuple(
-            tuple(cuts.cuts[row].tolist())
-            for cuts, row in zip(self._lists, rows, strict=True)
-        )
-        self._found(Joined(self._best.value, self._columns, cuts, numbers))
+        least = bisect_left(range(us), True, key=lambda x: bool(self._shares(rows, x)))
+        numbers = self._shares(rows, least)
+        assert numbers is not None
+        value = self._best.value = self._best.whole_us(least, *fixed)
+        if (judged := self._found(self._plan(rows, numbers), value)) != value:
+            name = self._tables.table.instance.name
+            raise InternalError(
+                f"instance {name!r}: a plan of {value} us is judged {judged} us"
+            )
         return True
 
     def _shares(self, rows: Matrix, us: int) -> tuple[int, ...] | None:
         sizes = tuple(column.size for column in self._columns)
-        at = np.array([us])
-        most = tuple(
-            int(self._samples(i, rows[i : i + 1], at)[0]) // size
-            for i, size in enumerate(sizes)
-        )
+        each = self._each(rows[None], np.array([us]))
+        most = tuple(int(x[0]) // size for x, size in zip(each, sizes, strict=True))
         return shares(self._tables.batch, sizes, most)
+
+    def _plan(self, rows: Matrix, numbers: Sequence[int]) -> TrainingPlan:
+        """Return the plan of joined cuts; GPUs of each pool are given in order."""
+        free = [
+            iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])
+            for pool in self._tables.pools
+        ]
+
+        def with_names(stage: Stage, layers: tuple[int, int]) -> PlanStage:
+            replicas = tuple(
+                PlanReplica(gpus=(*islice(free[x.pool], x.t),), samples=x.samples)
+                for x in stage
+            )
+            rule = stage[0].rule  # None for the workload's own
+            own = self._tables.rules[rule] if rule else None
+            return PlanStage(layers=layers, replicas=replicas, recompute=own)
+
+        pipelines = []
+        for cuts, row, n in zip(self._lists, rows, numbers, strict=True):
+            runs = pairwise(cuts.cuts[row].tolist())
+            stages = tuple(map(with_names, cuts.column.stages, runs))
+            size = cuts.column.size
+            pipelines.append(
+                Pipeline(micro_batches=n, micro_batch_size=size, stages=stages)
+            )
+        return TrainingPlan(pipelines=tuple(pipelines))
 
 
 @lru_cache(maxsize=100_000)
@@ -276,62 +285,16 @@ def shares(
     batch: int, sizes: tuple[int, ...], most: tuple[int, ...]
 ) -> tuple[int, ...] | None:
     """Return 1 to `most` micro-batches of each size that make up the batch, or None."""
-    if min(most) < 1:
-        return None
-    # Bit s of reached[i]: the first i can do s samples.
-    reached = [1]
-    for size, top in zip(sizes, most, strict=True):
-        before, sums = reached[-1], 0
-        for n in range(1, min(top, batch // size) + 1):
-            sums |= before << (n * size)
-        reached.append(sums & ((1 << batch + 1) - 1))
-    if not reached[-1] >> batch & 1:
-        return None
-    numbers, rest = [], batch
-    for i in range(len(sizes) - 1, -1, -1):
-        n = next(
-            n
-            for n in range(min(most[i], rest // sizes[i]), 0, -1)
-            if reached[i] >> (rest - n * sizes[i]) & 1
-        )
-        numbers.append(n)
-        rest -= n * sizes[i]
-    return tuple(reversed(numbers))
-
-
-def _rule(tables: StageTables, stage: Stage) -> Recompute | None:
-    """Return the rule of recomputation, None for the workload's own."""
-    rule = stage[0].rule
-    return tables.rules[rule] if rule else None
-
-
-def with_named_gpus(tables: StageTables, found: Joined) -> TrainingPlan:
-    """Return the plan of joined columns; GPUs of each pool are given in order."""
-    free = [
-        iter([f"{node}:{i}" for node in pool.nodes for i in range(pool.each)])
-        for pool in tables.pools
+    allowed = [
+        range(size, min(top, batch // size) * size + 1, size)
+        for size, top in zip(sizes, most, strict=True)
     ]
-
-    def with_names(replica: Replica) -> PlanReplica:
-        gpus = tuple(islice(free[replica.pool], replica.t))
-        return PlanReplica(gpus=gpus, samples=replica.samples)
-
-    return TrainingPlan(
-        pipelines=tuple(
-            Pipeline(
-                micro_batches=n,
-                micro_batch_size=column.size,
-                stages=tuple(
-                    PlanStage(
-                        layers=run,
-                        replicas=tuple(map(with_names, stage)),
-                        recompute=_rule(tables, stage),
-                    )
-                    for run, stage in zip(pairwise(cuts), column.stages, strict=True)
-                ),
-            )
-            for column, cuts, n in zip(
-                found.columns, found.cuts, found.micro_batches, strict=True
-            )
-        )
-    )
+    *reached, whole = sums(allowed, [1] * len(sizes), batch)
+    if not whole >> batch & 1:
+        return None
+    numbers, rest = list[int](), batch
+    for some, before in zip(reversed(allowed), reversed(reached), strict=True):
+        share = next(s for s in some[::-1] if s <= rest and before >> rest - s & 1)
+        numbers.insert(0, share // some.step)
+        rest -= share
+    return tuple(numbers)

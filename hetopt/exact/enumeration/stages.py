@@ -2,27 +2,27 @@
 
 GPUs of a node are alike, and so are equal nodes of one GPU on equal links: both are a
 `Pool` of GPUs. A stage is a tuple of its `Replica`s.
-Times are matrices over (first layer, one past the last), in us.
+Times are matrices over (first layer, one past the last), in us: the stage with layer 0
+is its pipeline's first, the one that ends with the layers its last.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from itertools import accumulate, combinations_with_replacement, product
+from functools import cache, lru_cache
+from itertools import accumulate, combinations, combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs import CostTable, memory
+from ...costs import CostTable
 from ...schema import Instance, Node
+from ...stages import Runs
+from ...stages.memory import fitting
 from . import splits
 
 Matrix = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int8]
-_LEVELS = 64  # of micro-batches in flight, which are looked at one by one
 NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 bits
 
 
@@ -104,8 +104,7 @@ class StageTables:
         self.most = lru_cache(None)(self._most)
         self._flights = lru_cache(None)(self._most_in_flight)
         self._ranks: dict[tuple[int, int], dict[tuple[int, int], Ranks]] = {}
-        #: Tables of `_most_in_flight`, by samples, of what else they depend on.
-        self._in_flight: dict[tuple[object, ...], dict[int, Matrix]] = {}
+        self._runs = Runs.of(self.layers, equal=table.even)
 
     # --- what stages there are ---------------------------------------------------
 
@@ -178,21 +177,13 @@ class StageTables:
         """Return times of all runs of layers and what does not fit, by share."""
         runs = np.triu_indices(self.layers + 1, 1)
         rows: dict[int, Matrix] = {}
-        for s in _outside_in(b):
+        for s in range(1, b + 1):
             replica = Replica(pool, t, s, rule)
             if not self._measured(replica):
                 return None
             check()
-            row = [
-                self._replica_us(replica, final=final)[runs] for final in (False, True)
-            ]
-            row += [
-                -self._flights(
-                    self._node(replica), replica[1:], first=first, final=final
-                )[runs]
-                for first, final in product((False, True), repeat=2)
-            ]
-            rows[s] = np.concatenate(row)
+            flights = self._flights(self._node(replica), *replica[1:])
+            rows[s] = np.append(self._replica_us(replica)[runs], -flights[runs])
         return np.array([rows[max(1, s)] for s in range(b + 1)])
 
     def used(self, places: Iterable[Replica]) -> tuple[int, ...]:
@@ -212,27 +203,24 @@ class StageTables:
     def _key(self, replica: Replica) -> tuple[str, int, int]:
         return self.pools[replica.pool].nodes[0], replica.t, replica.samples
 
-    def _compute_us(self, stage: Stage, *, final: bool) -> Matrix:
-        return np.asarray(self.each_us([stage], final=final)[0])
+    def _compute_us(self, stage: Stage) -> Matrix:
+        return np.asarray(self.each_us([stage])[0])
 
-    def each_us(self, stages: Sequence[Stage], *, final: bool) -> Matrix:
-        """Return the slowest replica's time of each stage, with the head if `final`."""
-        return _over_replicas(
-            stages, lambda replica: self._replica_us(replica, final=final), np.maximum
-        )
+    def each_us(self, stages: Sequence[Stage]) -> Matrix:
+        """Return the slowest replica's time of each stage, with the head at the end."""
+        return _over_replicas(stages, self._replica_us, np.maximum)
 
-    def _replica_us_of(self, replica: Replica, *, final: bool) -> Matrix:
+    def _replica_us_of(self, replica: Replica) -> Matrix:
         key = self._key(replica)
-        extra = self.table.head_us(*key) if final else 0
-        return _runs(self._tables[replica.rule].layer_us(*key), extra)
+        found = _runs(self._tables[replica.rule].layer_us(*key))
+        found[:-1, -1] += self.table.head_us(*key)
+        return found
 
-    def _backward_us(self, stage: Stage, *, final: bool) -> Matrix:
-        """Return the backward part of `compute_us`."""
+    def _backward_us(self, stage: Stage) -> Matrix:
+        """Return the backward part of `compute_us`, of stages before the last."""
 
         def replica_us(replica: Replica) -> Matrix:
-            key = self._key(replica)
-            extra = -(-2 * self.table.head_us(*key) // 3) if final else 0
-            return _runs(self._tables[replica.rule].backward_us(*key), extra)
+            return _runs(self._tables[replica.rule].backward_us(*self._key(replica)))
 
         return np.asarray(_over_replicas([stage], replica_us, np.maximum)[0])
 
@@ -260,96 +248,51 @@ class StageTables:
             given[pool] += 1
         return self.table.sync_us(parameters, holders)
 
-    def _update_us(
-        self, stage: Stage, used: tuple[int, ...], *, first: bool, final: bool
-    ) -> Matrix:
+    def _update_us(self, stage: Stage, used: tuple[int, ...]) -> Matrix:
         """Return times of the optimiser over each run, on the slowest replica.
 
         `used` are the GPUs of each pool that a packing uses, which share its host.
         """
-        model, ends = self.table.model, 0
-        trained = self.table.trained
-        if trained.end is not None:
-            copies = first + final - (first and final and model.tied_embeddings)
-            ends = copies * trained.end
+        trained, tied = self.table.trained, self.table.model.tied_embeddings
         groups = {(replica.pool, replica.t) for replica in stage}
-        kept: dict[int, int] = {}
 
+        @cache
         def one(held: int) -> int:
-            if held not in kept:
-                kept[held] = max(
-                    self.table.update_us(
-                        self.pools[pool].nodes[0],
-                        [(Fraction(held, t), self._replicas)],
-                        min(used[pool], self.pools[pool].each),
-                    )
-                    for pool, t in groups
+            return max(
+                self.table.update_us(
+                    self.pools[pool].nodes[0],
+                    [(Fraction(held, t), self._replicas)],
+                    min(used[pool], self.pools[pool].each),
                 )
-            return kept[held]
+                for pool, t in groups
+            )
 
         ahead = [0, *accumulate(trained.layers)]
         found = np.zeros((self.layers + 1, self.layers + 1), dtype=np.int64)
-        for start in range(self.layers):
-            for end in range(start + 1, self.layers + 1):
-                found[start, end] = one(ahead[end] - ahead[start] + ends)
+        for start, end in combinations(range(self.layers + 1), 2):
+            first, final = start == 0, end == self.layers
+            copies = first + final - (first and final and tied)
+            held = ahead[end] - ahead[start] + copies * (trained.end or 0)
+            found[start, end] = one(held)
         return found
-
-    @cached_property
-    def work_bound(self) -> tuple[Floats, Floats] | None:
-        """Return the most samples per us of a GPU of each pool, and shares of layers.
-
-        With any prices of pools, a sample costs at least the cheapest pool's price for
-        each of its layers, and GPUs are worth no more than their time: weak duality.
-        The prices are the speeds. The shares are those of the layers before each. None
-        where layers take no time on some pool: then prices say nothing.
-        """
-        work = np.array([self._work_us(p) for p in range(len(self.pools))])
-        total = work.sum(axis=1)
-        if not total.all():
-            return None
-        each = (work / total[:, None]).min(axis=0)
-        if not each.any():
-            return None
-        shares = np.cumsum([0.0, *each]) / each.sum()
-        return 1 / (total * each.sum()), shares
-
-    def _work_us(self, pool: int) -> list[float]:
-        """Return the least GPU time of a sample in each layer, huge if unmeasured."""
-        sizes = range(1, max(self.table.workload.micro_batch_sizes) + 1)
-        places = [
-            replica
-            for t in range(1, self.pools[pool].each + 1)
-            for s in sizes
-            for rule in range(len(self.rules))
-            if self._measured(replica := Replica(pool, t, s, rule))
-        ]
-        rows = [
-            [
-                p.t * us / p.samples
-                for us in self._tables[p.rule].layer_us(*self._key(p))
-            ]
-            for p in places
-        ]
-        return list(map(min, zip(*rows, strict=True))) or [1e18] * self.layers
 
     # --- memory ------------------------------------------------------------------
 
-    def _most(self, stage: Stage, behind: int, *, first: bool) -> Matrix:
-        return np.asarray(self.each_most([stage], behind, first=first)[0])
+    def _most(self, stage: Stage, behind: int) -> Matrix:
+        return np.asarray(self.each_most([stage], behind)[0])
 
-    def each_most(self, stages: Sequence[Stage], behind: int, *, first: bool) -> Matrix:
+    def each_most(self, stages: Sequence[Stage], behind: int) -> Matrix:
         """Return the most micro-batches with which each run fits; NEVER is any number.
 
-        `behind` stages follow; `first` says whether the stages are a pipeline's first.
-        0 as well where the run is better recomputed by another rule.
+        `behind` stages follow. 0 as well where the run is better recomputed by another
+        rule.
         """
-        most = self._weighed(stages, behind, first=first)
+        most = weighed = self._weighed(stages, behind)
         if len(self.rules) == 1 or self.costs.updates.sync_overlap == "backward":
             # A slower backward pass hides more synchronisation: no rule is useless.
             return most
-        times = self.each_us(stages, final=behind == 0)
+        times = self.each_us(stages)
         own = np.array([stage[0].rule for stage in stages])[:, None, None]
-        weighed = most
         for rule in range(len(self.rules)):
             # Elsewhere a rule that is no quicker must allow more micro-batches; of
             # equal rules the first is kept.
@@ -357,17 +300,15 @@ class StageTables:
                 tuple(sorted(replica._replace(rule=rule) for replica in stage))
                 for stage in stages
             ]
-            quicker = self.each_us(others, final=behind == 0)
+            quicker = self.each_us(others)
             useless = np.where(rule < own, quicker <= times, quicker < times)
-            useless &= self._weighed(others, behind, first=first) >= weighed
+            useless &= self._weighed(others, behind) >= weighed
             most = np.where(useless, 0, most)
         return most
 
-    def _weighed(self, stages: Sequence[Stage], behind: int, *, first: bool) -> Matrix:
+    def _weighed(self, stages: Sequence[Stage], behind: int) -> Matrix:
         def most_of(replica: Replica) -> Matrix:
-            flights = self._flights(
-                self._node(replica), replica[1:], first=first, final=behind == 0
-            )
+            flights = self._flights(self._node(replica), *replica[1:])
             if self.costs.schedule.in_flight == "gpipe":
                 return flights
             enough = 1 if self.costs.schedule.in_flight == "one" else behind + 1
@@ -380,117 +321,23 @@ class StageTables:
         gpu = self.table.cluster.node[self.pools[replica.pool].nodes[0]].gpu
         return next(n.name for n in self.table.cluster.nodes if n.gpu == gpu)
 
-    def _most_in_flight(
-        self, node: str, replica: tuple[int, int, int], *, first: bool, final: bool
-    ) -> Matrix:
+    def _most_in_flight(self, node: str, t: int, samples: int, rule: int) -> Matrix:
         """Return the most micro-batches in flight of each run, 0 if it never fits."""
-        rule, layers = self.costs.schedule.in_flight, self.layers
-        limit = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}[rule]
-        if limit > _LEVELS:
-            return self._run_by_run(node, replica, (first, final), limit)
-        found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
-        room = self.table.memory_mib(node)
-        known = self._in_flight.setdefault((node, *replica[::2], first, final), {})
-        for flight in range(1, limit + 1):
-            least, most = self._between(known, replica[1], flight)
-            end = 0
-            for start in range(layers):
-                # What lies within a run that fits does fit.
-                end = max(end, start, least[start])
-                while end < most[start] and room >= self._need_mib(
-                    node, range(start, end + 1), replica, (first, final), flight
-                ):
-                    end += 1
-                found[start, start + 1 : end + 1] = flight
-        known[replica[1]] = found
-        return found
-
-    def _between(
-        self, known: dict[int, Matrix], samples: int, flight: int
-    ) -> tuple[list[int], list[int]]:
-        """Return bounds on the longest runs that fit, from those of other shares."""
-        least, most = [0] * self.layers, [self.layers] * self.layers
-        if not self.table.profile.weighs:  # as what is measured may be anything
-            more = [s for s in known if s >= samples]
-            less = [s for s in known if s <= samples]
-            numbers = np.arange(self.layers)
-            if more:
-                fits = known[min(more)][:-1] >= flight
-                least = (numbers + fits.sum(1)).tolist()
-            if less:
-                fits = known[max(less)][:-1] >= flight
-                most = (numbers + fits.sum(1)).tolist()
-        return least, most
-
-    def _run_by_run(
-        self,
-        node: str,
-        replica: tuple[int, int, int],
-        ends: tuple[bool, bool],
-        limit: int,
-    ) -> Matrix:
-        """Return the most in flight of each run, one by one: they may be very many."""
-        layers, kept = self.layers, dict[tuple[int, int], int]()
-        apart = self.table.profile.weighs or not self.table.model.alike
-        ahead = np.cumsum([0, *self.table.model.parameters])
-        found = np.zeros((layers + 1, layers + 1), dtype=np.int64)
-        for start in range(layers):
-            top = limit
-            for end in range(start + 1, layers + 1):
-                alike = (int(ahead[end] - ahead[start]), end - start)
-                key = (start, end) if apart else alike
-                if key not in kept:
-                    span = range(start, end)
-                    kept[key] = self._fitting(node, replica, span, ends, top)
-                found[start, end] = top = kept[key]
-                if not top:
-                    break
-        return found
-
-    def _fitting(
-        self,
-        node: str,
-        replica: tuple[int, int, int],
-        span: range,
-        ends: tuple[bool, bool],
-        top: int,
-    ) -> int:
-        """Return the most in flight, `top` or fewer, with which a run fits a GPU."""
-        room = self.table.memory_mib(node)
-        low, high = 0, top
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self._need_mib(node, span, replica, ends, middle) <= room
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
-
-    def _need_mib(
-        self,
-        node: str,
-        span: range,
-        replica: tuple[int, int, int],
-        ends: tuple[bool, bool],
-        flight: int,
-    ) -> int:
-        t, b, rule = replica
-        model, table = self.table.model, self._tables[rule]
-        beside = self.table.beside
-        parameters = sum(model.parameters[span.start : span.stop])
-        if self.table.profile.weighs:
-            layers = self.table.measured_mib(node, span, t, b, flight)
-        else:
-            lora = sum(beside.layers[span.start : span.stop]) if beside else 0
-            layers = memory.states_mib(
-                self.costs, parameters, t, self._replicas, 0, (lora, 0)
-            )
-            layers += table.activations_mib(node, span, (t, b), flight, ends)
-        return (
-            layers
-            + memory.ends_mib(
-                model, table.workload, t, b, self._replicas, first=ends[0], last=ends[1]
-            )
-            + self.costs.memory.reserve_mib
-        )
+        rows = self._tables[rule], self._runs, node, (t, samples)
+        limits = {"one": 1, "gpipe": self.batch, "1f1b": sum(self.gpus)}
+        most = limits[self.costs.schedule.in_flight]
+        fits = fitting(*rows, most, self._replicas)
+        found = np.where(fits, most, 0)
+        waiting = [(0, most, ~fits)]  # runs that fit with the first, not the second
+        while waiting:
+            low, high, some = waiting.pop()
+            if high - low == 1 or not some.any():
+                found[some] = low
+                continue
+            middle = (low + high) // 2
+            fits = fitting(*rows, middle, self._replicas)
+            waiting += [(low, middle, some & ~fits), (middle, high, some & fits)]
+        return np.append(found, 0)[self._runs.number]
 
 
 def lies_in(tables: StageTables, stage: Stage) -> int:
@@ -499,10 +346,10 @@ def lies_in(tables: StageTables, stage: Stage) -> int:
     return pool if all(x.pool == pool for x in stage) else len(tables.pools)
 
 
-def _runs(each: Sequence[int], extra: int) -> Matrix:
-    """Return sums over all runs of layers, plus `extra`; NEVER where a run is empty."""
+def _runs(each: Sequence[int]) -> Matrix:
+    """Return sums over all runs of layers; NEVER where a run is empty."""
     ahead = np.cumsum([0, *each], dtype=np.int64)
-    sums = ahead[None, :] - ahead[:, None] + extra
+    sums = ahead[None, :] - ahead[:, None]
     sums[np.tril_indices(len(ahead))] = NEVER
     return np.asarray(sums, dtype=np.int64)
 
@@ -523,34 +370,17 @@ def _over_replicas(
     return np.asarray(found)
 
 
-def _outside_in(most: int) -> Iterator[int]:
-    """Yield 1 to `most`: both ends first, then the middles of those before."""
-    yield from sorted({1, most})
-    waiting = deque([(1, most)])
-    while waiting:
-        low, high = waiting.popleft()
-        if high - low > 1:
-            middle = (low + high) // 2
-            yield middle
-            waiting += [(low, middle), (middle, high)]
-
-
 def _ranks(each: Sequence[Matrix]) -> list[Ranks]:
-    """Tables of the same columns, and of each column in replica of numbers their order.
+    """Return tables of the same columns, of numbers in each column's order.
 
     Columns that have the same order are there once.
     """
     if not each:
         return []
     whole = np.concatenate(each)
-    order = np.argsort(whole, axis=0, kind="stable")
-    steps = np.diff(np.take_along_axis(whole, order, 0), axis=0) > 0
-    ranks = np.zeros(whole.shape, np.int16)
-    np.put_along_axis(
-        ranks, order[1:], np.cumsum(steps, axis=0, dtype=np.int16), axis=0
-    )
-    ranks = np.unique(ranks, axis=1)
-    return np.split(ranks, np.cumsum([len(table) for table in each])[:-1])
+    ranks = [np.searchsorted(np.sort(column), column) for column in whole.T]
+    found = np.unique(np.array(ranks, np.int16), axis=0).T
+    return np.split(found, np.cumsum([len(table) for table in each])[:-1])
 
 
 def _equal_nodes(table: CostTable) -> list[list[Node]]:

@@ -39,7 +39,7 @@ from ...stages.classes import Whole
 from ...stages.sync import UNIT
 from . import kernels
 from .arcs import Arcs, exits_us
-from .kernels import BIG, HALF, Least, States
+from .kernels import BIG, HALF, States
 from .pricing import Array, Prices, Pricing, Rows, flat
 from .schedule import Schedule
 
@@ -105,7 +105,7 @@ class Vectors:
             kept[:, more] = NEVER
             given = arcs.shared, self.table.nodes, self.states, arcs.size
             for us, found in zip(every, kept, strict=True):
-                kernels.vector_us(us, *given, more, found)
+                kernels.compiled("vector_us", us, *given, more, found)
             known |= more
         return kept
 
@@ -230,7 +230,13 @@ class _Part:
         return best
 
     def labels(self, span: Span, mean: int, most_us: Whole, allowed: Fraction) -> Whole:
-        """Return least sums of stage times, by labels."""
+        """Return the least sums of stage times up to a label.
+
+        They are by [side, next layer, state]: whole paths are those of side 0 behind
+        the last layer. Paths are left out that cost too much or take longer than
+        `most_us`, which is by state and not more for more GPUs; and also where one of
+        fewer GPUs takes no more time.
+        """
         low, high = self.range(span)
         graph, costs = self._graph, self._costs._replace(time=mean * self.b)
         lows, highs = np.array([low]), np.array([high])
@@ -240,17 +246,14 @@ class _Part:
             timed = self._tables(1)
             kernels.least(graph, costs._replace(time=1), lows, highs, 0, timed)
             self._timed[span] = timed
-        each = [
-            side
-            for (kept,) in (self._timed[span], priced)
-            for side in (kept[0], kept[1], kept[2:])
-        ]
-        least = Least(*each)
+        # Of suffixes that begin in one node, in several, or within a node.
+        least = [(x[0], x[1], x[2:]) for (x,) in (self._timed[span], priced)]
         most = self.need(low, mean) + ceil(self.v * low * allowed)
-        return kernels.labels(
-            *(graph, costs, self.states, least, high, self.v * low),
-            *(most_us, most if most < _CLEAR else _ANY),
-        )
+        states = self.states
+        sides = 2 + 2 * len(states.gpus) if len(states.vectors) else 1
+        shape = sides, graph.run.shape[0], len(most_us)
+        given = graph, costs, states, *least, high, self.v * low, most_us
+        return kernels.filled("labels", shape, *given, most if most < _CLEAR else _ANY)
 
     def spans(self, begin: int, end: int, ratio: float) -> list[Span]:
         """Return intervals that grow by a ratio."""

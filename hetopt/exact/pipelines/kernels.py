@@ -36,11 +36,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._kernels import core
 from ...stages.classes import Whole
-from ...stages.memory import Flags
 
 BIG, HALF, MOST = 1 << 60, 1 << 58, 1 << 55
 
@@ -51,6 +49,13 @@ def compiled(name: str, *given: object) -> None:
     Tables that are filled in come last and are contiguous; others are made so.
     """
     getattr(core, name)(*_parts(given))
+
+
+def filled(name: str, shape: tuple[int, ...], *given: object) -> Whole:
+    """Return a table of a shape that a kernel fills in, as its last one."""
+    found = np.empty(shape, np.int64)
+    compiled(name, *given, found)
+    return found
 
 
 def _parts(given: tuple[object, ...]) -> Iterator[Any]:
@@ -111,98 +116,7 @@ def least(
     No stage takes more than `highs[g]`; prices count `scale * lows[g]` times.
     Potentials are `kept`, by [interval, state, l], where it has so many entries.
     """
-    found = np.empty(len(lows), np.int64)
-    compiled("least", graph, costs, lows, highs, scale, kept, found)
-    return found
-
-
-def fronts(
-    order: Whole, us: Whole, samples: Whole, cost: Whole, able: Flags, size: int
-) -> tuple[Whole, Whole]:
-    """Return the least costs of replicas that share a micro-batch, by their slowest.
-
-    Both are by [run, i], ascending times and falling costs; `BIG` where there are no
-    more. Replicas are by [run, i] in `order` of their times `us`; `cost` and `able`
-    are by [run, replica]. A knapsack over samples grows by one replica at a time.
-    """
-    front_us, front_cost = np.empty((2, *order.shape), np.int64)
-    compiled("fronts", order, us, samples, cost, able, size, front_us, front_cost)
-    return front_us, front_cost
-
-
-def segment_us(
-    highs: Whole,
-    kind: Whole,
-    gpus: Whole,
-    begin: Whole,
-    used: Whole,
-    inner: Whole,
-    exits: Whole,
-    light: Whole,
-) -> Whole:
-    """Return least times of equal layers on GPUs of a node: [interval, segment, e, x].
-
-    A *segment* is all that a pipeline does in one node of class `kind` on `gpus` GPUs.
-    Its last stage hands on to another node (0), or ends the pipeline (1). Times of
-    stages are by [arc, layers], those of last ones, `exits`, by [e, arc, layers];
-    stages hold up to `light[arc, GPUs]` layers.
-    """
-    found = np.empty((len(highs), len(gpus), *exits.shape[::2]), np.int64)
-    given = highs, kind, gpus, begin, used, inner, exits, light
-    compiled("segment_us", *given, found)
-    return found
-
-
-def segment_price(
-    kind: Whole, gpus: Whole, begin: Whole, used: Whole, price: Whole, light: Whole
-) -> Whole:
-    """Return the least prices of stages in a node: [segment, GPUs, layers].
-
-    `price` is by [arc, GPUs of the segment, layers], and may be negative.
-    """
-    most = int(gpus.max(initial=0))
-    found = np.empty((len(gpus), most + 1, price.shape[2]), np.int64)
-    compiled("segment_price", kind, gpus, begin, used, price, light, found)
-    return found
-
-
-def least_unordered(
-    time: int,
-    scales: Whole,
-    us: Whole,
-    rows: Whole,
-    price: Whole,
-    kind: Whole,
-    visits: Whole,
-    start: Whole,
-    kept: Whole,
-) -> Whole:
-    """Return the least cost of a path through equal layers, by interval.
-
-    Paths go on from `start[g, e, layers]`: one that is not over yet (0), or is over
-    (1). Segments cost `time` for each us and `scales[g]` times their `price`, by
-    [segment, layers]; times of the interval g are `us[rows[g]]`, by [segment, e,
-    layers]. Nodes are visited class by class, each once: `visits[c]` of class c.
-    `kept[g, n, e, layers]` are the least costs after n visits, where it has an entry an
-    interval.
-    """
-    found = np.empty(len(rows), np.int64)
-    given = time, scales, us, rows, price, kind, visits, start, kept
-    compiled("least_unordered", *given, found)
-    return found
-
-
-def repeated(
-    time: int, scales: Whole, highs: Whole, front_us: Whole, front_cost: Whole
-) -> Whole:
-    """Return what stages in several nodes alone cost: [interval, e, layers].
-
-    One or more of them, of equal layers, of which one may end the pipeline (1); fronts
-    are by [e, layers, i].
-    """
-    found = np.empty((len(highs), *front_us.shape[:2]), np.int64)
-    compiled("repeated", time, scales, highs, front_us, front_cost, found)
-    return found
+    return filled("least", lows.shape, graph, costs, lows, highs, scale, kept)
 
 
 # --- pipelines by the GPUs that they use ----------------------------------------------
@@ -236,64 +150,6 @@ class States(NamedTuple):
         none, empty = np.zeros((0, len(sides)), np.int64), np.zeros((1, 0), np.int64)
         states = np.ascontiguousarray(use, np.int64)
         return cls(most, states, strides, none, empty[None], empty)
-
-
-class Least(NamedTuple):
-    """The least that a suffix takes, and costs, by first layer: potentials.
-
-    It begins with a stage in one node, in several, or within a node.
-    """
-
-    node_us: Whole
-    across_us: Whole
-    chain_us: Whole
-    node_cost: Whole
-    across_cost: Whole
-    chain_cost: Whole
-
-
-def labels(
-    graph: Graph,
-    costs: Costs,
-    states: States,
-    least: Least,
-    high: int,
-    scale: int,
-    most_us: Whole,
-    most_cost: int,
-) -> Whole:
-    """Return the least sums of stages up to a label: [side, next layer, state].
-
-    Whole paths are those of side 0 behind the last layer. No stage takes more than
-    `high`. Paths are left out that cost more than `most_cost`, or take longer than
-    `most_us`, which is by state and not more for more GPUs. A path may also be left out
-    where one of fewer GPUs takes no more time.
-    """
-    sides = 2 + 2 * len(states.gpus) if len(states.vectors) else 1
-    shape = sides, graph.run.shape[0], len(most_us)
-    us = np.empty(shape, np.int64)
-    compiled("labels", graph, costs, states, least, high, scale, most_us, most_cost, us)
-    return us
-
-
-def vector_us(
-    us: Whole,
-    items: Whole,
-    nodes: Whole,
-    states: States,
-    size: int,
-    wanted: NDArray[np.bool_],
-    found: Whole,
-) -> None:
-    """Fill in the least times of stages in several nodes, by the GPUs of replicas.
-
-    They are `found` by [least degree, run, state], for the degrees and runs that are
-    `wanted`, by [degree, run]; `NEVER` where fewer GPUs of the same classes do as well.
-    Times `us` of replicas are by [run, replica], and `items` are their class, GPUs
-    and samples. From one time to the next, the samples are known that the GPUs of each
-    class take within it.
-    """
-    compiled("vector_us", us, items, nodes, states, size, wanted, found)
 
 
 def most_taken(

@@ -362,18 +362,19 @@ class Pricing:
         return items
 
     def _fronts(self, prices: Prices) -> tuple[Whole, Whole]:
-        """Return fronts of stages in several nodes."""
+        """Return fronts of stages in several nodes: times, and least costs.
+
+        Both are by [run, i], ascending times and falling costs; `BIG` where there are
+        no more. A knapsack over samples grows by one replica at a time.
+        """
         arcs = self.arcs
-        if not len(arcs.shared):
-            none = np.zeros((len(self.table.runs), 0), np.int64)
-            return none, none
-        samples = np.ascontiguousarray(arcs.shared[:, 2])
-        cost = self._at(prices, self._shared_cost)
-        times = arcs.order, arcs.shared_us
-        found = kernels.fronts(*times, samples, cost, self._able, arcs.size)
-        most = int((found[0] < BIG).sum(1).max(initial=0))
-        us, price = (np.ascontiguousarray(each[..., :most]) for each in found)
-        return us, price
+        us, price = np.full((2, *arcs.shared_us.shape), BIG, np.int64)
+        if len(arcs.shared):
+            cost = self._at(prices, self._shared_cost)
+            given = arcs.order, arcs.shared_us, arcs.shared[:, 2], cost, self._able
+            kernels.compiled("fronts", *given, arcs.size, us, price)
+        most = int((us < BIG).sum(1).max(initial=0))
+        return np.ascontiguousarray(us[:, :most]), np.ascontiguousarray(price[:, :most])
 
     @cached_property
     def _able(self) -> Flags:

@@ -105,6 +105,7 @@ class Shares(Record):
     only_pipeline: float = Field(
         default=0.8, description="The same where none is of one sequence."
     )
+    no_room: float = Field(default=0.1, description="Whether memory holds any plan.")
     fitting: float = Field(default=0.3, description="A pipeline that fits, where none.")
     first_prices: float = Field(
         default=0.3, description="Of what is left, prices before a listing."

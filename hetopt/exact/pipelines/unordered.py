@@ -67,11 +67,10 @@ class Segments:
         rows = self._rows[near]
         missing = np.unique([x for x in highs.tolist() if x not in rows])
         if len(missing):
-            inner, exits = self._stages
-            found = kernels.segment_us(
-                *(missing.astype(np.int64), self.kind, self.gpus, self.begin),
-                *(self.used, inner, exits[near], self.light),
-            )
+            inner, exits = self._stages[0], self._stages[1][near]
+            shape = len(missing), len(self.gpus), *exits.shape[::2]
+            own = self.kind, self.gpus, self.begin, self.used, inner, exits, self.light
+            found = kernels.filled("segment_us", shape, missing.astype(np.int64), *own)
             self._keep(missing.tolist(), found, near=near)
         each = np.array([rows[high] for high in highs.tolist()], np.int64)
         return self._us[near], each
@@ -126,9 +125,9 @@ class Unordered(Pricing):
         """Return what segments and their stages cost at some prices."""
         known = self._segments
         paid = np.ascontiguousarray(self._paid(prices)[:, :, known.run])
-        found = kernels.segment_price(
-            *(known.kind, known.gpus, known.begin, known.used, paid, known.light)
-        )
+        shape = len(known.gpus), int(known.gpus.max()) + 1, self.layers + 1
+        own = known.kind, known.gpus, known.begin, known.used, paid, known.light
+        found = kernels.filled("segment_price", shape, *own)
         whole = found[np.arange(len(known.gpus)), known.gpus]
         gpu = np.array(prices.gpu)[known.kind] * known.gpus
         price = np.minimum(
@@ -153,7 +152,9 @@ class Unordered(Pricing):
         known, scales = self._segments, self.runs * lows
         if several:
             fronts = self._at(prices, self._fronts_by_layers)
-            start = kernels.repeated(time, scales, highs, *fronts)
+            # One or more of such stages alone, of which one may end the pipeline.
+            shape = len(lows), 2, self.layers + 1
+            start = kernels.filled("repeated", shape, time, scales, highs, *fronts)
         else:
             start = np.full((len(lows), 2, self.layers + 1), BIG, np.int64)
             start[:, 0, 0] = 0
@@ -162,7 +163,7 @@ class Unordered(Pricing):
         steps = int(self._visits.sum()) + 1
         kept = np.zeros((1, steps, 2, self.layers + 1), np.int64)
         given = time, scales, us, rows, price, known.kind, self._visits, start, kept
-        found = kernels.least_unordered(*given)
+        found = kernels.filled("least_unordered", lows.shape, *given)
         return _Sweep(found, us[rows[-1]], kept[0], start[-1])
 
     def _fronts_by_layers(self, prices: Prices) -> tuple[Whole, Whole]:

@@ -21,7 +21,7 @@ from itertools import count
 from math import inf
 
 from ... import registry
-from ...bounds import impossible
+from ...bounds import covering, impossible
 from ...bounds.single_gpu import offer_single_gpus
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
@@ -39,7 +39,7 @@ from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
 from .. import enumeration, one_pipeline
 from ..pipelines.schedule import Planners, Schedule, Shares
-from . import alone, fitting, holding
+from . import alone, fitting
 from .refuting import Clock, Tightening, Times, endless
 
 Certificate = BoxCertificate
@@ -264,12 +264,12 @@ def _one_stage_does(light: Instance) -> bool:
     """Tell whether one stage takes the batch in micro-batches of some size."""
     batch, table = light.workload.global_batch, CostTable(light)
     sizes = (b for b in set(light.workload.micro_batch_sizes) if batch % b == 0)
-    return any(holding.taken(table, b) for b in sizes)
+    return any(impossible.takes(table, b) for b in sizes)
 
 
 def _large(task: _Task) -> None:
     run, instance, shares = task.run, task.instance, task.shares
-    if run.plan is None and (reason := holding.no_room(instance)):
+    if run.plan is None and (reason := _no_room(task, instance)):
         run.reasons = (reason,)
         return
     cheap = training_plan_bound(instance)
@@ -307,6 +307,13 @@ def _large(task: _Task) -> None:
     run.check()
 
 
+def _no_room(task: _Task, way: Instance) -> str | None:
+    """Return why no plan of equal layers fits; others take long to look at."""
+    if not CostTable(way).even:
+        return None
+    return covering.reason(way, deadline=task.deadline(task.shares.no_room))
+
+
 def _together(task: _Task) -> None:
     """Several ways to divide: all are refuted together, below one incumbent."""
     run, instance, shares = task.run, task.instance, task.shares
@@ -330,7 +337,7 @@ def _nowhere_at_all(task: _Task) -> bool:
     """A pipeline that fits, under any way; whether it is proved that there is none."""
     run, reasons = task.run, dict[str | None, None]()
     for way in settings.split_variants(task.instance):
-        why = impossible.reason(way) or holding.no_room(way)
+        why = impossible.reason(way) or _no_room(task, way)
         if why is None:
             _fit(replace(task, instance=way))
         if run.plan is not None:

@@ -31,7 +31,6 @@ from ...costs import CostTable, Position
 from ...modelling import Expression, Limits
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
-from . import holding
 
 _BACKEND = "cpsat"
 _MOST = 60_000  # choices of one size
@@ -86,7 +85,7 @@ def pipeline(instance: Instance, limits: Limits) -> TrainingPlan | None:
     """
     batch, own = instance.workload.global_batch, CostTable(instance)
     tables = [own.under(rule) for rule in instance.workload.recomputes]
-    if not holding.counted(tables):
+    if not all(table.even and not table.profile.weighs for table in tables):
         return None
     runs = instance.workload.costs.schedule.interleave
     end = monotonic() + (inf if limits.time_s is None else limits.time_s)

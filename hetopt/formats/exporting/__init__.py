@@ -16,9 +16,9 @@ from ...problems.training_plan.shapes import features
 from ...schema import Instance
 from ...schema.targets import TARGETS, Feature
 from ...search import choices
+from ...text.documents import Document
 from ...text.writing import writable
 from ..contract import Held
-from ..documents import Document, Options
 from ..importing import typed
 from .launching import bad_hosts, bad_parts
 
@@ -38,7 +38,7 @@ class Target(NamedTuple):
     name: str
     export: Callable[..., dict[str, str]]
     refusals: Callable[[Instance, TrainingPlan], list[str]]
-    options: Options
+    options: Document
     rules: str
     without: frozenset[Feature]
     held: Held
@@ -85,16 +85,14 @@ def _reasons(target: Target, data: Instance, plan: TrainingPlan) -> list[str]:
         ruled += [f"tensor-parallel degree {text}" for text in degrees]
         ruled += targets.refusals(name, data, plan)
         ruled += models.unfit(name, data)
-        if data is not asked and _lacks_memory(data, plan):
+        if data is not asked and any(
+            violation.rule == "memory"
+            for violation in training_plan.evaluate(data, plan).violations
+        ):
             ruled.append(f"{name} keeps fp32 gradients, for which there is no memory")
     own = target.refusals(*choices.settled(data, plan))
     parts = [] if target.name in BY_TYPE else bad_parts(data, plan)
     return [*bad_hosts(plan), *parts, *cards, *ruled, *own]
-
-
-def _lacks_memory(data: Instance, plan: TrainingPlan) -> bool:
-    broken = training_plan.evaluate(data, plan).violations
-    return any(violation.rule == "memory" for violation in broken)
 
 
 def _types(data: Instance, plan: TrainingPlan) -> list[str]:

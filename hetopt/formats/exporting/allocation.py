@@ -14,14 +14,14 @@ options, `Word` by name, and the function that asks for `Machines`: `exporter` m
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...errors import InstanceError, quoted
 from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
 from ...schema import Instance, Node
-from ..documents import Options
+from ...text.documents import Document
 from .programs import Program, program
 
 PLAN = "plan.json"
@@ -82,23 +82,17 @@ class Machines(NamedTuple):
     program: Program
     files: dict[str, str]
 
-    def shares(
-        self, called: Callable[[Node], str | None] = lambda node: None
-    ) -> list[Share]:
-        """Return the machines by type and number of GPUs (`shares`)."""
-        return shares(self.data, self.plan, called)
+
+_TRAIN = {"train": Word(str, r"[A-Za-z0-9_./+@-]{1,200}", "the path of a program")}
 
 
-_PROGRAM = Word(str, r"[A-Za-z0-9_./+@-]{1,200}", "the path of a program")
-
-
-def options(words: Mapping[str, Word]) -> Options:
+def options(words: dict[str, Word]) -> Document:
     """Return the options of a scheduler by their types, with the one that all have."""
-    return {name: word.kind for name, word in _all(words).items()}
+    return {name: word.kind for name, word in (_TRAIN | words).items()}
 
 
 def exporter(
-    ask: Callable[..., dict[str, str]], words: Mapping[str, Word]
+    ask: Callable[..., dict[str, str]], words: dict[str, Word]
 ) -> Callable[..., dict[str, str]]:
     """Return the `export` of a scheduler.
 
@@ -112,7 +106,7 @@ def exporter(
         """Return all texts; `InstanceError` for an option that is none of its words."""
         told = asked if train is None else {"train": train, **asked}
         for name, value in told.items():
-            word = _all(words)[name]
+            word = (_TRAIN | words)[name]
             if not re.fullmatch(word.pattern, str(value)):
                 raise InstanceError(
                     f"option {name}: found {quoted(str(value))}, expected "
@@ -123,10 +117,6 @@ def exporter(
         return {**ask(Machines(data, plan, started, files), **asked), **files}
 
     return export
-
-
-def _all(words: Mapping[str, Word]) -> dict[str, Word]:
-    return {"train": _PROGRAM, **words}
 
 
 def refusals(data: Instance, plan: TrainingPlan) -> list[str]:

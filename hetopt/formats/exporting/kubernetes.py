@@ -20,7 +20,7 @@ from ...catalogue import find_gpu
 from ...errors import InstanceError
 from ...plans import TrainingPlan
 from ...schema import Instance
-from ..documents import Document
+from ...text.documents import Document
 from . import allocation, programs
 from .allocation import LABEL, Machines, Share, Word, plan_text, shares
 

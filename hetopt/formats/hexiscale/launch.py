@@ -10,7 +10,7 @@ theirs in the order of the ranks, whatever numbers they have in the plan.
 
 import json
 
-from ...plans import Pipeline, TrainingPlan
+from ...plans import TrainingPlan
 from ...problems.training_plan.models import HEXISCALE
 from ...problems.training_plan.shapes import apart, place
 from ...schema import Instance
@@ -54,14 +54,11 @@ done < machines
 """
 
 
-def _gpus(pipelines: list[Pipeline]) -> list[str]:
-    return [gpu for pipeline in pipelines for gpu in ranks(pipeline)]
-
-
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`hetero_configs.json`, `machines` and `launch.sh`."""
     pipelines = apart(plan) or []
-    hosts = list(dict.fromkeys(place(gpu)[0] for gpu in _gpus(pipelines)))
+    gpus = [gpu for pipeline in pipelines for gpu in ranks(pipeline)]
+    hosts = list(dict.fromkeys(place(gpu)[0] for gpu in gpus))
     rows = [[stage.replicas[0] for stage in one.stages] for one in pipelines]
     config = {
         "hetero_configs": [[replica.degree for replica in row] for row in rows],

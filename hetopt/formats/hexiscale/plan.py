@@ -22,11 +22,11 @@ from pydantic import Field, model_validator
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
-from ..documents import Options
-from ..foreign import Foreign, read_record
+from ...text.documents import Document
+from ..foreign import Foreign, read_record, whole_numbers
 from ..importing.placing import Claim
 
-OPTIONS: Options = {
+OPTIONS: Document = {
     "machines": str,
     "micro_batches": str,
     "micro_batch_size": int,
@@ -155,13 +155,5 @@ def _counts(data: Instance, told: str, size: int, pipelines: int) -> list[int]:
             )
         share, over = divmod(whole, pipelines)
         return [share + (number < over) for number in range(pipelines)]
-    try:
-        counts = [int(word) for word in told.split(",")]
-    except ValueError:
-        counts = []
-    if len(counts) != pipelines or min(counts) < 1:
-        raise InstanceError(
-            f"option micro_batches: found {told!r}, expected {pipelines} whole numbers "
-            "separated by commas, one a pipeline; correct it"
-        )
-    return counts
+    expected = f"{pipelines} whole numbers separated by commas, one a pipeline"
+    return whole_numbers("micro_batches", told, expected, pipelines)

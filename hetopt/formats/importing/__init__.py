@@ -15,10 +15,10 @@ from ...errors import InstanceError, UnknownName, Unsupported, escaped
 from ...schema import Cluster, Instance, ModelSpec, group_fields
 from ...text import options, writing
 from ...text.complaints import validated
+from ...text.documents import Document
 from ...text.marks import marked
 from ...text.parsing import yaml_text
 from ..contract import Importer, PlanReader
-from ..documents import Document, Options
 from .assumptions import Assumption
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -78,13 +78,6 @@ def split(
     return paths, options
 
 
-def document(
-    format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
-) -> Document:
-    """Return the document alone of `imported`."""
-    return imported(format, paths, options, instance).document
-
-
 def imported(
     format: str, paths: Sequence[Path], options: Iterable[str], instance: str | None
 ) -> Imported:
@@ -99,7 +92,11 @@ def imported(
         return Imported(_plan_file(format, paths, options, instance))
     if not paths and getattr(importer, "NEEDS_PATHS", True):
         raise InstanceError(f"import {format}: found no file, expected some; name them")
-    told = given(importer.OPTIONS, options, instance)
+    told = typed(importer.OPTIONS, options)
+    asked = "reserve_mib" in importer.OPTIONS and "reserve_mib" not in told
+    if asked and instance is not None:  # whose own reserve is not kept twice
+        own = files.load_instance(instance).workload.costs.memory.reserve_mib
+        told |= {"reserve_mib": 0} if own else {}
     read = importer.read(paths, **told)
     _check_records(read, f"import {format}")
     if instance is None or not hasattr(importer, "completed"):
@@ -121,19 +118,6 @@ def in_groups(made: Document) -> Document:
         return made
     costs = group_fields(workload["costs"])
     return made | {"workload": workload | {"costs": costs}}
-
-
-def given(known: Options, words: Iterable[str], instance: str | None) -> Document:
-    """Return the options of an importer that are told, by `typed`.
-
-    No memory is reserved twice: an instance that has a reserve of its own keeps it.
-    """
-    told = typed(known, words)
-    asked = "reserve_mib" in known and "reserve_mib" not in told
-    if asked and instance is not None:
-        own = files.load_instance(instance).workload.costs.memory.reserve_mib
-        told |= {"reserve_mib": 0} if own else {}
-    return told
 
 
 def _check_records(read: Document, what: str) -> None:
@@ -220,12 +204,12 @@ def _plan_file(
 # --- options ---------------------------------------------------------------------
 
 
-def _options(importer: Importer | PlanReader) -> Options:
+def _options(importer: Importer | PlanReader) -> Document:
     own = importer.OPTIONS
     return {**own, "rank": int} if isinstance(importer, PlanReader) else own
 
 
-def typed(known: Options, words: Iterable[str]) -> Document:
+def typed(known: Document, words: Iterable[str]) -> Document:
     """`name=value` words as values of the types of `known`.
 
     `UnknownName` for a name that is none of these, `InstanceError` for a value that is

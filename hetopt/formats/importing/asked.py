@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..documents import Values
+from ...text.documents import Fields
 from ..runs.source import Source
 from . import forms, processes, strangers
 from .forms import Form
@@ -29,6 +29,7 @@ _PACKING = frozenset(
     }
 )
 _OFF = ("", "none", "null", "false", "0")
+_MOST_FOLDERS = 4  # above a file, in which those are looked for that it names
 
 
 class File(NamedTuple):
@@ -41,6 +42,20 @@ class File(NamedTuple):
     def place(self) -> str:
         """Return the file's path, as messages name it."""
         return str(self.source.path)
+
+    def beside(self, name: str) -> Path | None:
+        """Return the file that this one names, next to it or below a folder above."""
+        folders = [*self.source.path.parents][:_MOST_FOLDERS]
+        places = [*(one / name for one in folders), folders[0] / Path(name).name]
+        return next(filter(is_there, places), None)
+
+
+def is_there(path: Path) -> bool:
+    """Return whether a path is that of a file."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def commands_first(files: Sequence[File]) -> list[tuple[int, File]]:
@@ -57,7 +72,7 @@ class Asked(NamedTuple):
 
     what: str
     files: tuple[File, ...]
-    values: Values
+    values: Fields
     written: Mapping[str, tuple[int, str]]
     notes: tuple[str, ...] = ()
     names: Mapping[str, str] = MappingProxyType({})
@@ -126,7 +141,7 @@ class Asked(NamedTuple):
             if "-" in key
         )
 
-    def changed(self, words: Values) -> "Asked":
+    def changed(self, words: Fields) -> "Asked":
         """Return the run with other values; those that are None are not there."""
         values = {**self.values, **words}
         kept = {name: value for name, value in values.items() if value is not None}

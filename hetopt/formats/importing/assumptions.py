@@ -13,10 +13,10 @@ from ...catalogue import Gpu, generation, reserve
 from ...errors import InstanceError
 from ...schema.targets import TARGETS, Feature
 from ...schema.widths import launched_precision
-from ..documents import Document, Options, Values
+from ...text.documents import Document, Fields
 
 #: Options of how the model is trained; a list of values is a choice of the plan.
-OPTIONS: Options = {
+OPTIONS: Document = {
     "precision": str,
     "flash": bool,
     "sequence_parallel": bool,
@@ -101,7 +101,7 @@ def of_the_peak(row: Assumption) -> bool:
 
 
 def training(
-    cards: Mapping[str, Gpu | None], options: Values
+    cards: Mapping[str, Gpu | None], options: Fields
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """The workload's fields of how it is trained on these cards, what is assumed.
 
@@ -187,7 +187,7 @@ def _wider_row(costs: Document, target: str, row: Assumption) -> Assumption:
     return row._replace(value=str(precision), source=f"{target} sums gradients in fp32")
 
 
-def _target(options: Values) -> str:
+def _target(options: Fields) -> str:
     """The first program that divides weights, sequences and experts as it is told."""
     asked = set()
     for field, degree in (("zero", 1), *((field, 1) for field in _DEGREES)):

@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, permutations, product
 from math import prod
+from operator import ne
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +23,8 @@ from ...errors import InstanceError
 from ...problems import training_plan
 from ...problems.training_plan import targets
 from ...schema import Alternatives, Instance, Workload
+from ...text.documents import Document, Fields
 from ..contract import RunReader
-from ..documents import Document, Values
 from .asked import Asked, opened
 from .current import offered
 from .placing import Claim, Settings
@@ -123,8 +124,8 @@ def recognise(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
     `InstanceError` where no trainer has such names.
     """
     files = opened(paths)
-    for module in _trainers():
-        if (found := module.asked(files)) is not None:
+    for module in formats.importers().values():
+        if isinstance(module, RunReader) and (found := module.asked(files)) is not None:
             return module, found
     listed = "; ".join(f"{file.place}: {file.form.kind}" for file in files)
     names = sorted({name for file in files for name in file.form.values})
@@ -137,11 +138,6 @@ def recognise(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
     )
 
 
-def _trainers() -> list[RunReader]:
-    """Return the modules that know the names of a trainer, in the order of theirs."""
-    return [x for x in formats.importers().values() if isinstance(x, RunReader)]
-
-
 def advise(
     module: RunReader, asked: Asked, data: Instance, limit_s: float, hosts: str = ""
 ) -> Advice:
@@ -152,7 +148,9 @@ def advise(
     search = _Search(module, asked, data, hosts)
     run = search.judged(search.base)
     best, is_whole = search.best(time.monotonic() + limit_s)
-    changed = [n for n in Settings._fields if _of(best, n) != _of(search.base, n)]
+    changed = [
+        n for n in Settings._fields if getattr(best, n) != getattr(search.base, n)
+    ]
     changes, before = [], search.base
     left = list(changed)
     while left:
@@ -165,8 +163,8 @@ def advise(
         changes.append(
             Change(
                 name,
-                _of(search.base, name),
-                _of(best, name),
+                getattr(search.base, name),
+                getattr(best, name),
                 tuple(search.words(before, now)),
                 search.judged(alone),
                 search.judged(now),
@@ -185,12 +183,8 @@ def advise(
     )
 
 
-def _of(settings: Settings, name: str) -> Any:
-    return getattr(settings, name)
-
-
 def _with_value(settings: Settings, best: Settings, name: str) -> Settings:
-    return settings._replace(**{name: _of(best, name)})
+    return settings._replace(**{name: getattr(best, name)})
 
 
 def _order(judged: Assessment) -> tuple[bool, int]:
@@ -217,7 +211,7 @@ class _Search:
         self.world = (
             sum(len(r.gpus) for r in claim.plan.replicas()) if claim.plan else 0
         )
-        self._told: Values = module.words(self.base, asked, data)
+        self._told: Fields = module.words(self.base, asked, data)
 
     def asked_for(self, settings: Settings) -> Asked:
         """Return the run with these settings in place of its own."""
@@ -308,11 +302,11 @@ class _Search:
             return self.base, is_whole
         near = min(right.values()) * (1 + NEAR)
         kept = [settings for settings, us in right.items() if us <= near]
-        return min(kept, key=lambda one: (self._distance(one), right[one])), is_whole
 
-    def _distance(self, settings: Settings) -> int:
-        pairs = zip(settings, self.base, strict=True)
-        return sum(one != other for one, other in pairs)
+        def order(one: Settings) -> tuple[int, int]:
+            return sum(map(ne, one, self.base)), right[one]
+
+        return min(kept, key=order), is_whole
 
     def _looked_at(self, deadline: float) -> bool:
         """Judge settings until all are, or the time is up; return whether all are.
@@ -376,7 +370,7 @@ class _Search:
     def _around(self, centre: Settings, steps: int) -> Iterator[Settings]:
         """Yield the settings of which so many differ from a centre's."""
         others = {
-            name: [v for v in those if v != _of(centre, name)]
+            name: [v for v in those if v != getattr(centre, name)]
             for name, those in self._values.items()
         }
         names = [name for name, those in others.items() if those]
@@ -396,7 +390,7 @@ class _Search:
         for name in ("context_parallel", "expert_parallel", "zero_groups"):
             values[name] = offered(workload, name)
         return {
-            name: list(dict.fromkeys([_of(self.base, name), *those]))
+            name: list(dict.fromkeys([getattr(self.base, name), *those]))
             for name, those in values.items()
         }
 

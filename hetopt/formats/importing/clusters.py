@@ -18,12 +18,12 @@ from ...catalogue import Gpu
 from ...catalogue import gpu as card_of
 from ...errors import InstanceError, cut
 from ...schema import Efficiency, GbytesPerS, LatencyUs, name_fault
+from ...text.documents import Document
 from ...text.parsing import parse_documents, read_text, read_tree
-from ..documents import Document, Options
 from . import assumptions, ports
 from .assumptions import Assumed, Assumption
 
-OPTIONS: Options = {
+OPTIONS: Document = {
     "inter_gbytes_per_s": GbytesPerS,
     **ports.OPTIONS,
     "inter_latency_us": LatencyUs,
@@ -129,17 +129,26 @@ def parts(machine: str, types: Mapping[str | None, int], place: str) -> list[Hos
     """
     if len(types) == 1:
         return [Host(machine, gpu, count, place) for gpu, count in types.items()]
-    return [
-        Host(f"{machine}-{_label(gpu)}", gpu, count, place, machine=machine)
-        for gpu, count in types.items()
-    ]
-
-
-def _label(gpu: str | None) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", gpu or "gpu").strip("-").lower()
+    found = []
+    for gpu, count in types.items():
+        label = re.sub(r"[^A-Za-z0-9]+", "-", gpu or "gpu").strip("-").lower()
+        found.append(Host(f"{machine}-{label}", gpu, count, place, machine=machine))
+    return found
 
 
 Listing = Callable[[Sequence[Path]], tuple[list[Host], list[LeftOut]]]
+
+
+def listing(of_file: Callable[[Path], Iterable[Host | LeftOut]]) -> Listing:
+    """Return the `listed` of a tool whose files each say which hosts there are."""
+
+    def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
+        """Return the hosts of all files, and what of them is left out."""
+        found = [one for path in paths for one in of_file(path)]
+        left_out = [one for one in found if isinstance(one, LeftOut)]
+        return [one for one in found if isinstance(one, Host)], left_out
+
+    return listed
 
 
 def reader(tool: str, listed: Listing) -> Callable[..., Document]:
@@ -172,8 +181,9 @@ def document(
             host["adapters"] = many
         rate = made["inter"]["gbytes_per_s"]
         rows.append(ports.assumption(taken, rate))
+    less = "" if settings.reserve_mib == 0 else "; memory_gib excludes a reserve"
     return {
-        "source": f"{f'{tool} {names}'.strip()}{_less(settings)}",
+        "source": f"{tool} {names}".strip() + less,
         "cluster": made,
         "assumed": [*rows, *known, *_unplanned_rows(left_out)],
     }
@@ -202,11 +212,6 @@ def _unplanned_rows(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
         names.setdefault((one.why, one.change), []).append(one.name)
     for (why, change), those in names.items():
         yield Assumption(cut(", ".join(those)), "left out", why, change)
-
-
-def _less(settings: Settings) -> str:
-    """Return the note on `memory_gib` that a reader of the file needs."""
-    return "" if settings.reserve_mib == 0 else "; memory_gib excludes a reserve"
 
 
 def cluster(hosts: Sequence[Host], settings: Settings) -> Document:
@@ -332,10 +337,9 @@ def _mixed_machines(
 
 
 def _slowest_bus(hosts: Sequence[Host], settings: Settings) -> float:
-    sheets = {held.name: held.sheet for held in (card(h, settings) for h in hosts)}
     buses = {
-        name: None if sheet is None else sheet.pcie_gbytes_per_s
-        for name, sheet in sheets.items()
+        held.name: None if held.sheet is None else held.sheet.pcie_gbytes_per_s
+        for held in (card(host, settings) for host in hosts)
     }
     if unknown := [name for name, rate in buses.items() if rate is None]:
         raise InstanceError(
@@ -411,12 +415,7 @@ def _links_row(host: Host, held: Card, settings: Settings) -> Assumption | None:
     kind = "NVLinks" if sheet.maker == "NVIDIA" else f"links of {sheet.nvlink}"
     source = "data sheet, its bus" if bus else f"data sheet, {sheet.nvlinks} {kind}"
     value = f"{sheet.link_gbytes_per_s:g} GB/s"
-    return Assumption(links_of(held.name), value, source, change)
-
-
-def links_of(card: str) -> str:
-    """Return the subject of a row about the links within a host."""
-    return f"links of {card} in a host"
+    return Assumption(f"links of {held.name} in a host", value, source, change)
 
 
 def named_well(place: str, what: str, name: str) -> None:
@@ -427,10 +426,10 @@ def named_well(place: str, what: str, name: str) -> None:
 
 def node(name: str, gpu: str, count: int, intra_gbytes_per_s: float | None) -> Document:
     """Return a node of an instance; a rate that is None is not said."""
-    intra = {"intra_gbytes_per_s": intra_gbytes_per_s}
-    return {"name": name, "gpu": gpu, "count": count} | (
-        intra if intra_gbytes_per_s is not None else {}
-    )
+    made: Document = {"name": name, "gpu": gpu, "count": count}
+    if intra_gbytes_per_s is not None:
+        made["intra_gbytes_per_s"] = intra_gbytes_per_s
+    return made
 
 
 def _once(hosts: Sequence[Host]) -> None:

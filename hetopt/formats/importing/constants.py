@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...errors import InstanceError
-from ..documents import Document
+from ...text.documents import Document
 
 _MOST_CHARACTERS = 2**20  # of a configuration
 _MOST_WHOLE = 10**12  # so that products stay small

@@ -12,10 +12,10 @@ from ...errors import InstanceError, UnknownName
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...problems.training_plan import targets
 from ...schema import Instance, Recompute, Split, Workload
+from ...schema.fields import ONE
 from ...schema.groups import FIELDS
-from ...schema.targets import ONE
+from ...text.documents import Fields
 from ...trainers.megatron.stages import in_runs
-from ..documents import Values
 from .placing import Claim, Settings
 
 
@@ -94,7 +94,7 @@ def gpus(data: Instance, hosts: str) -> list[str]:
     return [gpu for name in names for gpu in own[name]]
 
 
-def same_world(values: Values, ranks: list[str], place: str) -> None:
+def same_world(values: Fields, ranks: list[str], place: str) -> None:
     """`InstanceError` where a launcher starts another number of processes than GPUs.
 
     Hosts of different numbers of GPUs have commands that differ, of which one says
@@ -153,7 +153,7 @@ def cut(
     return held, runs
 
 
-def same(place: str, found: Values, expected: Values) -> None:
+def same(place: str, found: Fields, expected: Fields) -> None:
     """`InstanceError` where a run is of another model or batch than the instance."""
     for name, value in found.items():
         if value is not None and value != expected[name]:
@@ -189,6 +189,32 @@ def same_adapters(
         f"{place}: what is trained: found {words[0]}, expected {words[1]} as the "
         f"instance has it; assemble one with {remedy}"
     )
+
+
+def same_optimiser(
+    rule: tuple[str, str | None], hosted: bool, data: Instance, place: str, title: str
+) -> None:
+    """`InstanceError` where another optimiser updates weights, or elsewhere.
+
+    `rule` is the optimiser as a file tells it, and by our name, None for one that is
+    not known; `hosted` says that its states are on hosts.
+    """
+    (told, known), memory = rule, data.workload.costs.memory
+    if known != memory.optimiser:
+        remedy = "the memory of others is unknown"
+        if known is not None:
+            remedy = f"assemble one with -o optimiser={known}"
+        raise InstanceError(
+            f"{place}: {title}: found {told}, expected {memory.optimiser} as in the "
+            f"instance; {remedy}"
+        )
+    if hosted != memory.hosts_update:
+        found, own = ("on hosts", "on GPUs")[:: 1 if hosted else -1]
+        raise InstanceError(
+            f"{place}: optimiser states: found {found}, expected {own} as in the "
+            f"instance; assemble one {'with' if hosted else 'without'} -o "
+            "offload=optimiser"
+        )
 
 
 def claim_of(
@@ -230,13 +256,7 @@ def claim_of(
                 "limits only"
             )
         notes = [*notes, what]
-    return Claim(
-        1,
-        plan,
-        data=offering,
-        notes=tuple(notes),
-        settings=layout.settings,
-    )
+    return Claim(1, plan, None, offering, tuple(notes), layout.settings)
 
 
 def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:

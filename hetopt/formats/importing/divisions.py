@@ -5,18 +5,20 @@ and one, two or four virtual stages per GPU. A trainer that has none of it is pl
 for without (`hetopt.search.choices`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count, takewhile
 
-from ...errors import InstanceError, Unsupported
+from ...errors import Unsupported
 from ...schema import Alternatives, Instance, set_fields
 from ...schema.groups import FIELDS
 from ...text import options
 from ...text.complaints import validated
-from ..documents import Options, Values
+from ...text.documents import Document, Fields
+from ..foreign import whole_numbers
 from .assumptions import Assumption, choices
 
 #: Options, as lists of degrees: `1,2,4`.
-OPTIONS: Options = dict.fromkeys(FIELDS[:3], str)
+OPTIONS: Document = dict.fromkeys(FIELDS[:3], str)
 
 _LONG = 32_768  # tokens, from where sequences are divided unless told
 _RUNS = (1, 2, 4)
@@ -24,7 +26,7 @@ _MOST = 64  # GPUs that divide experts unless told
 
 
 def alternatives(
-    made: Values, given: Values
+    made: Fields, given: Fields
 ) -> tuple[dict[str, list[int]], tuple[Assumption, ...]]:
     """Return the fields of `workload.alternatives`, and what is assumed.
 
@@ -33,9 +35,13 @@ def alternatives(
     """
     counts = [node.get("count", 1) for node in made["cluster"]["nodes"]]
     tokens = made["workload"]["sequence_length"]
+    most, experts = min(sum(counts), _MOST), made["model"].get("experts") or 1
+    longest = max(counts) if tokens >= _LONG else 1
     usual = {
-        "context_parallel": _contexts(tokens, max(counts)),
-        "expert_parallel": _experts(made["model"].get("experts") or 1, sum(counts)),
+        "context_parallel": _doubled(
+            lambda c: c == 1 or (c <= longest and tokens % (2 * c) == 0)
+        ),
+        "expert_parallel": _doubled(lambda e: e <= most and experts % e == 0),
         "interleave": (v for v in _RUNS if v == 1 or sum(counts) > max(counts)),
     }
     if "zero_groups" in given:  # which are not priced with these
@@ -43,7 +49,11 @@ def alternatives(
     found, rows = {}, []
     for field, degrees in usual.items():
         told = given.get(field)
-        found[field] = [*degrees] if told is None else _whole_numbers(field, told)
+        found[field] = (
+            [*degrees]
+            if told is None
+            else whole_numbers(field, told, "degrees such as 1,2,4")
+        )
         if told is None and len(found[field]) > 1:
             value = " / ".join(map(str, found[field]))
             what = field.replace("_", " ")
@@ -76,27 +86,6 @@ def with_choices(data: Instance, words: Iterable[str]) -> Instance:
     return validated(Instance, tree, f"instance {data.name}", file="")
 
 
-def _contexts(tokens: int, gpus: int) -> Iterator[int]:
-    c = 1
-    while c == 1 or (tokens >= _LONG and c <= gpus and tokens % (2 * c) == 0):
-        yield c
-        c *= 2
-
-
-def _experts(experts: int, gpus: int) -> Iterator[int]:
-    e = 1
-    while e <= min(gpus, _MOST) and experts % e == 0:
-        yield e
-        e *= 2
-
-
-def _whole_numbers(field: str, words: str) -> list[int]:
-    try:
-        degrees = [int(word) for word in words.split(",")]
-    except ValueError:
-        degrees = []
-    if not degrees or min(degrees) < 1:
-        raise InstanceError(
-            f"option {field}: found {words!r}, expected degrees such as 1,2,4"
-        )
-    return degrees
+def _doubled(goes_on: Callable[[int], bool]) -> Iterator[int]:
+    """Yield the powers of two as long as a condition holds."""
+    return takewhile(goes_on, (1 << n for n in count()))

@@ -7,13 +7,13 @@ from ...catalogue import Gpu
 from ...errors import InstanceError, UnknownName
 from ...schema import Lora, Offload
 from ...schema.states import Optimiser
-from ..documents import Document, Options, Values
+from ...text.documents import Document, Fields
 from .assumptions import Assumption
 
 #: Options: `finetune=lora`, with `rank=16` and `beside=attention`; `optimiser=muon`;
 #: `offload=optimiser`, with the rate of each GPU's link to its host if it is not the
 #: bus's.
-OPTIONS: Options = {
+OPTIONS: Document = {
     **{"finetune": str, "rank": int, "beside": str},
     **{"optimiser": str, "offload": str, "host_gbytes_per_s": float},
 }
@@ -28,7 +28,7 @@ _BESIDE = list(get_args(Lora.model_fields["beside"].annotation))
 
 
 def optimiser_fields(
-    options: Values,
+    options: Fields,
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """The fields of `workload.costs` of the optimiser, and what is assumed of it."""
     made: Document = {}
@@ -57,7 +57,7 @@ def optimiser_fields(
 
 
 def with_links(
-    gpus: Values, cards: Mapping[str, Gpu | None], options: Values
+    gpus: Fields, cards: Mapping[str, Gpu | None], options: Fields
 ) -> Document:
     """`cluster.gpus` with the links to their hosts, where states are offloaded.
 
@@ -80,7 +80,7 @@ def with_links(
 
 
 def trained_part(
-    options: Values,
+    options: Fields,
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """The fields of `workload.costs`, and what is assumed; none where all is trained.
 

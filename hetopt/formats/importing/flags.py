@@ -47,7 +47,11 @@ class _Call:
         for text, unread in words:
             is_flag = re.match("--.", text) is not None
             is_more = self._name is not None and bool(self.given[self._name])
-            if unread is not None and not _is_one(text, unread):
+            # What is one path or one number is not several arguments.
+            is_one = unread is not None and (
+                text.partition(unread)[2][:1] == "/" or unread.startswith("$((")
+            )
+            if unread is not None and not is_one:
                 may_be_several = "=" not in text if is_flag else is_more
                 if may_be_several or _SEVERAL.search(unread):
                     self.hidden = self.hidden or unread
@@ -63,11 +67,6 @@ class _Call:
                 self.given[self._name] = f"{self.given[self._name]} {text}".strip()
             else:
                 self.program.append(text)
-
-
-def _is_one(text: str, unread: str) -> bool:
-    """Return whether a word with something unread is one path or one number."""
-    return text.partition(unread)[2][:1] == "/" or unread.startswith("$((")
 
 
 def read(text: str, place: str, of_a_run: frozenset[str]) -> Flags:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ...errors import InstanceError
-from ..documents import Document, Values
+from ...text.documents import Document, Fields
 from ..runs import is_log
 from ..runs.logs import printed_arguments, printed_config
 from ..runs.source import Source
@@ -80,19 +80,16 @@ def read(source: Source) -> Form:
         return Form("arguments that a log prints", dict(arguments))
     if found := _of_log(source.text):
         return Form("arguments that a log prints", found)
-    if is_log(source) and not _starts_a_run(source.text):
+    # Scripts and logs of them have a flag of a run.
+    dashed = source.text.replace("_", "-")
+    starts_a_run = any(f"--{name}" in dashed for name in OF_A_RUN)
+    if is_log(source) and not starts_a_run:
         return Form("a log", flat(printed_config(source)))
     told = flags.read(source.text, place, OF_A_RUN)
     return Form(_COMMAND, dict(told.given), told.program, told.notes)
 
 
-def _starts_a_run(text: str) -> bool:
-    """Return whether a text has a flag of a run, as scripts and logs of them have."""
-    dashed = text.replace("_", "-")
-    return any(f"--{name}" in dashed for name in OF_A_RUN)
-
-
-def _is_run(values: Values) -> bool:
+def _is_run(values: Fields) -> bool:
     """Return whether values of a configuration in Python are those of a run."""
     names = {name.rpartition(".")[2].replace("_", "-") for name in values}
     return not OF_A_RUN.isdisjoint(names)
@@ -107,7 +104,7 @@ def _of_log(text: str) -> Document:
     return {}
 
 
-def flat(tree: Values, before: str = "") -> Document:
+def flat(tree: Fields, before: str = "") -> Document:
     """Return the leaves of a tree by their dotted names."""
     found: Document = {}
     for name, value in tree.items():

@@ -56,17 +56,22 @@ def is_one(text: str) -> bool:
     )
 
 
-def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
+def listed(path: Path) -> list[Host | LeftOut]:
     """Return the hosts of a table, and the columns that are not read."""
     table, where = read_table(path), str(path)
     table = Table(table.columns, iter(rows := [*table.rows]))
     cells_of = {name: [(row.get(name) or "").strip() for _, row in rows]
                 for name in table.columns}  # fmt: skip
     known = _known(cells_of)
-    _refuse_ambiguous(cells_of, known, where)
+    own = [name for name in table.columns if name.lower() in _OF_ONE]
+    names = cells_of[known["host"]]
+    if "gpus" not in known and not own and len({*names}) == len(names):
+        raise InstanceError(
+            f"{where}: found no column with the number of GPUs of a host, expected "
+            "one; add gpu_count (1 where a host has one)"
+        )
     found: dict[str, dict[str | None, int]] = {}
     places: dict[str, str] = {}
-    own = [name for name in table.columns if name.lower() in _OF_ONE]
     seen: set[tuple[str, str, str]] = set()
     for line, cells in columns.with_names(table, known).rows:
         place = f"{where}: line {line}"
@@ -96,17 +101,19 @@ def listed(path: Path) -> tuple[list[Host], list[LeftOut]]:
         raise InstanceError(
             f"{where}: found no host with GPUs, expected at least one; add one"
         )
-    hosts = [
-        one
-        for host, types in found.items()
-        for one in clusters.parts(host, types, places[host])
-    ]
-    return hosts, _unread(table.columns, known, path)
+    hosts: list[Host | LeftOut] = []
+    for host, types in found.items():
+        hosts += clusters.parts(host, types, places[host])
+    return [*hosts, *_unread(table.columns, known, path)]
 
 
 def _known(cells_of: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the columns of a table by our names; a number of GPUs is no card."""
-    numbers = [name for name, cells in cells_of.items() if _are_numbers(cells)]
+    numbers = []
+    for name, cells in cells_of.items():
+        told = [cell for cell in cells if cell.lower() not in _NONE]
+        if told and all(whole_number(cell) is not None for cell in told):
+            numbers.append(name)
     others = [name for name in cells_of if name not in numbers]
     found: dict[str, str] = {}
     for ours, of in (
@@ -118,26 +125,6 @@ def _known(cells_of: Mapping[str, Sequence[str]]) -> dict[str, str]:
         left = [name for name in of if name not in found.values()]
         found |= columns.known(left, {ours: NAMES[ours]})
     return found
-
-
-def _are_numbers(cells: Sequence[str]) -> bool:
-    told = [cell for cell in cells if cell.lower() not in _NONE]
-    return bool(told) and all(whole_number(cell) is not None for cell in told)
-
-
-def _refuse_ambiguous(
-    cells_of: Mapping[str, Sequence[str]],
-    known: Mapping[str, str],
-    where: str,
-) -> None:
-    """`InstanceError` for a table that does not say how many GPUs its hosts have."""
-    hosts = cells_of[known["host"]]
-    has_ids = any(name.lower() in _OF_ONE for name in cells_of)
-    if "gpus" not in known and not has_ids and len({*hosts}) == len(hosts):
-        raise InstanceError(
-            f"{where}: found no column with the number of GPUs of a host, expected "
-            "one; add gpu_count (1 where a host has one)"
-        )
 
 
 def _gpus(cells: Mapping[str, str | None], place: str) -> int:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ... import formats
 from ...errors import InstanceError
+from ...text.documents import Document
 from ...text.parsing import parse_documents, read_text
 from ..contract import HostReader
-from ..documents import Document
 from . import clusters
 from .clusters import Host, LeftOut
 

@@ -14,10 +14,10 @@ from ...catalogue import Gpu, Machine
 from ...catalogue import machine as usual_machine
 from ...errors import InstanceError, UnknownName
 from ...schema import GbytesPerS, exact
-from ..documents import Options
+from ...text.documents import Document
 from .assumptions import Assumption
 
-OPTIONS: Options = {
+OPTIONS: Document = {
     "ports": Annotated[int, Field(ge=1, le=4096)],
     "port_gbytes_per_s": GbytesPerS,
 }

@@ -17,7 +17,7 @@ scripts are not read: those that are sourced or started are reported.
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -135,7 +135,7 @@ def read(text: str, place: str) -> Reading:
             f"most {_MOST_CHARACTERS}; {_REMEDY}"
         )
     script = _Script(place)
-    script.variables |= _of_slurm(text)
+    script.variables |= {k: [v] for k, v in processes.of_slurm(text).items()}
     found = list(script.run(_tokens(_MARK.sub("", text), place)))
     held = {name: " ".join(values) for name, values in script.variables.items()}
     return Reading(found, held, tuple(dict.fromkeys(script.notes)))
@@ -238,7 +238,9 @@ class _Script:
         before = "\n"
         parts: list[_Token] = []
         for token in chain(tokens, [_Token("operator", "\n", 0)]):
-            joins = token.text in ("&&", "||") and _is_open_test(parts)
+            texts = [part.text for part in parts]
+            is_open = "[[" in texts and "]]" not in texts
+            joins = token.text in ("&&", "||") and is_open
             if token.kind != "operator" or joins:
                 parts.append(token)
                 continue
@@ -466,13 +468,13 @@ class _Script:
     ) -> list[str] | None:
         """Return what stands behind a `$`; None for a character that is itself."""
         if (run := group["run"]) is not None:
-            total = self._calculate(run)
+            is_sum = run.startswith("$((") and run.endswith("))")
+            total = self._value(run[3:-2]) if is_sum else None
             return [self._mark(run) if total is None else str(total)]
+        inside = group["plain"]
         if (braces := group["braces"]) is not None:
-            return self._parameter(braces[2:-1], unset)
-        if (plain := group["plain"]) is not None:
-            return self._parameter(plain, unset)
-        return None
+            inside = braces[2:-1]
+        return None if inside is None else self._parameter(inside, unset)
 
     def _parameter(self, inside: str, unset: str | None) -> list[str]:
         written = f"${inside}" if re.fullmatch(r"\w+|\W", inside) else f"${{{inside}}}"
@@ -499,11 +501,6 @@ class _Script:
         elif values is None:
             values = [self._mark(written) if unset is None else unset]
         return values
-
-    def _calculate(self, run: str) -> int | None:
-        """Return the value of a sum of whole numbers, `$((...))`; None for others."""
-        is_sum = run.startswith("$((") and run.endswith("))")
-        return self._value(run[3:-2]) if is_sum else None
 
     def _value(self, total: str) -> int | None:
         """Return the value of a sum of numbers and variables."""
@@ -572,10 +569,6 @@ def _text_of(words: list[str]) -> str | None:
     return None
 
 
-def _of_slurm(text: str) -> dict[str, list[str]]:
-    return {name: [value] for name, value in processes.of_slurm(text).items()}
-
-
 def _script_of(words: list[str]) -> str | None:
     """Return the script that a command sources or starts; None for other commands."""
     if words[0] in ("source", "."):
@@ -589,12 +582,6 @@ def _script_of(words: list[str]) -> str | None:
             at > 0 and behind and word.startswith("-")
         )
     return None
-
-
-def _is_open_test(parts: Sequence[_Token]) -> bool:
-    """Return whether a `[[` is not closed yet."""
-    texts = [part.text for part in parts]
-    return "[[" in texts and "]]" not in texts
 
 
 def _compare(words: list[str]) -> Truth:

@@ -15,9 +15,9 @@ from ...problems.training_plan.shapes import normal
 from ...schema import Instance
 from ...schema.fields import fields_of, fields_of_split
 from ...schema.targets import Feature
+from ...text.documents import Document
 from ...trainers.megatron import TABLE
 from ..contract import Held
-from ..documents import Document, Options
 from ..exporting.launching import ranks, torchruns
 
 # Uneven stages need 0.13.
@@ -31,7 +31,7 @@ HELD = Held(
 #: Adapters are Megatron-Bridge's.
 WITHOUT = frozenset({Feature.LORA})
 ARGUMENTS, LAUNCH = "arguments.txt", "launch.sh"
-OPTIONS: Options = {"init_from": str}
+OPTIONS: Document = {"init_from": str}
 LATENT_POSITIONS = (
     "rotary positions of latent attention, YaRN's by default: set rope-type, "
     "rotary-scaling-factor and mscale as the model's configuration has them"

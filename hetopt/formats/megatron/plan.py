@@ -16,10 +16,10 @@ from pathlib import Path
 from ...errors import InstanceError
 from ...schema import Instance, Split
 from ...schema.fields import fields_of
+from ...text.documents import Document
 from ...trainers.megatron import FSDP, OLDER, SHARDED, TABLE
 from ...trainers.megatron.stages import EACH, Division
 from ...trainers.table import Fields, text_of
-from ..documents import Options
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
@@ -30,15 +30,15 @@ from ..importing.current import (
     replicas_of,
     same,
     same_adapters,
+    same_optimiser,
     same_world,
 )
 from ..importing.placing import Claim, Settings
-from ..reading import Reading, reading_of
 from .arguments import arguments
 from .relatives import MESHES
-from .values import Arguments, plain
+from .values import Arguments, Reading, plain
 
-OPTIONS: Options = {"hosts": str}
+OPTIONS: Document = {"hosts": str}
 TRAINER = "megatron"
 #: Names that no other trainer has; so many of them make a run one of Megatron's.
 _OF_MEGATRON = {
@@ -223,7 +223,7 @@ def _steps(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | 
 
 def _told(given: Mapping[str, str], place: str) -> Reading:
     """Return the fields that arguments tell."""
-    return reading_of(TABLE, given, place)
+    return Reading(place, given, *TABLE.read(given))
 
 
 def _fields(told: Reading, data: Instance) -> Fields:
@@ -358,21 +358,14 @@ def _in_precision(
 ) -> tuple[Instance, list[str]]:
     """Return the instance in the run's precision, and notes of what differs."""
     place = told.place
-    for name, title, option in (
-        ("products", "products of layers", "products"),
-        ("hosted", "optimiser states", "offload"),
-        ("optimiser", "optimizer", "optimiser"),
-    ):
-        found, wanted = told.get(name, _USUAL[name]), own[name]
-        if found != wanted:
-            one, other = (_WORDS.get(value, value) for value in (found, wanted))
-            remedy = f"with -o {option}={found}"
-            if name == "hosted":
-                remedy = f"{'with' if found else 'without'} -o offload=optimiser"
-            raise InstanceError(
-                f"{place}: {title}: found {one}, expected {other} as in the instance; "
-                f"assemble one {remedy}"
-            )
+    if (found := told.get("products", "bf16")) != own["products"]:
+        raise InstanceError(
+            f"{place}: products of layers: found {found}, expected {own['products']} "
+            f"as in the instance; assemble one with -o products={found}"
+        )
+    optimiser = told.get("optimiser", "adamw")
+    hosted = told.get("hosted", False)
+    same_optimiser((optimiser, optimiser), hosted, data, place, "optimizer")
     adapters = told.get("lora_rank") if told.get("tuner") == "lora" else None
     same_adapters(adapters, data, place)
     notes = []
@@ -410,8 +403,6 @@ def _in_precision(
 
 
 _FSDP = (*FSDP, "use-torch-fsdp2")
-_USUAL = {"products": "bf16", "hosted": False, "optimiser": "adamw"}
-_WORDS = {True: "on hosts", False: "on GPUs"}
 
 
 def _not_read(told: Reading) -> Iterator[str]:

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ...errors import InstanceError
+from ...trainers.megatron import TABLE
 from ...trainers.megatron.relatives import NAMES, NEMO, SWIFT
 from ...trainers.megatron.stages import RUNS
-from ...trainers.table import Dialect
+from ...trainers.table import BadValue, Dialect, Fields, Given
 
 _OF_DATA = ("length", "batch-size")
 _DISTRIBUTED = "use-distributed-optimizer"
@@ -27,6 +29,35 @@ class Arguments(NamedTuple):
     notes: tuple[str, ...] = ()
     conflicts: Mapping[str, str] = MappingProxyType({})
     names: Mapping[str, str] = MappingProxyType({})
+
+
+class Reading(NamedTuple):
+    """A reading holds the fields that arguments give, and faults of their values."""
+
+    place: str
+    given: Given
+    fields: Fields
+    faults: Mapping[str, BadValue]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field; `InstanceError` where its value is none."""
+        if (fault := self.faults.get(name)) is not None:
+            remedy = "paste the expanded command" if "$" in fault.text else "correct it"
+            raise InstanceError(
+                f"{self.place}: {fault.name}: found {fault.text!r}, expected "
+                f"{fault.expected}; {remedy}"
+            )
+        return self.fields.get(name, default)
+
+    def need(self, name: str) -> Any:
+        """Return a field; `InstanceError` where no argument gives it."""
+        if (value := self.get(name)) is None:
+            raise InstanceError(
+                f"{self.place}: {TABLE.name_of(name)}: found nothing, expected "
+                "a whole number; give the file, or the command, that has it, too: "
+                "--from FILE"
+            )
+        return value
 
 
 def plain(key: str) -> str:

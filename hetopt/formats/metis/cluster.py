@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InstanceError
+from ...text.documents import Document
 from ...text.parsing import read_text, read_tree
-from ..documents import Document
 from ..importing.clusters import named_well, node
 from .measured import field, number
 

@@ -17,11 +17,11 @@ from typing import Any
 from ...catalogue import find_gpu, gpus
 from ...errors import InstanceError
 from ...schema import Length
-from ..documents import Document, Options, Values
-from ..foreign import quantity
+from ...text.documents import Document, Fields
+from ..foreign import quantity, whole_numbers
 from ..importing import ports
 
-OPTIONS: Options = {
+OPTIONS: Document = {
     "name": str,
     "hidden": int,
     "heads": int,
@@ -35,7 +35,7 @@ _MODEL = ("hidden", "heads", "sequence_length", "global_batch")
 _MOST_SIZES = 64
 
 
-def required(options: Values, names: Iterable[str]) -> None:
+def required(options: Fields, names: Iterable[str]) -> None:
     """`InstanceError` that names every option of `names` and of the model not given."""
     missing = [name for name in (*names, *_MODEL) if options.get(name) is None]
     if missing:
@@ -73,7 +73,7 @@ def instance(
     model: Document,
     cluster: Document,
     rows: list[Document],
-    options: Values,
+    options: Fields,
 ) -> Document:
     """The instance of a profile; `model` has its name, layers and layer_parameters."""
     length = options["sequence_length"]
@@ -122,16 +122,7 @@ def _sizes(told: str | None, batch: int, most: int) -> list[int]:
     if told is None:
         divisors = [b for b in range(1, min(batch, most) + 1) if batch % b == 0]
         return divisors[:_MOST_SIZES]
-    try:
-        sizes = [int(word) for word in told.split(",")]
-    except ValueError:
-        sizes = []
-    if not sizes or min(sizes) < 1:
-        raise InstanceError(
-            f"option micro_batches: found {told!r}, expected sizes such as 1,2,4; "
-            "correct it"
-        )
-    return sizes
+    return whole_numbers("micro_batches", told, "sizes such as 1,2,4")
 
 
 # --- speeds ----------------------------------------------------------------------

@@ -31,12 +31,12 @@ from ...costs import CostTable
 from ...errors import InstanceError
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
+from ...text.documents import Document
 from ...text.parsing import read_text
-from ..documents import Options
 from ..importing import placing
 from ..importing.placing import Claim
 
-OPTIONS: Options = {"types": str}
+OPTIONS: Document = {"types": str}
 
 _LINE = re.compile(r"\s*(\d{1,9})\s*,\s*[^,\[\]]{1,40},(.*\[.*\].*)")
 _ENUM = re.compile(r"<?\bDeviceType\.(\w+)(?:\s*:\s*'[^']*'\s*>)?")

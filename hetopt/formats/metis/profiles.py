@@ -32,12 +32,12 @@ from ...costs.compute import ceil
 from ...errors import InstanceError
 from ...schema import LONGEST_NAME
 from ...text.complaints import validated
-from ..documents import Document, Options, Values
+from ...text.documents import Document, Fields
 from ..foreign import Foreign, Quantity, read_record
 from ..importing.clusters import named_well
 from . import cluster, measured
 
-OPTIONS: Options = {
+OPTIONS: Document = {
     "hostfile": Path,
     "clusterfile": Path,
     "profiles": Path,
@@ -120,12 +120,16 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
                 f"{one.place}: model.parameters.parameters_per_layer_bytes: found "
                 f"another list than in {first.place}, expected one model; remove one"
             )
-    weighed = _has_memory(found)
+    memories = [one.profile.execution_memory for one in found]
+    # Where any file has measured memory, all have to have it.
+    weighed = any(
+        isinstance(memory, dict) and memory.get("layer_memory_total_mb") is not None
+        for memory in memories
+    )
     rows = [_row(one, len(parameters), weighed=weighed) for one in found]
-    model = {
-        "name": _model_name(first),
-        "layer_parameters": parameters,
-    }
+    name = first.profile.model.model_name[:LONGEST_NAME].strip()
+    named_well(first.place, "model.model_name", name)
+    model = {"name": name, "layer_parameters": parameters}
     made = measured.instance(
         f"Metis profiles {options['profiles'].name}; {_outside(found)}",
         model,
@@ -135,12 +139,6 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     )
     made["workload"]["costs"]["sync"] = "bottleneck"
     return made
-
-
-def _model_name(one: _Measured) -> str:
-    name = one.profile.model.model_name[:LONGEST_NAME].strip()
-    named_well(one.place, "model.model_name", name)
-    return name
 
 
 # --- profiles --------------------------------------------------------------------
@@ -183,7 +181,7 @@ def _profiles(folder: Path, kinds: Sequence[str]) -> list[_Measured]:
     return found
 
 
-def _parameters(one: _Measured, options: Values) -> list[int]:
+def _parameters(one: _Measured, options: Fields) -> list[int]:
     """Return the parameters of every layer, in elements."""
     divisor = _element(options)
     counts = []
@@ -200,7 +198,7 @@ def _parameters(one: _Measured, options: Values) -> list[int]:
     return counts
 
 
-def _element(options: Values) -> int:
+def _element(options: Fields) -> int:
     unit, size = options["parameter_unit"], options.get("bytes_per_element")
     if unit == "elements" and size is None:
         return 1
@@ -209,15 +207,6 @@ def _element(options: Values) -> int:
     raise InstanceError(
         f"options parameter_unit={unit}, bytes_per_element={size}: expected elements "
         "(as in Metis's samples), or bytes with bytes_per_element 2 or 4; correct them"
-    )
-
-
-def _has_memory(found: Sequence[_Measured]) -> bool:
-    """Return whether any file has measured memory, which then all have to have."""
-    memories = (one.profile.execution_memory for one in found)
-    return any(
-        isinstance(memory, dict) and memory.get("layer_memory_total_mb") is not None
-        for memory in memories
     )
 
 
@@ -237,15 +226,12 @@ def _row(one: _Measured, layers: int, *, weighed: bool) -> Document:
         "layer_us": [ceil(1000 * value) for value in _all(ms, layers, place)],
     }
     if weighed:
-        row["layer_mib"] = _weights(one, layers)
+        at = "execution_memory"
+        memory = validated(_Memory, one.profile.execution_memory, one.place, (at,))
+        place = f"{one.place}: {at}.layer_memory_total_mb"
+        mib = _all(memory.layer_memory_total_mb, layers, place)
+        row["layer_mib"] = [ceil(mb) for mb in mib]
     return row
-
-
-def _weights(one: _Measured, layers: int) -> list[int]:
-    at = "execution_memory"
-    memory = validated(_Memory, one.profile.execution_memory, one.place, (at,))
-    place = f"{one.place}: {at}.layer_memory_total_mb"
-    return [ceil(mb) for mb in _all(memory.layer_memory_total_mb, layers, place)]
 
 
 def _all(values: tuple[Fraction, ...], layers: int, place: str) -> tuple[Fraction, ...]:

@@ -25,8 +25,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ...errors import InstanceError
+from ...text.documents import Document, Fields
 from ...text.parsing import parse_tree
-from ..documents import Document, Values
 from .source import Measured, Size, Source
 
 NUMBER = r"([0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,3})?)"
@@ -148,7 +148,7 @@ TRAINERS = (
 )
 
 
-def printed_arguments(source: Source) -> Values:
+def printed_arguments(source: Source) -> Fields:
     """Return the arguments that Megatron's log shows, or a part of one; the last."""
     if found := [*_dumps(source.lines)]:
         return found[-1]
@@ -159,7 +159,7 @@ def printed_arguments(source: Source) -> Values:
     return {}
 
 
-def _dumps(lines: Sequence[str]) -> Iterator[Values]:
+def _dumps(lines: Sequence[str]) -> Iterator[Fields]:
     """Yield each printed list of arguments; a restart prints another."""
     held: Document | None = None
     for line in lines:

@@ -31,7 +31,12 @@ def read(path: Place) -> list[Run]:
     """
     place = Path(path)
     source = Source(place)
-    rows = _of_tree(source) if source.kind == "tree" else _of_table(source)
+    rows = _of_table(source)
+    if source.kind == "tree":
+        tree = source.tree
+        held = tree.get("runs") if isinstance(tree, dict) else tree
+        of_tree = held if isinstance(held, list) else []
+        rows = ((f"[{index}]", row) for index, row in enumerate(of_tree))
     found: list[Run] = []
     for at, row in rows:
         if len(found) == MOST_ROWS:
@@ -48,13 +53,6 @@ def read(path: Place) -> list[Run]:
             "found no rows, expected a list, an object with runs, or lines; add them",
         )
     return found
-
-
-def _of_tree(source: Source) -> Iterator[tuple[str, object]]:
-    tree = source.tree
-    rows = tree.get("runs") if isinstance(tree, dict) else tree
-    for index, row in enumerate(rows if isinstance(rows, list) else ()):
-        yield f"[{index}]", row
 
 
 def _of_table(source: Source) -> Iterator[tuple[str, object]]:

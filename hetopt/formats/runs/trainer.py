@@ -19,7 +19,7 @@ evaluates or saves on the way is in it.
 import re
 from typing import Any
 
-from ..documents import Document, Values
+from ...text.documents import Document, Fields
 from . import logs
 from .logs import NUMBER
 from .source import Measured, Source
@@ -125,12 +125,12 @@ def measured(source: Source) -> Measured | None:
     return None if seconds is None else Measured(seconds, _steps_of(told), 0, "mean")
 
 
-def _steps_of(told: Values) -> int:
+def _steps_of(told: Fields) -> int:
     steps = told.get("global_step")
     return int(steps) if isinstance(steps, int | float) and steps > 0 else 0
 
 
-def _seconds(told: Values) -> float | None:
+def _seconds(told: Fields) -> float | None:
     """Return the mean time of a step; None where the file does not tell it."""
     runtime, rate = (told.get(name) for name in (_RUNTIME, _RATE))
     steps = _steps_of(told)

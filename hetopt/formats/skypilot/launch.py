@@ -16,9 +16,9 @@ import re
 from ...catalogue import find_gpu
 from ...plans import TrainingPlan
 from ...schema import Cluster, GpuType, Instance
+from ...text.documents import Document
 from ...text.parsing import yaml_text
 from ..contract import Held
-from ..documents import Document
 from ..exporting import allocation
 from ..exporting.allocation import Machines, Share, shares
 
@@ -58,7 +58,7 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
 
 def _ask(made: Machines) -> dict[str, str]:
     """Return `TYPE-GPUS.yaml` for each type, and `launch.sh`."""
-    found, cluster = made.shares(), made.data.planned_cluster
+    found, cluster = shares(made.data, made.plan), made.data.planned_cluster
     files = {f"{share.label}.yaml": _task(share, cluster) for share in found}
     lines = []
     for number, share in enumerate(found):
@@ -79,14 +79,15 @@ export = allocation.exporter(_ask, {})
 
 def _task(share: Share, cluster: Cluster) -> str:
     kind = cluster.gpus[share.gpu]
-    rented = _offer(kind) is not None  # whole
+    name = _card(share.gpu, kind)
+    card, rented = find_gpu(name), _offer(kind) is not None  # whole
     gpus = cluster.node[share.nodes[0]].count if rented else share.gpus
     task = {
         "name": f"hetopt-{share.label}",
         "num_nodes": len(share.nodes),
         "workdir": ".",
         "resources": {
-            "accelerators": {_accelerator(_card(share.gpu, kind)): gpus},
+            "accelerators": {card.accelerator_name if card else name: gpus},
             **_place(kind),
         },
         "envs": {
@@ -119,8 +120,3 @@ def _place(kind: GpuType) -> Document:
     cloud, _, region = place.partition("/")
     asked = {"cloud": cloud, "region": region, "use_spot": spot}
     return {name: value for name, value in asked.items() if value}
-
-
-def _accelerator(gpu: str) -> str:
-    card = find_gpu(gpu)
-    return gpu if card is None else card.accelerator_name

@@ -15,7 +15,7 @@ from math import ceil
 from ...errors import InstanceError
 from ...schema import CostSettings, ungroup_fields
 from ...schema.groups import FIELDS
-from ..documents import Document, Values
+from ...text.documents import Document, Fields
 from ..importing.assumptions import Assumption
 
 _DEGREES = (1, 2, 4, 8)
@@ -34,7 +34,7 @@ _TIMES = {"calibrated": "calibration", "profile": "profile"}
 
 
 def completed(
-    whole: Document, options: Values
+    whole: Document, options: Fields
 ) -> tuple[Document, tuple[Assumption, ...]]:
     """Return the instance with iterations and a search block, as far as it lacks them.
 
@@ -102,7 +102,7 @@ def _search(whole: Document) -> Document:
 # --- what was assumed ------------------------------------------------------------
 
 
-def assumed(made: Document, options: Values) -> Iterator[Assumption]:
+def assumed(made: Document, options: Fields) -> Iterator[Assumption]:
     """Yield what no price list has: item, assumed value, flag to change it.
 
     What was asked for is no assumption; `options` are those that were given.

@@ -35,14 +35,14 @@ from ...errors import InstanceError, cut, naming
 from ...schema import Count, Efficiency, GbytesPerS, Seconds
 from ...schema.record import Frequency, Written
 from ...text import units
+from ...text.documents import Document
 from ...text.parsing import Table, read_table
-from ..documents import Document, Options
 from ..importing.assumptions import Assumption
 from .market import assumed, completed
 
 __all__ = ["OPTIONS", "assumed", "completed", "read", "rented_machines"]
 
-OPTIONS: Options = {
+OPTIONS: Document = {
     "region": str,
     "places": Literal["none", "cloud", "region"],
     "spot": bool,

@@ -29,8 +29,8 @@ from ...plans import Pipeline, TrainingPlan
 from ...problems.training_plan.models import like_llama
 from ...problems.training_plan.shapes import normal
 from ...schema import Instance, ModelSpec
+from ...text.documents import Document
 from ..contract import Held
-from ..documents import Document, Options
 from ..exporting.launching import ranks, torchruns
 from ..exporting.sharding import refusals, reshards
 from . import module
@@ -40,7 +40,7 @@ HELD = Held("torchtitan", "0.2.2", ("0.2.2", "0.3.0"), "torchtitan")
 __all__ = ["OPTIONS", "export", "refusals"]
 
 MODULE, TOML, LAUNCH = "hetopt_plan.py", "plan.toml", "launch.sh"
-OPTIONS: Options = {"init_from": str}
+OPTIONS: Document = {"init_from": str}
 _BASE = "torchtitan.models.llama3.config_registry:llama3_8b"
 _FIRST, _LAST = ["tok_embeddings"], ["norm", "output"]
 _ABOUT = """\

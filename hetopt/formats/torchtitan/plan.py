@@ -17,7 +17,7 @@ from typing import get_args
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
-from ..documents import Document, Options, Values
+from ...text.documents import Document, Fields
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
@@ -28,12 +28,13 @@ from ..importing.current import (
     replicas_of,
     same,
     same_adapters,
+    same_optimiser,
     same_world,
 )
 from ..importing.placing import Claim, Settings
 from ..runs.logs import literal
 
-OPTIONS: Options = {"hosts": str}
+OPTIONS: Document = {"hosts": str}
 TRAINER = "torchtitan"
 _RULES = get_args(Recompute)
 _ENDS = ("first", "last")
@@ -85,7 +86,6 @@ _READ = (
     *(_TOKENS, _STEP, _LENGTH),
 )
 _CONFIG = "job.config_file"
-_MOST_FOLDERS = 4  # above a command, in which its configuration is looked for
 _SCHEDULES = {"1f1b": 1, "gpipe": 1, "interleaved1f1b": 2}  # parts of a rank
 
 
@@ -108,7 +108,7 @@ def asked(files: Sequence[File]) -> Asked | None:
     for number, file in commands_last:
         if _is_one(file):
             values |= _known_values(file.form.values)
-            names = ((_name_of(one), one) for one in file.form.values)
+            names = ((one.replace("-", "_"), one) for one in file.form.values)
             written |= {k: (number, one) for k, one in names if k.startswith(_READ)}
             notes += file.form.notes
             kinds.append(file.form.kind)
@@ -117,7 +117,7 @@ def asked(files: Sequence[File]) -> Asked | None:
 
 
 def _is_one(file: File) -> bool:
-    names = {_name_of(name) for name in file.form.values}
+    names = {name.replace("-", "_") for name in file.form.values}
     return _CONFIG in names or sum(one in names for one in _OF_TORCHTITAN) >= _ENOUGH
 
 
@@ -132,10 +132,7 @@ def _with_config(files: Sequence[File], notes: list[str]) -> tuple[File, ...]:
         name = str(_known_values(file.form.values).get(_CONFIG, ""))
         if not name or Path(name).name in given or not file.form.is_command:
             continue
-        folders = [*file.source.path.parents][:_MOST_FOLDERS]
-        places = [*(one / name for one in folders), folders[0] / Path(name).name]
-        path = next(filter(_is_file, places), None)
-        if path is None:
+        if (path := file.beside(name)) is None:
             raise InstanceError(
                 f"{file.place}: {_CONFIG}: found {quoted(name)}, which was not found "
                 f"next to the file; give it, too: --from {name}"
@@ -143,13 +140,6 @@ def _with_config(files: Sequence[File], notes: list[str]) -> tuple[File, ...]:
         found += opened([path])
         notes.append(f"{_CONFIG}: {path} was also read")
     return tuple(found)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
@@ -168,6 +158,9 @@ def words(settings: Settings, asked: Asked, data: Instance) -> Document:
     replicas = max(1, world // (stages * degree))
     samples, batch = settings.micro_batch_size, data.workload.global_batch
     shard = _SHARD if settings.zero else 1
+    reshard = "always" if settings.zero == 3 else "never"
+    if settings.zero in (0, 3 if stages == 1 else 2):
+        reshard = "default"
     made: Document = {
         "parallelism.tensor_parallel_degree": settings.tensor_parallel,
         "parallelism.pipeline_parallel_degree": stages,
@@ -177,7 +170,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> Document:
             settings.zero_groups if settings.zero else replicas
         ),
         "parallelism.data_parallel_shard_degree": shard,
-        "parallelism.fsdp_reshard_after_forward": _reshard(settings),
+        "parallelism.fsdp_reshard_after_forward": reshard,
     }
     if _LENGTH in asked.values or _TOKENS in asked.values:
         length = data.workload.sequence_length
@@ -195,7 +188,10 @@ def words(settings: Settings, asked: Asked, data: Instance) -> Document:
     made |= {
         k: None for k, v in usual.items() if made[k] == v and k not in asked.values
     }
-    return made | _checkpoint_mode(settings, asked)
+    if "activation_checkpoint.mode" in asked.values or _is_toml(asked):
+        # Newer releases name a class, which nobody is told.
+        made["activation_checkpoint.mode"] = settings.recompute
+    return made
 
 
 def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
@@ -217,36 +213,16 @@ def _is_toml(asked: Asked) -> bool:
     return any(file.form.kind == "TOML" for file in asked.files)
 
 
-def _checkpoint_mode(settings: Settings, asked: Asked) -> Document:
-    """The mode of older releases; newer ones name a class, which nobody is told."""
-    if "activation_checkpoint.mode" in asked.values or _is_toml(asked):
-        return {"activation_checkpoint.mode": settings.recompute}
-    return {}
-
-
-def _reshard(settings: Settings) -> str:
-    """Return the policy by which weights are divided again, or not."""
-    usual = 3 if settings.pipeline_parallel == 1 else 2
-    if settings.zero in (0, usual):
-        return "default"
-    return "always" if settings.zero == 3 else "never"
-
-
-def _known_values(values: Values) -> Document:
+def _known_values(values: Fields) -> Document:
     """Values by the names of torchtitan's fields; a command has dashes and texts."""
     return {
-        _name_of(name): literal(value) if isinstance(value, str) else value
+        name.replace("-", "_"): literal(value) if isinstance(value, str) else value
         for name, value in values.items()
     }
 
 
-def _name_of(name: str) -> str:
-    """Return the name of a field; a command has dashes."""
-    return name.replace("-", "_")
-
-
 def _claim(
-    given: Values,
+    given: Fields,
     place: str,
     data: Instance,
     hosts: str,
@@ -307,7 +283,7 @@ def _claim(
     return claim_of(*how, trainer=TRAINER, framework="torchtitan", notes=notes)
 
 
-def _in_sequences(given: Values, place: str) -> Values:
+def _in_sequences(given: Fields, place: str) -> Fields:
     """Convert a batch in tokens (releases of 2026) to one in sequences."""
     if _LENGTH not in given and _TOKENS not in given:
         return given
@@ -328,7 +304,7 @@ def _in_sequences(given: Values, place: str) -> Values:
     return {**given, **made}
 
 
-def _same_products(given: Values, data: Instance, place: str) -> None:
+def _same_products(given: Fields, data: Instance, place: str) -> None:
     """A run of layers in eight bits is of an instance that times them so."""
     told = " ".join(str(given.get(name, "")) for name in _CONVERTERS).lower()
     if any(given.get(name) is True for name in _FLOAT8):
@@ -346,7 +322,7 @@ def _same_products(given: Values, data: Instance, place: str) -> None:
     )
 
 
-def _same_training(given: Values, data: Instance, place: str) -> None:
+def _same_training(given: Fields, data: Instance, place: str) -> None:
     """A run trains all weights by AdamW on GPUs, as torchtitan does unless told."""
     converters = " ".join(str(given.get(name, "")) for name in _CONVERTERS).lower()
     if "lora" in converters:
@@ -360,22 +336,12 @@ def _same_training(given: Values, data: Instance, place: str) -> None:
             f"{place}: {_OFFLOAD}: found weights and states in the memory of hosts, "
             "expected them on GPUs: plans here have no such weights"
         )
-    memory = data.workload.costs.memory
-    if memory.hosts_update:
-        raise InstanceError(
-            f"{place}: optimiser states: found on GPUs, expected on hosts as in the "
-            "instance; assemble one without -o offload=optimiser"
-        )
     told = str(given.get("optimizer.name", "AdamW"))
     own = {"adam": "adamw"}.get(told.lower(), told.lower())
-    if own != memory.optimiser:
-        raise InstanceError(
-            f"{place}: optimizer.name: found {told}, expected {memory.optimiser} as "
-            f"in the instance; assemble one with -o optimiser={own}"
-        )
+    same_optimiser((told, own), False, data, place, "optimizer.name")
 
 
-def _unread(given: Values) -> Iterator[str]:
+def _unread(given: Fields) -> Iterator[str]:
     """Yield a note of what changes time or memory and is not read."""
     found = [
         f"{name} {value}"
@@ -386,7 +352,7 @@ def _unread(given: Values) -> Iterator[str]:
         yield f"not read: {', '.join(found)}"
 
 
-def _section(given: Values, name: str) -> Document:
+def _section(given: Fields, name: str) -> Document:
     before = f"{name}."
     return {
         key.removeprefix(before): value
@@ -408,7 +374,7 @@ def _number(
     return value
 
 
-def _rule(given: Values, place: str) -> Recompute:
+def _rule(given: Fields, place: str) -> Recompute:
     """The mode of older releases; newer ones name a class, or save its fields alone."""
     name = "activation_checkpoint"
     section = _section(given, name)

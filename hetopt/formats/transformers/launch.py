@@ -21,9 +21,9 @@ from ...plans import TrainingPlan
 from ...problems.training_plan.shapes import place
 from ...schema import CostSettings, Instance, Recompute
 from ...schema.widths import words
+from ...text.documents import Document
 from ...text.parsing import yaml_text
 from ..contract import Held
-from ..documents import Document
 from ..exporting.launching import torchruns
 from ..exporting.sharding import refusals, reshards
 from .program import TRAIN

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import InstanceError, quoted
-from ..importing.asked import File, opened
+from ..importing.asked import File, is_there, opened
 from ..importing.forms import Form
 
 #: Our names, and those of trainers; a name with a dot is that of a branch.
@@ -111,6 +111,9 @@ _OWN = frozenset(
         *("zero_stage", "per_gpu_train_batch_size", "deepspeed_config_file"),
     }
 )
+#: Settings of which transformers refuses two values, in its own file and in a part's:
+#: DeepSpeed's or Accelerate's.
+OF_BOTH = ("samples", "accumulation", "batch", "bf16", "fp16", "optimiser")
 #: As what a name is written where no file has it.
 USUAL = {
     "samples": "per_device_train_batch_size",
@@ -126,7 +129,7 @@ _OF_TRAINER = {"per_device_train_batch_size", "output_dir", "learning_rate"}
 _BRANCHES = {name for those in _NAMES.values() for name in those if "." in name}
 _FILE = re.compile(r"[^\s]{1,300}\.(?:json|ya?ml)")
 _STAGE = re.compile(r"(?:^|[^a-z])z(?:ero)?_?([0-3])(?:[^0-9]|$)")
-_MOST_FILES, _MOST_FOLDERS = 8, 4  # that are referred to; above a file
+_MOST_FILES = 8  # that are referred to
 
 
 def plain(key: str) -> str:
@@ -147,7 +150,7 @@ def with_ranks(files: Sequence[File]) -> tuple[File, ...]:
     if any(has_ranks(file.form) for file in files):
         return tuple(files)
     beside = (file.source.path.with_name(_RANKS_FILE) for file in files)
-    found = [file for path in beside if _is_there(path) for file in opened([path])]
+    found = [file for path in beside if is_there(path) for file in opened([path])]
     return (*files, *(file for file in found[:1] if has_ranks(file.form)))
 
 
@@ -184,14 +187,6 @@ def settings_of(form: Form) -> str:
         return "Accelerate"
     of_deepspeed = {"zero_optimization", "train_micro_batch_size_per_gpu"}
     return "DeepSpeed" if of_deepspeed & names else "transformers"
-
-
-def is_own_batch(name: str) -> bool:
-    """Return whether a setting has to be the same in a trainer's and in a part's file.
-
-    A part is DeepSpeed's or Accelerate's; transformers refuses two values of these.
-    """
-    return name in ("samples", "accumulation", "batch", "bf16", "fp16", "optimiser")
 
 
 def of_adapters(form: Form) -> Mapping[str, str]:
@@ -250,9 +245,7 @@ def with_references(files: Sequence[File]) -> tuple[list[File], list[str]]:
             last = Path(name).name
             if last in given:
                 continue
-            folders = [*file.source.path.parents][:_MOST_FOLDERS]
-            beside = [*(one / name for one in folders), folders[0] / last]
-            path = next((one for one in beside if _is_there(one)), None)
+            path = file.beside(name)
             if path is not None and len(found) < _MOST_FILES:
                 found += opened([path])
                 given.add(last)
@@ -297,13 +290,6 @@ def uses_deepspeed(files: Sequence[File]) -> bool:
         for file in files
         for key, value in file.form.values.items()
     )
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def _references(form: Form) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...errors import InstanceError, Unsupported, quoted
 from ...schema import Instance, Recompute, Split
-from ..documents import Document, Options, Values
+from ...text.documents import Document, Fields
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
@@ -25,13 +25,14 @@ from ..importing.current import (
     replicas_of,
     same,
     same_adapters,
+    same_optimiser,
     same_world,
 )
 from ..importing.forms import Form
 from ..importing.placing import Claim, Settings
 from . import names
 
-OPTIONS: Options = {"hosts": str}
+OPTIONS: Document = {"hosts": str}
 #: No program of ours trains so; the model's own rules of degrees hold.
 TRAINER = "architecture"
 _STRATEGIES = {
@@ -157,7 +158,7 @@ class _Told:
             file, (before, where) = self._files[number], self.written[own]
             is_told = self._files[before].form.is_command and before != number
             is_part = not names.tool_of(file.form)
-            if is_told and not (is_part and names.is_own_batch(own)):
+            if is_told and not (is_part and own in names.OF_BOTH):
                 return  # a command's words go before those of its file
             raise InstanceError(
                 f"{file.place}: {key}: found {text}, and {first} in "
@@ -230,7 +231,11 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     replicas = replicas_of(len(ranks), tensor * context, place)
     told = []
     if "samples" not in given and not shares:
-        size = _size(given, asked, replicas, data)
+        # By DeepSpeed's rule: what a script of one's own loads, Accelerate's
+        # configuration does not tell.
+        batch = _number(given, "batch", asked, data.workload.global_batch)
+        per_rank = _number(given, "accumulation", asked, 1) * replicas
+        size = max(1, batch // per_rank)
         given = {**given, "samples": str(size)}
         told.append(
             f"no micro-batch size was given: assumed {size}, which matches the batch"
@@ -259,7 +264,9 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         split=Split(context, 1, 1, groups),
         shares=shares,
     )
-    if "rank" in given and "adapter" not in given and not _bits_told(given):
+    few = [given.get(name) for name in ("four_bits", "eight_bits")]
+    is_quantised = "true" in few or given.get("bits") in ("4", "8")
+    if "rank" in given and "adapter" not in given and not is_quantised:
         told.append(
             f"{asked.spelled('rank')} {given['rank']}: use_peft is not set, so all "
             "weights are assumed to be trained"
@@ -287,7 +294,7 @@ def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
 
 
 def _ranks(
-    given: Values, asked: Asked, data: Instance, hosts: str
+    given: Fields, asked: Asked, data: Instance, hosts: str
 ) -> tuple[list[str], tuple[Share, ...]]:
     """Return the GPUs of the ranks; where these differ, what each is told."""
     if names.RANKS in given:
@@ -304,16 +311,6 @@ def _ranks(
             "(hosts=A,B)"
         )
     return ranks, shares
-
-
-def _size(given: Values, asked: Asked, replicas: int, data: Instance) -> int:
-    """Return the size of micro-batches, by DeepSpeed's rule where none is told.
-
-    What a script of one's own loads, Accelerate's configuration does not tell.
-    """
-    batch = _number(given, "batch", asked, data.workload.global_batch)
-    steps = _number(given, "accumulation", asked, 1)
-    return max(1, batch // (steps * replicas))
 
 
 def _samples(
@@ -382,7 +379,7 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
 
 
 def _shares(
-    given: Values, asked: Asked, data: Instance
+    given: Fields, asked: Asked, data: Instance
 ) -> tuple[list[str], tuple[Share, ...]]:
     """Return the GPUs of the ranks, and what each is told; FSDP recomputes for all."""
     by_fsdp = _recompute(given) == "full"
@@ -470,7 +467,10 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
         )
     _same_weights(given, asked, data)
     _same_precision(given, asked, data)
-    _same_optimiser(given, asked, data)
+    told = given.get("optimiser", "adamw")
+    hosted = given.get("hosted", "none").lower() not in ("none", "false")
+    rule = told, _optimiser(told)
+    same_optimiser(rule, hosted, data, place, asked.spelled("optimiser"))
     if given.get("hosted_weights", "none").lower() not in ("none", "false"):
         raise InstanceError(
             f"{place}: {asked.spelled('hosted_weights')}: found weights in the memory "
@@ -519,39 +519,6 @@ def _same_precision(given: Mapping[str, str], asked: Asked, data: Instance) -> N
                 f"{place}: precision: found {name}, expected {own} as in the "
                 f"instance; assemble one with -o precision={name}_mixed"
             )
-
-
-def _same_optimiser(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
-    """Raise where another optimiser updates weights, or elsewhere."""
-    place, costs = asked.place, data.workload.costs
-    told = given.get("optimiser", "adamw")
-    optimiser = _optimiser(told)
-    if optimiser != costs.memory.optimiser:
-        remedy = "the memory of others is unknown"
-        if optimiser is not None:
-            remedy = f"assemble one with -o optimiser={optimiser}"
-        raise InstanceError(
-            f"{place}: {asked.spelled('optimiser')}: found {told}, expected "
-            f"{costs.memory.optimiser} as in the instance; {remedy}"
-        )
-    hosted = given.get("hosted", "none").lower() not in ("none", "false")
-    if hosted != costs.memory.hosts_update:
-        own = "on hosts" if costs.memory.hosts_update else "on GPUs"
-        found = "on hosts" if hosted else "on GPUs"
-        raise InstanceError(
-            f"{place}: optimiser states: found {found}, expected {own} as in the "
-            "instance; assemble one "
-            + ("with" if hosted else "without")
-            + " -o offload=optimiser"
-        )
-
-
-def _bits_told(given: Mapping[str, str]) -> bool:
-    """Return whether frozen weights are said to have few bits."""
-    return (
-        "true" in (given.get("four_bits"), given.get("eight_bits"))
-        or given.get("bits", "16") in ("4", "8")
-    )  # fmt: skip
 
 
 def _number(

@@ -41,12 +41,11 @@ from ...problems.device_grouping import data as grouping_of
 from ...result import Result, Stop
 from ...schema import Instance
 from ...search.balancing import Balancer, Chain
-from ...search.fast_cost import FastCost, Pipe, Slot
+from ...search.fast_cost import Best, FastCost, Pipe, Slot, stages_on
 from ...search.symmetric import (
     common_degrees,
     equal_cuts,
     measured,
-    on_groups,
     worst_shortage,
 )
 from ...solving import statements
@@ -86,7 +85,7 @@ def plan(
     cost = FastCost(data, deadline)
     trial = Trial(cost, mapping=mapping, balancing=balancing)
     try:
-        with keeping(trial.plan):
+        with keeping(trial.best.plan):
             _look_everywhere(
                 cost, trial, deadline, grouping_by, micro_batches, grouping=grouping
             )
@@ -144,18 +143,14 @@ class Trial:
         self._rows = map_stages if mapping else in_order
         self._balancing = balancing
         self.reasons: list[str] = []
-        self._best: tuple[int, tuple[Pipe, ...]] | None = None
+        self.best = Best(cost)
 
     def best_plan(self, lacking: str) -> TrainingPlan:
         """Return the plan kept; `NoPlan` with the reasons where there is none."""
-        if (plan := self.plan()) is None:
+        if (plan := self.best.plan()) is None:
             why = "; ".join(self.reasons[:4])
             raise NoPlan(f"autohet: {lacking}" + (f" ({why})" if why else ""))
         return plan
-
-    def plan(self) -> TrainingPlan | None:
-        """Return the plan kept; None where there is none."""
-        return None if self._best is None else self._cost.plan(self._best[1])
 
     def fits(self, t: int, b: int, groups: Sequence[Group]) -> bool:
         """Plan these groups; False where they do not fit."""
@@ -177,9 +172,7 @@ class Trial:
         if short := worst_shortage(cost, pipes):
             self.reasons.append(f"{where}: lacks {short}")
             return False
-        value = cost.iteration_us(pipes)
-        if self._best is None or value < self._best[0]:
-            self._best = (value, pipes)
+        self.best.offer(pipes)
         return True
 
     def _stages(
@@ -187,9 +180,9 @@ class Trial:
     ) -> tuple[Slot, ...] | None:
         if len(row) > self._cost.layers:
             return None
-        if not self._balancing:
-            return on_groups(row, equal_cuts(self._cost.layers, len(row)), t)
         chain: Chain = tuple((node, t) for node in row)
+        if not self._balancing:
+            return stages_on(chain, equal_cuts(self._cost.layers, len(row)))
         return self._balancer.balanced(b, n, chain)
 
     def _share_rest(

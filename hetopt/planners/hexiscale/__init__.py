@@ -26,8 +26,8 @@ from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...problems.training_plan import support
 from ...schema import Instance
-from ...search.balancing import Balancer, shared
-from ...search.fast_cost import FastCost, Pipe
+from ...search.balancing import Balancer, with_batch
+from ...search.fast_cost import Best, FastCost
 from .graph import Graph, random_partition, whole
 from .pipelines import PipelineMaker
 
@@ -78,10 +78,10 @@ def plan_with(
     search = _Rounds(
         FastCost(data, deadline), Random(seed), degree, dealt=random_partition
     )
-    with keeping(search.plan):
+    with keeping(search.best.plan):
         search.run(rounds)
     history = search.history
-    if (best := search.plan()) is None:
+    if (best := search.best.plan()) is None:
         late = " in time" * (len(history) < rounds)
         raise NoPlan(
             support.reason(data)
@@ -97,7 +97,7 @@ class _Rounds:
         self, cost: FastCost, random: Random, degree: int | None, *, dealt: bool
     ) -> None:
         self.cost = cost
-        self.best: tuple[int, tuple[Pipe, ...]] | None = None
+        self.best = Best(cost)
         self.history: list[Round] = []
         self._random = random
         self._dealt = dealt  # at random
@@ -106,10 +106,6 @@ class _Rounds:
         self._graph = _graph(cost)
         self._maker = PipelineMaker(Balancer(cost), self._graph, degree)
         self._by_option: dict[bool, float] = {}
-
-    def plan(self) -> TrainingPlan | None:
-        """Return the best plan so far."""
-        return None if self.best is None else self.cost.plan(self.best[1])
 
     def run(self, rounds: int) -> None:
         """Rounds until the number or the deadline is reached."""
@@ -134,7 +130,7 @@ class _Rounds:
             yield number
             yield number
         while True:
-            centre = len(self.best[1]) if self.best else max(1, most // 2)
+            centre = len(self.best.pipes) or max(1, most // 2)
             near = round(self._random.gauss(centre, 1 + centre / 8))
             yield min(most, max(1, near))
 
@@ -184,19 +180,8 @@ class _Rounds:
             if line is None:
                 return None
             lines.append(line)
-        timings = [self.cost.timing(b, line.slots) for line in lines]
-        counts = shared(self.cost, timings, [b] * len(lines))
-        if counts is None:
-            return None
-        pipes = tuple(
-            Pipe(c, b, line.slots) for c, line in zip(counts, lines, strict=True)
-        )
-        if not all(map(self.cost.fits, pipes)):
-            return None
-        objective = self.cost.iteration_us(pipes)
-        if self.best is None or objective < self.best[0]:
-            self.best = objective, pipes
-        return objective
+        pipes = with_batch(self.cost, lines)
+        return None if pipes is None else self.best.offer(pipes)
 
 
 def _graph(cost: FastCost) -> Graph:

@@ -34,13 +34,12 @@ from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
 from ...problems import training_plan
 from ...schema import Instance
-from ...search.fast_cost import FastCost, Pipe, Slot
+from ...search.fast_cost import FastCost, Pipe, Slot, stages_on
 from ...search.symmetric import (
     Shortage,
     equal_cuts,
     least_useful,
     measured,
-    on_groups,
     worst_shortage,
 )
 from ..metis.costs import Laid, Row, Share, one_pipeline
@@ -131,8 +130,8 @@ class _Trial:
         self, structure: Structure, ends: Sequence[int], bunches: int
     ) -> tuple[Pipe, ...] | None:
         """Return the micro-batches in proportion to the pace of the slowest stage."""
-        t, b, stages = structure
-        chains = [on_groups(row, ends, t) for row in zip(*stages, strict=True)]
+        _, b, stages = structure
+        chains = [stages_on(row, ends) for row in structure.chains()]
         paces = [min(map(self._pace, chain)) for chain in chains]
         most = bunches - len(chains) + 1
         caps = {chain: self._most(b, most, chain) for chain in set(chains)}
@@ -231,10 +230,7 @@ class _Trial:
         ends = self._cuts(structure, lambda j, first, last: True)
         if ends is None:
             return
-        chains = [
-            on_groups(row, ends, structure.t)
-            for row in zip(*structure.stages, strict=True)
-        ]
+        chains = [stages_on(row, ends) for row in structure.chains()]
         pipes = [Pipe(count, structure.b, chain) for chain in chains]
         if short := worst_shortage(self._cost, pipes):
             found = short, str(structure)

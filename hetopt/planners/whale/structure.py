@@ -21,6 +21,11 @@ class Structure(NamedTuple):
         """Return the data-parallel degree."""
         return len(self.stages[0])
 
+    def chains(self) -> Iterator[list[tuple[int, int]]]:
+        """Yield node and degree of the stages of each pipeline."""
+        for row in zip(*self.stages, strict=True):
+            yield [(node, self.t) for node in row]
+
     def __str__(self) -> str:
         shape = f"tp {self.t}, pp {len(self.stages)}, dp {self.copies}"
         return f"{shape}, micro-batches of {self.b}"

@@ -12,7 +12,7 @@ from math import isqrt
 
 from ...costs.job_rates import Option, Trained
 from ..job_scheduling import Data
-from .records import Configuration, JobClass, Slots
+from . import Configuration, JobClass, Slots
 
 SCALE = 10_000
 UNSERVED = 11_000

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from ... import plans
 from ...errors import InstanceError
-from ...schema import Count, Instance, Name, Record, table_record
+from ...schema import Count, Instance, Name, Record, once, table_record
 from .. import Evaluation, Violation
 
 sense: Literal["minimise"] = "minimise"
@@ -43,8 +43,6 @@ class Stage(Record):
     in_flight_mib: tuple[Amount, ...] | None = Field(
         default=None, description="The same of a micro-batch in flight."
     )
-
-    _later = frozenset({"layer_mib", "in_flight_mib"})
 
 
 class Data(Record):
@@ -78,11 +76,7 @@ class Data(Record):
                         f"stage {stage.name!r} weighs {got} layers, layer_mib of the "
                         f"problem has {want}: list one number per layer"
                     )
-        names = [stage.name for stage in self.stages]
-        if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(
-                f"stages of one name: {', '.join(twice)}: rename all but one"
-            )
+        once("stages of one name", (stage.name for stage in self.stages))
         return self
 
     def needs(self, stage: Stage) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -44,14 +44,9 @@ def line_of_plan(instance: Instance, plan: TrainingPlan, number: int) -> Line:
             f"{len(plan.pipelines) - 1}, as the plan has {len(plan.pipelines)}; "
             "correct it"
         )
-    held: Counter[int] = Counter()
-    for one in plan.pipelines:
-        for stage in one.stages:
-            for layer in stage.span:
-                held[layer] += len(stage.replicas)
     table = shapes.table_of(instance, plan)
-    holders = tuple(held[layer] for layer in range(table.layers))
-    if 0 in holders or max(held, default=0) >= table.layers:
+    holders = tuple(shapes.holders(plan, table.layers))
+    if 0 in holders or max(x.layers[1] for x in plan.stages()) > table.layers:
         raise InstanceError(
             f"plan: found one whose layers are not the {table.layers} of instance "
             f"{instance.name!r}; give one that `hetopt check` accepts"

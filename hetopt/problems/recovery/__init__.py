@@ -28,6 +28,7 @@ all of its clients.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from math import ceil
 from typing import Literal, NamedTuple
 
 from ... import plans
@@ -212,21 +213,16 @@ def _measure(data: Data, read: Iterable[_Piece]) -> tuple[int, tuple[()], Docume
         for link, bandwidth in used:
             rate[link] = bandwidth
             load[link] = load.get(link, Fraction(0)) + size
-    busy = {link: _up(load[link] * 10**6 / rate[link]) for link in sorted(load)}
+    busy = {link: ceil(load[link] * 10**6 / rate[link]) for link in sorted(load)}
     slowest = max(busy, key=lambda link: busy[link], default=None)
     makespan = busy[slowest] if slowest is not None else 0
     parts = {
         "recovery_us": makespan,
         "busiest": None if slowest is None else "".join(slowest),
-        "bytes": {way: _up(size) for way, size in ways.items()},
+        "bytes": {way: ceil(size) for way, size in ways.items()},
         "carried": {
-            "".join(link): {"bytes": _up(load[link]), "us": us}
+            "".join(link): {"bytes": ceil(load[link]), "us": us}
             for link, us in busy.items()
         },
     }
     return makespan, (), parts
-
-
-def _up(value: Fraction) -> int:
-    """Return the least integer that is not below `value`."""
-    return -(-value.numerator // value.denominator)

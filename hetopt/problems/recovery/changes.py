@@ -34,10 +34,9 @@ class Change:
             pipeline.on_gpus(self.kept.__getitem__)
             for pipeline in plan.pipelines
             if all(
-                gpu in self.kept
+                self.kept.keys() >= {*replica.gpus}
                 for stage in pipeline.stages
                 for replica in stage.replicas
-                for gpu in replica.gpus
             )
         )
 

@@ -1,6 +1,5 @@
 """The data of a recovery: machines, what is saved where, and who needs what."""
 
-from collections import Counter
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -8,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...schema import GbytesPerS, GpuId, Name, Record
+from ...schema import GbytesPerS, GpuId, Name, Record, once
 
 CLOUD = "cloud"
 MOST_PIECES = 4096  # of one unit: degrees without a common measure have many
@@ -84,14 +83,8 @@ class Data(Record):
 
     @model_validator(mode="after")
     def _names_agree(self) -> Self:
-        for what, names in (
-            ("units", [unit.name for unit in self.units]),
-            ("nodes", [node.name for node in self.nodes]),
-        ):
-            if twice := sorted(n for n, times in Counter(names).items() if times > 1):
-                raise ValueError(
-                    f"{what} of one name: {twice[0]!r}: rename all but one"
-                )
+        once("units of one name", (unit.name for unit in self.units))
+        once("nodes of one name", (node.name for node in self.nodes))
         alive = {node.name for node in self.nodes}
         if CLOUD in alive:
             raise ValueError("a node is named 'cloud', which stands for the store")
@@ -101,9 +94,8 @@ class Data(Record):
                     f"a pair joins {pair.first!r} and {pair.second!r}, expected two "
                     "names that nodes lists: correct it"
                 )
-        links = Counter(frozenset((pair.first, pair.second)) for pair in self.pairs)
-        if any(times > 1 for times in links.values()):
-            raise ValueError("two nodes are listed twice in pairs: remove one")
+        ends = (" and ".join(sorted((x.first, x.second))) for x in self.pairs)
+        once("nodes listed twice in pairs", ends, "remove one")
         return self
 
     @model_validator(mode="after")
@@ -136,19 +128,14 @@ class Data(Record):
 
     def _each_need_once(self) -> None:
         alive = {node.name for node in self.nodes}
-        seen: set[tuple[str, str]] = set()
         for need in self.needs:
             if need.node not in alive:
                 raise ValueError(
                     f"{need.gpu!r} needs shards, and nodes lists no {need.node!r}: "
                     "add the node"
                 )
-            for name in need.units:
-                if (need.gpu, name) in seen:
-                    raise ValueError(
-                        f"{need.gpu!r} needs unit {name!r} twice: list it once"
-                    )
-                seen.add((need.gpu, name))
+        each = ((need.gpu, name) for need in self.needs for name in need.units)
+        once("GPU and unit needed twice", each, "list it once")
 
     @cached_property
     def grid(self) -> dict[str, int]:

@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
+from math import ceil
 from typing import Any, Literal
 
 import numpy as np
@@ -47,7 +48,6 @@ from ...text.documents import Document
 from ...text.numbers import memory as size
 from .. import Evaluation, Violation
 from . import divided, hosts, ports, shapes, targets
-from .ports import up as _up
 
 sense: Literal["minimise"] = "minimise"
 _LATEST: dict[tuple[str, TrainingPlan], Evaluation] = {}  # the oldest first
@@ -95,7 +95,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     broken += divided.groups_broken(table, plan)
     memory: dict[str, int] = {}
     tightest: list[Document] = []
-    holders = _holders(table.layers, plan)
+    holders = shapes.holders(plan, table.layers)
     for number, pipeline in enumerate(plan.pipelines):
         broken += _runs_of_layers(split.interleave, number, pipeline)
         broken += _memory(table, number, pipeline, memory, tightest, holders)
@@ -114,10 +114,10 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     sync_us = times * max(stage_us, summing.us)
     update_us = _update_us(table, plan, holders)
     tied_us = _tied_us(table, plan)
-    overhead_us = _up(exact(costs.schedule.iteration_overhead_us))
-    iteration_us = _up(
+    overhead_us = ceil(exact(costs.schedule.iteration_overhead_us))
+    iteration_us = ceil(
         exact(costs.schedule.pipeline_factor) * max(*pipeline_us, passing.us)
-    ) + _up(exact(costs.updates.sync_factor) * sync_us)
+    ) + ceil(exact(costs.updates.sync_factor) * sync_us)
     iteration_us += tied_us + update_us + overhead_us
     parts = {
         "iteration_us": iteration_us,
@@ -271,30 +271,13 @@ def _replicas(
 
 
 def _every_gpu_once(plan: TrainingPlan) -> Iterator[Violation]:
-    used = Counter(gpu for _, replica in _all_replicas(plan) for gpu in replica.gpus)
+    used = Counter(gpu for replica in plan.replicas() for gpu in replica.gpus)
     for gpu, times in used.items():
         if times > 1:
             yield Violation("gpu_twice", gpu, f"used {times} times")
 
 
-def _all_replicas(plan: TrainingPlan) -> Iterator[tuple[Stage, Replica]]:
-    for pipeline in plan.pipelines:
-        for stage in pipeline.stages:
-            for replica in stage.replicas:
-                yield stage, replica
-
-
 # --- memory and time -----------------------------------------------------------
-
-
-def _holders(layers: int, plan: TrainingPlan) -> list[int]:
-    """Return the replicas that hold each layer."""
-    held = [0] * layers
-    for pipeline in plan.pipelines:
-        for stage in pipeline.stages:
-            for layer in stage.span:
-                held[layer] += len(stage.replicas)
-    return held
 
 
 def _runs_of_layers(v: int, number: int, pipeline: Pipeline) -> Iterator[Violation]:
@@ -353,7 +336,7 @@ def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
             behind = sum(mine.backward_us(*key)[span])
             if j == last:
                 whole += table.head_us(*key)
-                behind += _up(Fraction(2 * table.head_us(*key), 3))
+                behind += ceil(Fraction(2 * table.head_us(*key), 3))
             compute, backward = max(compute, whole), max(backward, behind)
         # Interleaved, the last stage sends to the first for all but the last run.
         crossings = v if j < last else v - 1 if last else 0
@@ -390,7 +373,7 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
     other = workload.costs.links.interleaved_hop_factor
     if workload.costs.schedule.interleave > 1 and other is not None:
         factor = other
-    return _up(exact(factor) * min(ways) * 10**6)
+    return ceil(exact(factor) * min(ways) * 10**6)
 
 
 def _slow(table: CostTable, node: str, gpus: int) -> Fraction:
@@ -410,7 +393,7 @@ def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int
         taus = [tau + rows[j - 1]["hop_us"] for j, tau in enumerate(sending)]
     if costs.schedule.pipeline == "critical":
         filling = Fraction(sum(sending) - max(taus), costs.schedule.interleave)
-        return n * max(taus) + _up(filling)
+        return n * max(taus) + ceil(filling)
     slots = len(taus) + n - 1
     total = 0
     for first in range(min(slots, len(taus) - 1)):  # the ramp up
@@ -431,18 +414,18 @@ def _sync_us(
     """
     layers = table.layers
     holders: list[list[Replica]] = [[] for _ in range(layers)]
-    for stage, replica in _all_replicas(plan):
+    for stage in plan.stages():
         for layer in stage.span:
-            holders[layer].append(replica)
+            holders[layer] += stage.replicas
 
     @cache
     def one(parameters: int, places: tuple[tuple[str, int], ...]) -> int:
         way = _grouped_sync_s if table.split.groups > 1 else _layer_sync_s
-        return _up(way(table, parameters, places) * 10**6)
+        return ceil(way(table, parameters, places) * 10**6)
 
     @cache
     def experts(parameters: int, gpus: tuple[str, ...]) -> int:
-        return _up(_experts_sync_s(table, parameters, gpus) * 10**6)
+        return ceil(_experts_sync_s(table, parameters, gpus) * 10**6)
 
     def among(parameters: int, replicas: list[Replica]) -> int:
         return one(parameters, tuple((r.node, r.degree) for r in replicas))
@@ -508,7 +491,7 @@ def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
             places = tuple((r.node, r.degree) for r in both)
             embedding = table.model.embedding_parameters
             slowest = max(slowest, _layer_sync_s(table, embedding, places))
-    return max(_up(slowest * 10**6), ports.ties(table, plan).us)
+    return max(ceil(slowest * 10**6), ports.ties(table, plan).us)
 
 
 def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
@@ -562,7 +545,7 @@ def _measured_update_us(
             holders[layer] // costs.updates.zero_groups if costs.updates.zero else 1
         )
         total += Fraction(middle, max(1, together))
-    return _up(total)
+    return ceil(total)
 
 
 def _layer_sync_s(
@@ -770,7 +753,7 @@ def _rates(
     needed = table.needed_flops_per_sample * workload.global_batch
     possible = seconds * table.peak_flops_per_s
     per_hour: Fraction | None = Fraction(0)
-    for _, replica in _all_replicas(plan):
+    for replica in plan.replicas():
         price = table.gpu(replica.node).usd_per_hour
         if price is None or per_hour is None:
             per_hour = None

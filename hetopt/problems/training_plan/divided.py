@@ -1,6 +1,5 @@
 """Plans whose groups or experts are divided further must meet these rules."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ from ...costs import CostTable
 from ...plans import Stage, TrainingPlan
 from ...schema import Instance, Split
 from .. import Violation
+from .shapes import holders
 
 
 class Block(NamedTuple):
@@ -47,11 +47,10 @@ def experts_broken(
         return
     cluster = data.planned_cluster
     held: dict[int, list[Stage]] = {}
-    for pipeline in plan.pipelines:
-        for stage in pipeline.stages:
-            for layer in stage.span:
-                if data.model.routed_parameters[layer]:
-                    held.setdefault(layer, []).append(stage)
+    for stage in plan.stages():
+        for layer in stage.span:
+            if data.model.routed_parameters[layer]:
+                held.setdefault(layer, []).append(stage)
     for layer, stages in held.items():
         if held.get(layer - 1) == stages:
             continue  # said of the layer before
@@ -76,14 +75,12 @@ def groups_broken(table: CostTable, plan: TrainingPlan) -> Iterator[Violation]:
         return
     if not table.workload.costs.updates.zero:
         yield Violation("zero_groups", "plan", f"{r} groups need zero 1, 2 or 3")
-    held: Counter[int] = Counter()
-    for pipeline in plan.pipelines:
-        for stage in pipeline.stages:
-            held.update(dict.fromkeys(stage.span, len(stage.replicas)))
-    for layer, replicas in sorted(held.items()):
-        if (replicas % r or replicas == r) and held.get(layer - 1) != replicas:
+    before = None
+    for layer, replicas in enumerate(holders(plan, table.layers)):
+        if (replicas % r or replicas == r) and before != replicas:
             what = f"{replicas} replicas of layer {layer} do not form {r} groups"
             yield Violation("zero_groups", "plan", what)
+        before = replicas
 
 
 def groups(plan: TrainingPlan, split: Split) -> Iterator[Violation]:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from ...schema import Instance, ModelSpec
-from ...schema.fields import fields_of, has_wide_norms
-from ...schema.targets import OF_FEATURES, Feature, violations
+from ...schema.fields import fields_of, has_wide_norms, violations
+from ...schema.targets import OF_FEATURES, Feature
 from ...trainers.megatron import TABLE
 from . import shapes
 

@@ -15,6 +15,7 @@ stage with several replicas only what must leave the node counts, over the faste
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +75,7 @@ class Ports:
         """The port that is busy longest, less what is `hidden` of each node's."""
         found = Busy(0, None)
         for (node, rate), size in sorted(self._sent.items()):
-            us = up(size * 10**6 / rate) - (hidden or {}).get(node, 0)
+            us = ceil(size * 10**6 / rate) - (hidden or {}).get(node, 0)
             if us > found.us:
                 found = Busy(us, node)
         return found
@@ -194,8 +195,3 @@ def _pass_bytes(table: CostTable, parameters: int) -> Fraction:
 
 def _none(table: CostTable) -> bool:
     return all(node.adapters is None for node in table.cluster.nodes)
-
-
-def up(value: Fraction) -> int:
-    """Return the least integer that is not below `value`."""
-    return -(-value.numerator // value.denominator)

@@ -106,13 +106,9 @@ def _without_groups(way: Instance) -> Instance:
     little of what they exchange is between nodes. So bounds are of ZeRO among all
     replicas that exchange for nothing.
     """
-    workload = way.workload
-    if workload.costs.updates.zero_groups == 1:
+    if way.workload.costs.updates.zero_groups == 1:
         return way
-    loose = {"zero_groups": 1, "sync_factor": 0}
-    costs = workload.costs.model_copy(update=loose)
-    workload = workload.model_copy(update={"costs": costs})
-    return way.model_copy(update={"workload": workload})
+    return way.with_costs(zero_groups=1, sync_factor=0)
 
 
 def on_target(instance: Instance) -> Instance:
@@ -132,12 +128,10 @@ def on_target(instance: Instance) -> Instance:
     kept = {"zero": zeros, "recompute": rules, **dict(zip(FIELDS, ways, strict=True))}
     costs = {field: values[0] for field, values in kept.items()}
     other = {field: values[1:] for field, values in kept.items()}
-    fields = {
-        "costs": workload.costs.model_copy(update=costs),
-        "alternatives": workload.alternatives.model_copy(update=other),
-    }
-    workload = workload.model_copy(update=fields)
-    return instance.model_copy(update={"workload": workload})
+    return instance.with_workload(
+        costs=workload.costs.model_copy(update=costs),
+        alternatives=workload.alternatives.model_copy(update=other),
+    )
 
 
 def _distinct(values: Iterable[_T]) -> tuple[_T, ...]:

@@ -1,5 +1,6 @@
 """Shapes of plans: features that they use, and one form for equal plans."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...costs import CostTable
@@ -172,6 +173,15 @@ def split_of(data: Instance, plan: TrainingPlan) -> Split:
     return Split(*(getattr(plan, field) or costs.value(field) for field in FIELDS))
 
 
+def holders(plan: TrainingPlan, layers: int) -> list[int]:
+    """Return the replicas that hold each of so many layers."""
+    held = Counter[int]()
+    for stage in plan.stages():
+        for layer in stage.span:
+            held[layer] += len(stage.replicas)
+    return [held[layer] for layer in range(layers)]
+
+
 def table_of(data: Instance, plan: TrainingPlan) -> CostTable:
     """Return the cost table under the settings of a plan, on the GPUs that it uses."""
     table = CostTable(data, plan.gpus_by_node)
@@ -191,8 +201,7 @@ def of_split(split: Split) -> frozenset[Feature]:
 
 def _of_settings(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
     costs = data.workload.costs
-    stages = (stage for pipeline in plan.pipelines for stage in pipeline.stages)
-    rules = {stage.recompute or costs.compute.recompute for stage in stages}
+    rules = {stage.recompute or costs.compute.recompute for stage in plan.stages()}
     zero = costs.updates.zero if plan.zero is None else plan.zero
     asked = of_choice(zero, *rules) | of_states(costs, zero)
     return asked | of_split(split_of(data, plan))

@@ -6,7 +6,8 @@ from itertools import groupby, islice, permutations
 from ...catalogue import GPU_MAKERS, find_gpu, maker_of
 from ...plans import Pipeline, Replica, TrainingPlan
 from ...schema import Instance
-from ...schema.targets import TARGETS, UNTOLD, Feature, Rule, barred
+from ...schema.fields import barred
+from ...schema.targets import TARGETS, UNTOLD, Feature, Rule
 from .. import Violation
 from . import models
 from .divided import blocks

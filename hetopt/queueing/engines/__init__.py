@@ -85,6 +85,12 @@ class Engine(Protocol):
         """Ask an attempt to save its states and end, and end it where it does not."""
 
 
+def others(used: Mapping[str, int], ours: Mapping[str, int]) -> dict[str, int]:
+    """Return by node what of the GPUs in use is not this queue's."""
+    left = {name: count - ours.get(name, 0) for name, count in used.items()}
+    return {name: count for name, count in left.items() if count > 0}
+
+
 def output_of(
     words: Sequence[str], remedy: str, folder: Path | None = None, **env: str
 ) -> str:

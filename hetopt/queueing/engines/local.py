@@ -17,17 +17,17 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from ...errors import EngineFailed, InstanceError, Unsupported
 from ...formats import hostfile
 from ...text.documents import Fields
 from ...text.parsing import read_text
 from ...text.writing import write_text
-from . import Engine, Launch, Machines, Seen, output_of
+from . import Engine, Launch, Machines, Seen, others, output_of
 
 OPTIONS: dict[str, object] = {"hosts": str}
 #: Seconds that an attempt has to save its states before it is killed.
@@ -51,13 +51,6 @@ _SMI = "nvidia-smi"
 _REMEDY = "name this machine's GPUs with -o hosts=HOSTFILE"
 
 
-class _Device(NamedTuple):
-    """A GPU of this machine: its number and its node."""
-
-    number: int
-    node: str
-
-
 def engine(options: Fields, folder: Path) -> "Local":
     """Return the engine of this machine; `InstanceError` for a lacking hostfile."""
     hosts = options.get("hosts")
@@ -76,7 +69,7 @@ class Local(Engine):
 
     def __init__(self, hosts: Path | None) -> None:
         self._hosts = hosts
-        self._devices: list[_Device] = []
+        self._devices: dict[int, str] = {}  # the node of each
         self._busy: set[int] = set()
 
     def machines(self, ours: Mapping[str, int]) -> Machines:
@@ -84,23 +77,18 @@ class Local(Engine):
         if self._hosts is not None:
             text = read_text(self._hosts)
             found = hostfile.hosts(text, str(self._hosts))
-            names = [host.name for host in found for _ in range(host.gpus)]
-            self._devices = [_Device(i, name) for i, name in enumerate(names)]
+            names = (host.name for host in found for _ in range(host.gpus))
+            self._devices = dict(enumerate(names))
             return Machines("hostfile", text, {})
         text, self._devices, self._busy = _list()
-        taken: dict[str, int] = {}
-        for device in self._devices:
-            if device.number in self._busy:
-                taken[device.node] = taken.get(device.node, 0) + 1
-        for node, gpus in ours.items():
-            taken[node] = max(0, taken.get(node, 0) - gpus)
-        return Machines("hostfile", text, taken)
+        used = Counter(self._devices[number] for number in self._busy)
+        return Machines("hostfile", text, others(used, ours))
 
     def devices(self, nodes: Mapping[str, int], held: Sequence[int]) -> Sequence[int]:
         """Return as many free devices of each node, the lowest first."""
         found: list[int] = []
         for node, gpus in nodes.items():
-            mine = [d.number for d in self._devices if d.node == node]
+            mine = [number for number, where in self._devices.items() if where == node]
             idle = [n for n in mine if n not in held and n not in self._busy]
             if len(idle) < gpus:
                 raise EngineFailed(
@@ -198,8 +186,8 @@ def _time(path: Path) -> float | None:
     return path.stat().st_mtime if path.exists() else None
 
 
-def _list() -> tuple[str, list[_Device], set[int]]:
-    """Return a hostfile of this machine's GPUs, the devices, and those in use."""
+def _list() -> tuple[str, dict[int, str], set[int]]:
+    """Return a hostfile of this machine's GPUs, their nodes, and those in use."""
     form = ("--format=csv,noheader",)
     rows = output_of([_SMI, "--query-gpu=index,uuid,name", *form], _REMEDY).splitlines()
     apps = output_of([_SMI, "--query-compute-apps=gpu_uuid,pid", *form], _REMEDY)
@@ -209,10 +197,10 @@ def _list() -> tuple[str, list[_Device], set[int]]:
     for row in rows:
         number, uuid, name = (word.strip() for word in row.split(",", 2))
         cards.setdefault(re.sub(r"\s+", "-", name), []).append((int(number), uuid))
-    devices, busy, lines = list[_Device](), set[int](), []
+    devices, busy, lines = dict[int, str](), set[int](), []
     for card, those in cards.items():
         node = machine if len(cards) == 1 else f"{machine}-{card.lower()}"
         lines.append(f"{node} slots={len(those)} type={card}\n")
-        devices += [_Device(number, node) for number, _ in those]
+        devices |= dict.fromkeys((number for number, _ in those), node)
         busy |= {number for number, uuid in those if uuid in used}
     return "".join(lines), devices, busy

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...errors import EngineFailed
 from ...text.documents import Fields
-from . import Engine, Launch, Machines, Seen, State, output_of
+from . import Engine, Launch, Machines, Seen, State, others, output_of
 
 OPTIONS: dict[str, object] = {"address": str}
 LABEL = "gpu-type"
@@ -110,7 +110,7 @@ class Ray(Engine):
                 f"ray: found no node with GPUs and a label {LABEL}, expected some; "
                 f"start nodes with ray start --labels={LABEL}=TYPE"
             )
-        return Machines("hostfile", "".join(lines), _others(taken, ours))
+        return Machines("hostfile", "".join(lines), others(taken, ours))
 
     def find(self, launch: Launch) -> str | None:
         """Return the attempt's key where Ray has a job of it."""
@@ -134,8 +134,7 @@ class Ray(Engine):
             one["key"]: Seen(
                 _STATES.get(one["state"], "waiting"),
                 "" if one["state"] in ("RUNNING", "SUCCEEDED") else one["why"][:200],
-                _seconds(one["start"]),
-                _seconds(one["end"]),
+                *(one[when] / 1000 if one[when] else None for when in ("start", "end")),
             )
             for one in self._ask("jobs")
             if one["key"] in attempts
@@ -144,13 +143,3 @@ class Ray(Engine):
     def end(self, handle: str) -> None:
         """Ask Ray to stop a job."""
         self._ask("end", key=handle)
-
-
-def _others(taken: Mapping[str, int], ours: Mapping[str, int]) -> dict[str, int]:
-    """Return what of the GPUs in use is not this queue's."""
-    left = {name: count - ours.get(name, 0) for name, count in taken.items()}
-    return {name: count for name, count in left.items() if count > 0}
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if not milliseconds else milliseconds / 1000

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ...errors import EngineFailed
 from ...formats import sinfo
-from . import Engine, Launch, Machines, Seen, State, output_of
+from . import Engine, Launch, Machines, Seen, State, others, output_of
 
 OPTIONS: dict[str, object] = {"partition": str, "account": str, "time": str}
 
@@ -75,15 +75,11 @@ class Slurm(Engine):
         """Return the nodes that jobs start on, and the GPUs that others hold there."""
         text = output_of(_LIST, _REMEDY)
         self._nodes = dict(_machines(text))
-        taken: dict[str, int] = {}
-        self._machine_of = {}
-        for host in sinfo.hosts(text, "scontrol show node")[0]:
-            machine = host.machine or host.name
-            self._machine_of[host.name] = machine
-            used = self._nodes[machine].used.get(host.gres, 0)
-            if (others := used - ours.get(host.name, 0)) > 0:
-                taken[host.name] = others
-        return Machines("sinfo", text, taken)
+        hosts = sinfo.hosts(text, "scontrol show node")[0]
+        self._machine_of = {host.name: host.machine or host.name for host in hosts}
+        nodes = {host: self._nodes[self._machine_of[host.name]] for host in hosts}
+        used = {host.name: one.used.get(host.gres, 0) for host, one in nodes.items()}
+        return Machines("sinfo", text, others(used, ours))
 
     def options(self, nodes: Mapping[str, int]) -> list[str]:
         """Return the share of a node that goes with a GPU, and the user's words."""
@@ -143,23 +139,15 @@ def _machines(text: str) -> Iterator[tuple[str, _Node]]:
         place = f"scontrol show node: {name}"
         gpus = sinfo.gpus_of(fields.get("Gres", ""), place)
         if gpus:
-            yield (
-                name,
-                _Node(
-                    sinfo.gpus_of(fields.get("GresUsed", ""), place),
-                    sum(gpus.values()),
-                    int(fields.get("CPUTot", 0)),
-                    int(fields.get("RealMemory", 0)),
-                ),
-            )
+            used = sinfo.gpus_of(fields.get("GresUsed", ""), place)
+            rest = (int(fields.get(x, 0)) for x in ("CPUTot", "RealMemory"))
+            yield name, _Node(used, sum(gpus.values()), *rest)
 
 
 def _rows() -> Iterator[_Row]:
     """Yield this user's jobs, each part of one in several."""
-    for line in output_of(
-        ["squeue", "--me", "--noheader", "--states=all", f"--format={_COLUMNS}"],
-        _REMEDY,
-    ).splitlines():
+    asked = ["squeue", "--me", "--noheader", "--states=all", f"--format={_COLUMNS}"]
+    for line in output_of(asked, _REMEDY).splitlines():
         words = [word.strip() for word in line.split("|")]
         if len(words) == len(_Row._fields):
             row = _Row(*words)
@@ -168,9 +156,7 @@ def _rows() -> Iterator[_Row]:
 
 def _observe(rows: Sequence[_Row]) -> Seen:
     states = [_STATES.get(row.state, "waiting") for row in rows]
-    state: State = "done"
-    if told := [one for one in _WORST if one in states]:
-        state = told[0]
+    state: State = next((one for one in _WORST if one in states), "done")
     first = rows[states.index(state)]
     why = "" if state in ("done", "running") else f"{first.state}: {first.reason}"
     started = None if state == "waiting" else _time(first.start)

@@ -74,22 +74,7 @@ class Run:
     @property
     def gpus(self) -> int:
         """Return the GPUs of the plan."""
-        return sum(
-            len(replica.gpus)
-            for pipeline in self.plan.pipelines
-            for stage in pipeline.stages
-            for replica in stage.replicas
-        )
-
-    @property
-    def nodes(self) -> set[str]:
-        """Return the nodes of the plan."""
-        return {
-            replica.node
-            for pipeline in self.plan.pipelines
-            for stage in pipeline.stages
-            for replica in stage.replicas
-        }
+        return self.plan.gpu_count
 
     def iterations(self, time_us: int) -> int:
         """Iterations that are done at a time."""
@@ -169,10 +154,9 @@ class Replay:
         nodes = {node.name: node.count for node in self._instance.planned_cluster.nodes}
         self._counts = {name: nodes[name] for name in moment.nodes}
         run = self._run
-        forced = run is not None and bool(run.nodes & left)
         # States on their way may come from any node that leaves.
-        forced = forced or (run is not None and self._now < run.ready_us and bool(left))
-        if run is not None and forced:
+        moving = run is not None and self._now < run.ready_us
+        if run and left and (moving or run.plan.gpus_by_node.keys() & left):
             self._fall_back(run)
         self._gone |= left
         if self._run is None or arrived:
@@ -246,25 +230,24 @@ class Replay:
         self.tally.replans += 1
         work = self._pool.considered(change, base[1], storage)
         best: tuple[Any, Candidate, Data, int] | None = None
-        for candidate in work.of_each_name(self._rules.horizon_s):
+        horizon_s = self._rules.horizon_s
+        for candidate in work.of_each_name(horizon_s):
             data = pose(change, base[1], candidate.plan, storage)
             took = self._recovery_us(candidate, data)
             if took is None:
                 continue
-            value = self._worth(took + self._overhead_us, candidate.iteration_us)
+            wait_us = took + self._overhead_us
+            value = worth(horizon_s, wait_us, candidate.iteration_us)
             if best is None or value < best[0]:
                 best = value, candidate, data, took
         if best is None:
             return
         if run is not None:
             left_us = max(0, run.ready_us - self._now)
-            if self._worth(left_us, run.iteration_us) <= best[0]:
+            if worth(horizon_s, left_us, run.iteration_us) <= best[0]:
                 return
         self._base, self._gone = base, gone
         self._move(change, *best[1:])
-
-    def _worth(self, wait_us: int, iteration_us: int) -> Any:
-        return worth(self._rules.horizon_s, wait_us, iteration_us)
 
     def _recovery_us(self, candidate: Candidate, data: Data) -> int | None:
         """Return the method's recovery time, at most; None where states are lost."""
@@ -287,14 +270,8 @@ class Replay:
             self._end(self._run, self._run.iterations(self._now), 0)
         ready_us = self._now + self._overhead_us + took
         self.tally.moves += 1
-        self._run = Run(
-            candidate.name,
-            change.new,
-            candidate.plan,
-            candidate.iteration_us,
-            self._now,
-            ready_us,
-        )
+        plan, each_us = candidate.plan, candidate.iteration_us
+        self._run = Run(candidate.name, change.new, plan, each_us, self._now, ready_us)
 
     def _exact_us(self, data: Data) -> int:
         """Return the judge's time of the exact recovery that is carried out."""

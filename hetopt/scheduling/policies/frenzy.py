@@ -22,6 +22,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...caching import cached_method
 from ...costs.job_rates import Option, Trained
 from ...costs.marp import capacity
 from ...problems.job_scheduling import Data
@@ -72,15 +73,9 @@ class Frenzy:
 
     def __init__(self, data: Data) -> None:
         self.data = data
-        self._plans: dict[Trained, list[Wanted]] = {}
 
+    @cached_method
     def plans(self, trained: Trained) -> list[Wanted]:
-        """Return the ranking as HAS reads it."""
-        if trained not in self._plans:
-            self._plans[trained] = self.ranking(trained)
-        return self._plans[trained]
-
-    def ranking(self, trained: Trained) -> list[Wanted]:
         """Return MARP's plans for all types with the memory.
 
         A plan that repeats an earlier one of another type is left out.

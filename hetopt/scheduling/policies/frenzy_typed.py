@@ -12,6 +12,7 @@ to a half. Everything else is as in `frenzy`.
 Source: Frenzy, abstract, sections I and IV; algorithm 1 within a type.
 """
 
+from ...caching import cached_method
 from ...costs.job_rates import Trained
 from ...problems.job_scheduling import Data
 from ._rounds import kinds
@@ -28,7 +29,8 @@ def policy(data: Data) -> Frenzy:
 class _Typed(Frenzy):
     """HAS with plans of one type each."""
 
-    def ranking(self, trained: Trained) -> list[Wanted]:
+    @cached_method
+    def plans(self, trained: Trained) -> list[Wanted]:
         """Return MARP's plans in its order, each for its own type."""
         kind = kinds(self.data)
         return [

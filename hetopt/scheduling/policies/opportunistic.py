@@ -54,16 +54,13 @@ class Opportunistic:
     def decide(self, state: State) -> None:
         """Start jobs in order of submission until one cannot be started."""
         for task in state.in_order():
-            if not self._start(task, state):
+            for kind, d, t in self._choices(task):
+                held = state.idle.best_fit([kind], d * t)
+                if held is not None:
+                    state.start(task, held, d, t)
+                    break
+            else:
                 return
-
-    def _start(self, task: Task, state: State) -> bool:
-        for kind, d, t in self._choices(task):
-            held = state.idle.best_fit([kind], d * t)
-            if held is not None:
-                state.start(task, held, d, t)
-                return True
-        return False
 
     def _choices(self, task: Task) -> Iterator[tuple[int, int, int]]:
         """(kind, d, t) that the user would try next, by type."""

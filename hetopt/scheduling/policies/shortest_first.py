@@ -12,6 +12,7 @@ is optimal (Schrage 1968).
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ...caching import cached_method
 from ...costs.job_rates import Option, Trained
 from ...problems.job_scheduling import Data, micro
 from ..simulator import State, Task
@@ -50,7 +51,6 @@ class ShortestFirst:
             gpu: [node.name for node in data.cluster.nodes if node.gpu == gpu]
             for gpu in data.cluster.gpus
         }
-        self._options: dict[Trained, list[Option]] = {}  # the fastest first
         self._steps: dict[object, int] = {}
 
     def decide(self, state: State) -> None:
@@ -58,7 +58,9 @@ class ShortestFirst:
         free = {node.name: node.count for node in self.data.cluster.nodes}
         starts, left = [], sum(free.values())
         for task in self._in_order(state):
-            place = self._soonest(task, free, state.now_us) if left else None
+            places = self._places(task, free, state.now_us) if left else ()
+            # Of equal ones the first, which is where the task is.
+            place = min(places, default=None, key=lambda x: (x.end_us, x.gpus))
             for node, gpus in place.nodes.items() if place else ():
                 free[node] -= gpus
                 left -= gpus
@@ -79,13 +81,6 @@ class ShortestFirst:
             return work, task.number
 
         return sorted([*state.in_order(), *state.running.values()], key=key)
-
-    def _soonest(
-        self, task: Task, free: Mapping[str, int], now_us: int
-    ) -> _Place | None:
-        places = list(self._places(task, free, now_us))
-        # Of equal ones the first, which is where the task is.
-        return min(places, default=None, key=lambda place: (place.end_us, place.gpus))
 
     def _places(
         self, task: Task, free: Mapping[str, int], now_us: int
@@ -122,17 +117,16 @@ class ShortestFirst:
             self._steps[key] = self.data.rates.step_us(trained, d, t, nodes)
         return self._steps[key]
 
+    @cached_method
     def _of(self, trained: Trained) -> list[Option]:
-        """The fastest (d, t) of each number of GPUs of a type, within a node if any."""
-        if trained not in self._options:
-            rates = self.data.rates
-            fits = rates.options(trained)
-            within = [o for o in fits if o.gpus <= rates.largest[o.gpu]]
-            found: dict[tuple[str, int], Option] = {}
-            for option in sorted(within or fits, key=lambda o: o.step_us):
-                found.setdefault((option.gpu, option.gpus), option)
-            self._options[trained] = list(found.values())
-        return self._options[trained]
+        """The best (d, t) of each number of GPUs, of a node if any; fastest first."""
+        rates = self.data.rates
+        fits = rates.options(trained)
+        within = [o for o in fits if o.gpus <= rates.largest[o.gpu]]
+        found: dict[tuple[str, int], Option] = {}
+        for option in sorted(within or fits, key=lambda o: o.step_us):
+            found.setdefault((option.gpu, option.gpus), option)
+        return list(found.values())
 
 
 def _steps_left(task: Task, now_us: int) -> int:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...schema.targets import Rule
 from ..balancing import Balancer
-from ..fast_cost import FastCost, Pipe, Slot
+from ..fast_cost import FastCost, Pipe
 from ..layouts import in_pipelines, in_stages
 
 _MOST_ORDERS = 24
@@ -112,21 +112,10 @@ class Filling:
         """The pipelines on a grid of nodes with the best common cut; None: no fit."""
         t, replicas, _, size, n = shape[:5]
         chains = [tuple((node, t) for node in row) for row in zip(*grid, strict=True)]
-        cuts = self._balancer.cuts(size, n, chains, replicas)
-        if cuts is None:
+        slots = self._balancer.alike(size, n, chains, replicas)
+        if slots is None:
             return None
-        starts = (0, *cuts[:-1])
-        pipes = tuple(
-            Pipe(
-                n,
-                size,
-                tuple(
-                    Slot(node, t, first, last)
-                    for (node, _), first, last in zip(chain, starts, cuts, strict=True)
-                ),
-            )
-            for chain in chains
-        )
+        pipes = tuple(Pipe(n, size, row) for row in slots)
         fits = self._cost.fits
         return pipes if all(fits(pipe, replicas) for pipe in set(pipes)) else None
 

@@ -24,7 +24,7 @@ from ...plans import TrainingPlan
 from ...problems.training_plan import support
 from ...schema import Instance
 from ..balancing import Balancer, with_batch
-from ..fast_cost import FastCost, Pipe
+from ..fast_cost import Best, FastCost, Pipe
 from ..layouts import Layouts
 from .options import Nodes, Option, Options
 
@@ -57,27 +57,24 @@ def search(
     `limit` bounds the number of plans looked at. Of a `known` plan the sets of nodes
     that its pipelines share are where the search begins.
     """
-    best: tuple[int, tuple[Pipe, ...]] | None = None
+    best = Best(cost)
     reason = (
         "no set of whole nodes holds the model and its activations and shares the "
         "global batch"
     )
-    with keeping(lambda: None if best is None else cost.plan(best[1])):
+    with keeping(best.plan):
         try:
-            islands = _Search(cost, Options(cost, balancer), random, deadline, limit)
-            try:
-                islands.descend(_sets_of(known))
-                islands.lay_out()
-                for start in islands.starts():
-                    islands.descend(start)
-            finally:
-                best = islands.best
+            islands = _Search(best, Options(cost, balancer), random, deadline, limit)
+            islands.descend(_sets_of(known))
+            islands.lay_out()
+            for start in islands.starts():
+                islands.descend(start)
         except OutOfTime:
             reason = "no set of whole nodes that holds the model was found in time"
-    if best is None:
+    if best.us is None:
         proved = support.reason(cost.instance) or impossible.reason(cost.instance)
         raise NoPlan(proved or f"instance {cost.instance.name!r}: {reason}")
-    return best[1]
+    return best.pipes
 
 
 def _sets_of(pipes: Sequence[Pipe]) -> list[Nodes]:
@@ -98,24 +95,23 @@ _Change = tuple[tuple[Nodes, ...], tuple[Nodes, ...]]  # sets that go, sets that
 class _Search:
     def __init__(
         self,
-        cost: FastCost,
+        best: Best,
         options: Options,
         random: Random,
         deadline: float | None,
         limit: int | None,
     ) -> None:
-        self._cost = cost
+        self._best, self._cost = best, options.cost
         self._options = options
         self._random = random
         self._deadline = deadline
         self._limit = limit
         self._objectives: dict[tuple[Option, ...], int | None] = {}
         self._signatures: dict[Nodes, Nodes] = {}
-        self.best: tuple[int, tuple[Pipe, ...]] | None = None
 
     def late(self) -> bool:
         """Tell whether there is a plan, and the deadline or the limit was reached."""
-        if self.best is None:
+        if self._best.us is None:
             return False
         if self._limit is not None and len(self._objectives) >= self._limit:
             return True
@@ -134,14 +130,8 @@ class _Search:
             else:
                 layouts.search(until, int(self._limit * _LAYOUTS_PART))
         finally:
-            if layouts.best is not None:
-                self._offer(layouts.best[1])
-
-    def _offer(self, pipes: tuple[Pipe, ...]) -> int:
-        value = self._cost.iteration_us(pipes)
-        if self.best is None or value < self.best[0]:
-            self.best = value, pipes
-        return value
+            if layouts.best.us is not None:
+                self._best.offer(layouts.best.pipes)
 
     # --- where to start ----------------------------------------------------------
 
@@ -276,16 +266,11 @@ class _Search:
             for nodes in sorted(sets)
         )
         if options not in self._objectives:
-            self._objectives[options] = self._judge(options)
+            rows = [(o.size, o.slots) for o in options for _ in range(o.copies)]
+            whole = with_batch(self._cost, rows)
+            us = None if whole is None else self._best.offer(whole)
+            self._objectives[options] = us
         return self._objectives[options]
-
-    def _judge(self, options: tuple[Option, ...]) -> int | None:
-        cost = self._cost
-        rows = [(o.size, o.slots) for o in options for _ in range(o.copies)]
-        whole = with_batch(cost, rows)
-        if whole is None:
-            return None
-        return self._offer(whole)
 
 
 def _all_changes(sets: Sequence[Nodes]) -> Iterator[_Change]:

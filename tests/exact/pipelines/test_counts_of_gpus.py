@@ -7,18 +7,10 @@ import pytest
 from random_graphs import Several, paths, potentials, random_graph
 
 from hetopt.exact.pipelines import kernels
-from hetopt.exact.pipelines.kernels import BIG, HALF, Least, States
+from hetopt.exact.pipelines.kernels import BIG, HALF, States
 from hetopt.stages import NEVER
 
 _SEEDS = range(80)
-
-
-def _states(gpus, vectors, vector_us, vector_cost):
-    sides = np.array(gpus) + 1
-    use = np.indices(sides).reshape(len(sides), -1).T
-    strides = np.array([int(sides[c + 1 :].prod()) for c in range(len(sides))])
-    given = (np.array(gpus), np.ascontiguousarray(use), strides)
-    return States(*given, vectors, vector_us, vector_cost)
 
 
 def _random_states(rng, graph, costs):
@@ -36,7 +28,9 @@ def _random_states(rng, graph, costs):
     each = np.take_along_axis(np.broadcast_to(cost, least.shape), np.argsort(least), 1)
     front_cost = np.minimum.accumulate(each, 1) if count else each
     costs = costs._replace(front_us=front_us, front_cost=front_cost.copy())
-    return costs, _states(gpus, vectors, us, cost)
+    return costs, States.of(gpus)._replace(
+        vectors=vectors, vector_us=us, vector_cost=cost
+    )
 
 
 def _all_paths(graph, costs, states, high, scale):
@@ -119,8 +113,11 @@ def test_no_path_within_the_limits_is_faster_than_the_sums_of_its_gpus(seed):
     )
     longest = int(rng.choice([x for x, _, _ in every] or [0]))
     most_us = longest + 30 - states.use.sum(1) * int(rng.integers(0, 8))
-    asked = graph, costs, states, Least(*sides), high
-    labels = kernels.labels(*asked, scale, most_us, most_cost)
+    shape = 2 + 2 * len(states.gpus), graph.run.shape[0], len(most_us)
+    asked = graph, costs, states, *sides, high, scale, most_us, most_cost
+    labels = kernels.filled(
+        "labels", shape if len(states.vectors) else (1, *shape[1:]), *asked
+    )
     found = labels[0, -1]
     exactly = {}
     for us, cost, gpus in every:
@@ -144,12 +141,11 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
         [rng.integers(*x, count) for x in ((0, 2), (1, 4), (1, size))], axis=1
     )
     us = rng.integers(1, 40, (1, count))
-    none = np.zeros((0, 2), np.int64)
-    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
+    states = States.of(gpus)
     most = int(items[:, 1].max()) + 1
     wanted = rng.random((most, 1)) < 0.7
     found = np.full((most, 1, len(states.use)), NEVER, np.int64)
-    kernels.vector_us(us, items, nodes, states, size, wanted, found)
+    kernels.compiled("vector_us", us, items, nodes, states, size, wanted, found)
     for least in range(1, len(found)):
         if not wanted[least, 0]:
             assert (found[least] == NEVER).all()
@@ -171,8 +167,7 @@ def test_stages_in_several_nodes_share_samples_as_is_best(seed):
 def test_pipelines_take_together_what_the_best_of_all_packings_takes(seed):
     rng = np.random.default_rng(seed)
     gpus = rng.integers(1, 4, 2)
-    none = np.zeros((0, 2), np.int64)
-    states = _states(gpus, none, np.zeros((1, 1, 0), np.int64), none.T)
+    states = States.of(gpus)
     one = rng.integers(0, 9, len(states.use))
     one[0], one[rng.random(len(one)) < 0.4] = 0, 0
     fewest = int(rng.integers(1, 4))

@@ -75,7 +75,9 @@ def test_fronts_are_the_cheapest_sets_of_replicas(seed):
     cost = rng.integers(LOWEST, HIGHEST, (runs, count))
     able = rng.random(cost.shape) < 0.8
     order = np.argsort(us, axis=1, kind="stable")
-    front_us, front_cost = kernels.fronts(order, us, samples, cost, able, size)
+    front_us, front_cost = np.empty((2, *us.shape), np.int64)
+    given = order, us, samples, cost, able, size, front_us, front_cost
+    kernels.compiled("fronts", *given)
     for run in range(runs):
         for high in range(30):
             usable = np.flatnonzero(able[run] & (us[run] <= high))
@@ -131,9 +133,12 @@ def test_segments_take_the_least_of_all_their_divisions(seed):
     highs = rng.integers(1, 50, 3)
     layers = inner.shape[1] - 1
     given = (kind, gpus, begin, used, inner, exits, light)
-    found = kernels.segment_us(highs, *given)
+    shape = len(highs), len(gpus), *exits.shape[::2]
+    found = kernels.filled("segment_us", shape, highs, *given)
     price = rng.integers(LOWEST, HIGHEST, (len(used), int(gpus.max()) + 1, layers + 1))
-    paid = kernels.segment_price(kind, gpus, begin, used, price, light)
+    shape = len(gpus), *price.shape[1:]
+    given = kind, gpus, begin, used, price, light
+    paid = kernels.filled("segment_price", shape, *given)
     for segment, (c, k) in enumerate(zip(kind, gpus, strict=True)):
         for x in range(1, layers + 1):
             every = [*_divisions(begin, used, light, c, k, x)]
@@ -168,8 +173,11 @@ def test_paths_of_equal_layers_cost_the_least_over_nodes_each_once(seed):
     shape = steps, ways, layers + 1
     table, last = (np.zeros((n, *shape), np.int64) for n in (count, 1))
     given = (time, scales, us, rows, price, kind, visits, start)
-    found = kernels.least_unordered(*given, table)
-    assert (kernels.least_unordered(*given, last) == found).all()
+    found, same = (
+        kernels.filled("least_unordered", rows.shape, *given, kept)
+        for kept in (table, last)
+    )
+    assert (found == same).all()
     assert (_known(last[0]) == _known(table[-1])).all()  # the last one is what stays
     nodes = np.repeat(np.arange(classes), visits)
     for g in range(count):
@@ -199,7 +207,8 @@ def test_stages_in_several_nodes_are_repeated_at_the_least_cost(seed):
     us = np.sort(rng.integers(1, 40, (ways, layers + 1, int(rng.integers(0, 3)))))
     cost = rng.integers(LOWEST, HIGHEST, us.shape)
     lows, highs = _intervals(rng, count)
-    found = kernels.repeated(2, lows, highs, us, cost)
+    shape = count, ways, layers + 1
+    found = kernels.filled("repeated", shape, 2, lows, highs, us, cost)
     for g, x in product(range(count), range(1, layers + 1)):
 
         def least(way, y, g=g):
