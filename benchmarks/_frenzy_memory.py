@@ -15,7 +15,7 @@ from typing import Any
 from _pages import grid
 
 from hetopt.costs.marp import marp
-from hetopt.costs.runs import predictions
+from hetopt.costs.runs.prediction import predictions
 from hetopt.costs.runs.rows import Run
 from hetopt.formats.runs import read
 from hetopt.schema import ModelSpec

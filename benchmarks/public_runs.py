@@ -21,23 +21,19 @@ import numpy as np
 from _clouds import Cloud, draw
 from _measuring import RESULTS, publish
 
-from hetopt.costs.constants import plain, shipped
+from hetopt.costs.constants import Constant, Table, plain, shipped
 from hetopt.costs.formulas import memory
-from hetopt.costs.runs import (
-    Constant,
-    Described,
+from hetopt.costs.runs.description import Described, described
+from hetopt.costs.runs.fitting import Fitted, fit, predicted_s
+from hetopt.costs.runs.prediction import (
     Prediction,
-    Run,
-    Table,
-    described,
-    fit,
     fitted_on,
     observed_runs,
-    predicted_s,
     predictions,
+    spread,
+    spread_after,
 )
-from hetopt.costs.runs.fitting import Fitted
-from hetopt.costs.runs.prediction import spread, spread_after
+from hetopt.costs.runs.rows import Run
 from hetopt.formats.runs import read
 from hetopt.schema.calibration import OF_80_PERCENT
 

@@ -1,4 +1,4 @@
-/* Single pipelines: `hetopt.exact.one_pipeline.loops` says what tables are. Times and
+/* Single pipelines: `hetopt.exact.one_pipeline` says what tables are. Times and
 prices are below `BIG`, which is far enough from the largest number: no sum overflows. */
 
 #include "core.h"

@@ -85,33 +85,26 @@ __all__ = [
 ]
 
 _HOME = {
-    "bound_checked": "proving",
-    "check_bound": "proving",
-    "explain": "exchange",
-    "assemble": "exchange",
-    "export": "exchange",
-    "simulate": "exchange",
-    "frontier": "provisioning",
-    "provision": "provisioning",
-    "capabilities": "exchange",
-    "calibrate": "predicting",
-    "predict": "predicting",
-    "choose_nodes": "nodes",
-    "options_of_problem": "posing",
-    "pose": "posing",
-    "run": "executing",
-    "run_of": "runs",
-    "recover": "recovering",
-    "replay": "replaying",
-    "fit": "fitting",
-    "rent": "renting",
-    "scale": "scaling",
-    "schedule": "scheduling",
-    "compare_targets": "targets",
+    "exchange": ("assemble", "capabilities", "explain", "export", "simulate"),
+    "executing": ("run",),
+    "fitting": ("fit",),
+    "nodes": ("choose_nodes",),
+    "posing": ("options_of_problem", "pose"),
+    "predicting": ("calibrate", "predict"),
+    "proving": ("bound_checked", "check_bound"),
+    "provisioning": ("frontier", "provision"),
+    "recovering": ("recover",),
+    "renting": ("rent",),
+    "replaying": ("replay",),
+    "runs": ("run_of",),
+    "scaling": ("scale",),
+    "scheduling": ("schedule",),
+    "targets": ("compare_targets",),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    for module, names in _HOME.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

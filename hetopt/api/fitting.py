@@ -87,8 +87,7 @@ class Verdict:
     @property
     def is_tight(self) -> bool:
         """Return whether some runs of the plan die of memory, although it fits."""
-        told: str = self._parts.get("fit", "fits")
-        return told != "fits"
+        return bool(self._parts.get("fit", "fits") != "fits")
 
     @property
     def _parts(self) -> Mapping[str, Any]:
@@ -172,7 +171,10 @@ def fit(
             raise InstanceError(f"{word}: found {value}, expected at least 1; raise it")
     if on is None:
         data = _own(model, batch, sequence)
-        question = _here(divisions.with_choices(data, options))
+        data = divisions.with_choices(data, options)
+        sizes = data.workload.global_batch, data.workload.sequence_length
+        cards = Cards(data.name, data.planned_cluster.gpu_count)
+        question = _Question(data.model.name, *sizes, [cards], lambda _: data)
     else:
         trained = Training.of(model)
         sizes = trained.sizes(batch, sequence, (SEQUENCES, TOKENS))
@@ -247,13 +249,6 @@ class _Question(NamedTuple):
     instance: Callable[[Cards], Instance]
 
 
-def _here(data: Instance) -> _Question:
-    """Return the question about the GPUs of one instance."""
-    sizes = data.workload.global_batch, data.workload.sequence_length
-    cards = Cards(data.name, data.planned_cluster.gpu_count)
-    return _Question(data.model.name, *sizes, [cards], lambda _: data)
-
-
 def _named(
     spec: ModelSpec,
     names: Sequence[str],
@@ -297,18 +292,11 @@ def _verdict(
         result = portfolio.with_bound(Result(*told, plan=margin.plan))
     elif margin.refuted is not None and margin.refuted <= 0:
         status = Status.INFEASIBLE
-    return Verdict(
-        *(on, data.planned_cluster.gpu_count, status, margin),
-        *(_room_mib(data, margin.plan), too_few, result),
-    )
-
-
-def _room_mib(data: Instance, plan: TrainingPlan | None) -> int:
-    """Return what tensors have on the smallest GPU, of those that a plan uses."""
     cluster = data.planned_cluster
-    names = cluster.node if plan is None else used_nodes(plan)
+    names = cluster.node if margin.plan is None else used_nodes(margin.plan)
     kinds = {cluster.node[name].gpu for name in names}
-    return min(int(exact(cluster.gpus[kind].memory_gib) * 1024) for kind in kinds)
+    room = min(int(exact(cluster.gpus[kind].memory_gib) * 1024) for kind in kinds)
+    return Verdict(on, cluster.gpu_count, status, margin, room, too_few, result)
 
 
 class _Fewest:

@@ -126,9 +126,30 @@ def posed_training(
     if isinstance(made, TrainingPlan) and isinstance(data, Instance):
         return data, made
     if isinstance(made, Provisioning):
-        return rented.training(rented.offering(plan, instance), made)
+        return rented.training(_offering(plan, instance), made)
     place = f"{plan}: " if isinstance(plan, str | Path) else ""
     raise Unsupported(f"{place}found a plan of {name}, expected a training plan")
+
+
+def _offering(plan: AnyPlan, instance: AnyProblem | None) -> Instance:
+    """Return the instance whose offers a plan rents, or `Unsupported` without one.
+
+    That is `instance`, or else the one that the result or its file has.
+    """
+    found: Instance | None = None
+    if isinstance(instance, Instance | str | Path | Mapping):
+        found = load(instance)
+    elif isinstance(plan, Result):
+        found = plan.posed_by
+    elif isinstance(plan, str | Path | Mapping):
+        found = files.poser_of(plan)
+    if found is None or found.cluster is not None:
+        raise Unsupported(
+            "found a plan of provisioning without its instance with offers, expected a "
+            "result of `hetopt provision --out`, or the instance next to the plan; "
+            "give --instance"
+        )
+    return found
 
 
 # --- bounds ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ buffers and fragments take some.
 from ..catalogue import find_gpu
 from ..problems import Evaluation
 from ..problems.training_plan import targets
-from ..schema import Cluster, Instance, exact
+from ..schema import Instance, exact
 from ..schema.targets import Rule
 
 LEAST = 0.03  # of the card, as the catalogue's reserve
@@ -52,7 +52,11 @@ def _fullest(data: Instance, judged: Evaluation) -> tuple[str, ...]:
     for gpu, need in peaks.items():
         kind = cluster.node[gpu.rpartition(":")[0]].gpu
         room = int(exact(cluster.gpus[kind].memory_gib) * 1024)
-        if _nominal(cluster, kind) and 0 <= room - need < LEAST * room:
+        gib, card = exact(cluster.gpus[kind].memory_gib), find_gpu(kind)
+        # All of a card's memory, as far as can be told: data sheets count in whole
+        # GiB, as a card that nobody knows is taken to.
+        whole = gib.denominator == 1 if card is None else gib * 1024 >= card.total_mib
+        if whole and 0 <= room - need < LEAST * room:
             rows.append(((room - need) / room, room - need, room, gpu, kind))
     if not rows:
         return ()
@@ -62,12 +66,3 @@ def _fullest(data: Instance, judged: Evaluation) -> tuple[str, ...]:
         "no memory is reserved for the CUDA context and fragmentation: set "
         "workload.costs.memory.reserve_mib, or plan with less memory_gib",
     )
-
-
-def _nominal(cluster: Cluster, kind: str) -> bool:
-    """Return whether a type's memory is all of the card's, as far as can be told.
-
-    Data sheets count in whole GiB, as a card that nobody knows is taken to.
-    """
-    gib, card = exact(cluster.gpus[kind].memory_gib), find_gpu(kind)
-    return gib.denominator == 1 if card is None else gib * 1024 >= card.total_mib

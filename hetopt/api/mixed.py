@@ -7,10 +7,12 @@ mean in other rows, and its constants are theirs.
 from collections.abc import Mapping
 
 from ..costs import chances
+from ..costs.constants import Constant
 from ..costs.formulas.frameworks import FRAMEWORKS
 from ..costs.formulas.layout import Layout
-from ..costs.runs import Constant, Described, NotModelled, Prediction, Run, described
-from ..costs.runs.prediction import spread
+from ..costs.runs.description import Described, NotModelled, described
+from ..costs.runs.prediction import Prediction, spread
+from ..costs.runs.rows import Run
 from ..errors import HetoptError
 from ..formats.assembling import on_hosts
 from ..formats.calibrating import run_by

@@ -149,7 +149,9 @@ def choose_nodes(
             break
         without, *waiting = waiting
         heard.started(f"without {', '.join(without[:3])}")
-        some = _without(data, without)
+        cluster = data.planned_cluster
+        kept = [node for node in cluster.nodes if node.name not in without]
+        some = data.model_copy(update={"cluster": cluster.only(kept)})
         if why := support.reason(some):
             sets.append(NodeSet(without, reasons=(why,)))
             continue
@@ -180,12 +182,6 @@ def _smaller(groups: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, ...]]:
     for size in range(1, most):
         for some in combinations(groups, size):
             yield tuple(name for group in some for name in group)
-
-
-def _without(data: Instance, gone: tuple[str, ...]) -> Instance:
-    cluster = data.planned_cluster
-    kept = [node for node in cluster.nodes if node.name not in gone]
-    return data.model_copy(update={"cluster": cluster.only(kept)})
 
 
 def _judged(data: Instance, without: tuple[str, ...], result: Result) -> NodeSet:

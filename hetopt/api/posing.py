@@ -76,12 +76,14 @@ def _options_of(
     problem: str, data: Any, known: type[BaseModel], given: Fields
 ) -> Document:
     """Return the options as `data` takes them: plans read, and those that are made."""
-    plans = {
-        option: _plan(option, value, data)
-        for option, value in given.items()
-        if known.model_fields[option].annotation == TrainingPlan | None
-        and value is not None
-    }
+    plans: dict[str, TrainingPlan] = {}
+    for option, value in given.items():
+        kind = known.model_fields[option].annotation
+        if kind == TrainingPlan | None and value is not None:
+            try:
+                plans[option] = posed_training(value, data)[1]
+            except TypeError as error:
+                raise InstanceError(f"{option}: {error}") from None
     words = {
         option: _several(known.model_fields[option].annotation, value)
         for option, value in given.items()
@@ -98,13 +100,6 @@ def _options_of(
             storage = told.get("storage") or Storage()
             told["new_plan"] = _successor(change, plans["plan"], storage)
     return told
-
-
-def _plan(option: str, value: Any, instance: Instance) -> TrainingPlan:
-    try:
-        return posed_training(value, instance)[1]
-    except TypeError as error:
-        raise InstanceError(f"{option}: {error}") from None
 
 
 def _require_valid(option: str, data: Instance, plan: TrainingPlan) -> None:

@@ -4,18 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..costs.constants import shipped
+from ..costs.constants import Constant, shipped
 from ..costs.constants.files import read_file, write_constants
-from ..costs.runs import (
-    Constant,
+from ..costs.runs.prediction import (
     Prediction,
-    Run,
     Summary,
     fitted_on,
+    left_out,
     predictions,
     summaries,
 )
-from ..costs.runs.prediction import left_out
+from ..costs.runs.rows import Run
 from ..errors import InstanceError, Place
 from ..formats.runs import read
 from ..text.documents import Document
@@ -35,25 +34,15 @@ class Predicted:
     def to_json(self) -> Document:
         """The document of `hetopt predict --json`."""
         return {
-            "rows": [
-                {
-                    "index": row.row,
-                    "iteration_s": row.iteration_s,
-                    "low_s": row.low_s,
-                    "high_s": row.high_s,
-                    "peak_gib": row.peak_gib,
-                    "fits": row.fits,
-                    "fit": row.fit,
-                    "oom_probability": row.oom_probability,
-                    "not_modelled": row.not_modelled,
-                    "measured_s": self.runs[row.row].measured_s,
-                    "terms_s": dict(row.terms),
-                    "unsaid": row.unsaid,
-                }
-                for row in self.rows
-            ],
+            "rows": [self._row(row) for row in self.rows],
             "summary": {name: s._asdict() for name, s in self.summary.items()},
         }
+
+    def _row(self, row: Prediction) -> Document:
+        told = row._asdict()
+        own = {"index": told.pop("row"), "terms_s": dict(told.pop("terms"))}
+        own |= {"fits": row.fits, "fit": row.fit}
+        return told | own | {"measured_s": self.runs[row.row].measured_s}
 
 
 @dataclass(frozen=True)
@@ -86,10 +75,7 @@ class Calibrated:
 
 
 def predict(
-    runs: Runs,
-    *,
-    constants: Place | None = None,
-    fit_on: Runs | None = None,
+    runs: Runs, *, constants: Place | None = None, fit_on: Runs | None = None
 ) -> Predicted:
     """Predict seconds and memory of measured runs, and compare row by row.
 
@@ -104,11 +90,7 @@ def predict(
     return _prediction(rows, known)
 
 
-def calibrate(
-    runs: Iterable[Runs],
-    *,
-    constants: Place | None = None,
-) -> Calibrated:
+def calibrate(runs: Iterable[Runs], *, constants: Place | None = None) -> Calibrated:
     """Fit constants to one's own measured runs.
 
     The constants before, shipped or of a file, are the priors. Raises `InstanceError`

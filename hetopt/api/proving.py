@@ -119,7 +119,12 @@ def _derived(
     if objective is not None and contradicted(name, bound, objective):
         told = f"the bound {bound} contradicts the document's own plan: {objective}"
         return BoundCheck(bound, (told,), "the judge")
-    for each in _by_arithmetic(name, data):
+    quick: list[Bound] = []  # which need no search, of problems that minimise
+    if name == "job_scheduling":
+        quick = [queues.alone(data), queues.one_machine(data)]
+    elif name == "training_plan":
+        quick = [training_plan_bound(data)]
+    for each in quick:
         if each.value >= bound:
             return BoundCheck(bound, (), f"{each.source}, computed again")
     try:
@@ -128,13 +133,6 @@ def _derived(
         return None
     by = "its certificate, by code of its own"
     return BoundCheck(bound, tuple(missing), by, Proof.CERTIFICATE)
-
-
-def _by_arithmetic(name: str, data: Any) -> list[Bound]:
-    """Return the bounds that need no search, of problems which minimise."""
-    if name == "job_scheduling":
-        return [queues.alone(data), queues.one_machine(data)]
-    return [training_plan_bound(data)] if name == "training_plan" else []
 
 
 # --- solving again ---------------------------------------------------------------

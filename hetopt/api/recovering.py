@@ -136,7 +136,10 @@ def recover(
     refuse_unknown("planner", planners or (), planners_for("training_plan"))
     old, made = trained(old_plan, old_instance)
     change = changes.between(old, load(instance), lost)
-    _check_unsaved(change, storage)
+    known = set(change.old.planned_cluster.node)
+    for name in storage.unsaved:
+        if name not in known:
+            raise UnknownName("node", name, sorted(known))
     work = Replanning(change, made, storage)
     if new_plan is not None:
         _, given = _valid_plan(
@@ -203,13 +206,6 @@ def _valid_plan(
     if broken := training_plan.evaluate(data, training).violations:
         raise InstanceError(f"{fault}: {broken[0]}; {remedy}")
     return data, training
-
-
-def _check_unsaved(change: Change, storage: Storage) -> None:
-    known = set(change.old.planned_cluster.node)
-    for name in storage.unsaved:
-        if name not in known:
-            raise UnknownName("node", name, sorted(known))
 
 
 def _solve(method: str, data: Any, limits: Limits, report: Report) -> Result:

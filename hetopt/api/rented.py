@@ -8,18 +8,15 @@ what stages send each other.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
-from pathlib import Path
 
-from .. import files
 from ..catalogue import find_gpu
 from ..costs.offers import card_of
 from ..costs.settings import under
-from ..errors import InstanceError, Unsupported
+from ..errors import InstanceError
 from ..plans import Pipeline, Provisioning, Replica, Stage, TrainingPlan
 from ..problems import provisioning as judge
-from ..result import Result
 from ..schema import (
     Cluster,
     GpuType,
@@ -30,37 +27,10 @@ from ..schema import (
     Profile,
     table_record,
 )
-from .calling import AnyPlan, AnyProblem
 
 _LABEL = re.compile(r"[^A-Za-z0-9.-]+")
 #: Of a type or a node: what schedulers, and hosts, take for a name.
 _MOST_LETTERS = 50
-
-
-def offering(plan: AnyPlan, instance: AnyProblem | None = None) -> Instance:
-    """Return the instance whose offers a provisioning plan rents.
-
-    That is `instance`, or else the one that the result or its file has. Raises
-    `Unsupported` where there is none, or one without offers.
-    """
-    found: Instance | None = None
-    if isinstance(instance, Instance):
-        found = instance
-    elif isinstance(instance, str | Path):
-        found = files.load_instance(instance)
-    elif isinstance(instance, Mapping):
-        found = files.instance_of(instance)
-    elif isinstance(plan, Result):
-        found = plan.posed_by
-    elif isinstance(plan, str | Path | Mapping):
-        found = files.poser_of(plan)
-    if found is None or found.cluster is not None:
-        raise Unsupported(
-            "found a plan of provisioning without its instance with offers, expected a "
-            "result of `hetopt provision --out`, or the instance next to the plan; "
-            "give --instance"
-        )
-    return found
 
 
 def training(instance: Instance, plan: Provisioning) -> tuple[Instance, TrainingPlan]:
@@ -81,7 +51,12 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
     stages, cuts = [], [0]
     for rented, gpus in zip(plan.stages, _gpus(machines, plan), strict=True):
         cuts.append(cuts[-1] + rented.layers)
-        stages.append(_replicas(gpus, size))
+        least, more = divmod(size, len(gpus))  # as equal as may be
+        replicas = [
+            Replica(gpus=(gpu,), samples=least + (number < more))
+            for number, gpu in enumerate(gpus)
+        ]
+        stages.append(tuple(replicas))
     pipeline = Pipeline(
         micro_batches=meant.micro_batches,
         micro_batch_size=size,
@@ -122,15 +97,6 @@ def _size(instance: Instance, micro_batches: int, degree: int) -> int:
             "search.micro_batches, or leave it out"
         )
     return size
-
-
-def _replicas(gpus: Sequence[str], size: int) -> tuple[Replica, ...]:
-    """Return a replica a GPU, with samples as equal as may be."""
-    least, more = divmod(size, len(gpus))
-    return tuple(
-        Replica(gpus=(gpu,), samples=least + (number < more))
-        for number, gpu in enumerate(gpus)
-    )
 
 
 # --- machines --------------------------------------------------------------------

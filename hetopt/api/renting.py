@@ -6,7 +6,7 @@ when they were read, or of lists of one's own, on demand. What a set of machines
 at the least follows from the bound of its iteration time.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -204,7 +204,11 @@ def rent(
     offers = [*(catalogue.prices() if known is None else known)]
     if gpus is not None:
         priced = {offer.card for offer in offers}
-        wanted = [card for name in gpus for card in _cards(name, priced)]
+        wanted = []
+        for name in gpus:  # of a name that several cards have, each with a price
+            alike = [card.name for card in catalogue.called(name)]
+            several = [card for card in alike if card in priced]
+            wanted += several if len(several) > 1 else [sheet(name).card]
         if missing := [card for card in wanted if card not in priced]:
             raise InstanceError(
                 f"found no price of {', '.join(missing)}, expected one of "
@@ -238,25 +242,19 @@ def rent(
             search.look([one for one in offers if one.card == card], left, heard)
     except KeyboardInterrupt:
         complete = False
-    rows = sorted(search.rows, key=lambda row: _rank(row, deadline_s))
+
+    def rank(row: Rental) -> tuple[bool, float]:
+        """Rows in time by cost, then the others by time."""
+        late = deadline_s is not None and row.seconds > deadline_s
+        return late, row.seconds if late else row.usd
+
+    rows = sorted(search.rows, key=rank)
     told = trained.spec.name, count, batch, sequence, deadline_s, tuple(rows)
     refuted = search.refuted >= cards.keys()
     return Rentals(*told, search.without, complete, refuted)
 
 
 # --- how it is done --------------------------------------------------------------
-
-
-def _cards(name: str, priced: Collection[str]) -> list[str]:
-    """Return the card of a name; of one that several have, each that has a price."""
-    several = [card.name for card in catalogue.called(name) if card.name in priced]
-    return several if len(several) > 1 else [sheet(name).card]
-
-
-def _rank(row: Rental, deadline_s: float | None) -> tuple[bool, float]:
-    """Rows in time by cost, then the others by time."""
-    late = deadline_s is not None and row.seconds > deadline_s
-    return late, row.seconds if late else row.usd
 
 
 class _Search:

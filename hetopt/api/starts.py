@@ -103,16 +103,12 @@ class Known:
         stop = Stop.PROVED if made.status is Status.OPTIMAL else made.stop
         if made.stop is Stop.INTERRUPTED:
             stop = made.stop
-        return replace(made, stop=stop, certificate=self._certificate())
-
-    def _certificate(self) -> Record | None:
-        """Return what the library's bound can be checked by."""
-        if self.best_known is None or self.best_known.certificate is None:
-            return None
-        tree = self.best_known.certificate
-        kind = registry.entry("exact", "training_plan").Certificate
-        found: Record = validated(kind, tree, LIBRARY)
-        return found
+        certificate: Record | None = None
+        tree = None if self.best_known is None else self.best_known.certificate
+        if tree is not None:  # what the library's bound can be checked by
+            kind = registry.entry("exact", "training_plan").Certificate
+            certificate = validated(kind, tree, LIBRARY)
+        return replace(made, stop=stop, certificate=certificate)
 
 
 NOTHING = Known()

@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems.training_plan import support
 from ..problems.training_plan.support import PROGRAMS
 from ..result import Method, Result, Status, Stop, known_gap
-from ..schema import Instance
 from ..text.documents import Document
 from .calling import (
     AnyInstance,
@@ -21,7 +19,7 @@ from .calling import (
 )
 from .judging import load
 from .planning import plan
-from .starts import AnyStart, Known, known_of
+from .starts import AnyStart, known_of
 
 FREEST = "executor"  # runs plans of every shape
 NAMES = (FREEST, *(name for name in PROGRAMS if name != FREEST))
@@ -86,23 +84,22 @@ def compare_targets(
             heard.started(f"{instance.name}: {name}")
             made = ((f"the plan for {one}", found[one].plan) for one in found)
             starts = mine.beside((s, p) for s, p in made if isinstance(p, TrainingPlan))
-            found[name] = _plan_target(instance.on(name), starts, asked)
+            data = instance.on(name)
+            if (why := support.reason(data)) is None:
+                found[name] = plan(data, start=starts, limits=asked)
+            else:
+                method = Method(
+                    "training_plan", "exact", seed=asked.seed, threads=asked.threads
+                )
+                told = method, Status.UNDECIDED, Stop.FINISHED
+                found[name] = Result("training_plan", data, *told, reasons=(why,))
             if found[name].stop is Stop.INTERRUPTED:
                 break
         plans = [r.objective for r in found.values() if r.objective is not None]
         best = min(plans, default=None)
         for name in (one for one in names if one in found):
             result = found[name]
-            why = "; ".join(support.lacking(result.data)) or None
+            lacks = "; ".join(support.lacking(result.data)) or None
             slower = known_gap(result.objective, best)
-            rows.append(TargetRow(instance.name, name, result, slower, why))
+            rows.append(TargetRow(instance.name, name, result, slower, lacks))
     return TargetReport(tuple(rows))
-
-
-def _plan_target(data: Instance, known: Known, limits: Limits) -> Result:
-    """The best plan for the instance's target, or why it runs none whatever it is."""
-    if (why := support.reason(data)) is None:
-        return plan(data, start=known, limits=limits)
-    method = Method("training_plan", "exact", seed=limits.seed, threads=limits.threads)
-    told = Status.UNDECIDED, Stop.FINISHED
-    return Result("training_plan", data, method, *told, reasons=(why,))

@@ -13,7 +13,7 @@ a weight w of each class of GPUs,
     pipeline(n)    = min over i and b of cover(i, 0)
 
 and no plan fits where pipeline(n) + (D - 1) pipeline(1) is more than all GPUs weigh,
-for every D. A replica needs what it needs at the least (`hetopt.stages.memory`): where
+for every D. A replica needs what it needs at the least (`hetopt.stages.runs`): where
 micro-batches have one sequence, every layer has D replicas, among which ZeRO divides;
 else as many as there can be. GPUs weigh alike, by their memory, or by the layers that
 they hold.
@@ -32,7 +32,7 @@ from ..problems.training_plan import settings
 from ..schema import Instance
 from ..stages import StageTable
 from ..stages.classes import Whole
-from ..stages.memory import Flags, fitting
+from ..stages.runs import Flags, fitting
 from .training_plan import most_pipelines
 
 #: Micro-batches in flight with tables of their own; more count as these.

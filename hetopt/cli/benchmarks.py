@@ -104,7 +104,10 @@ def bench(
 
         lost = written(folder if folder.is_dir() else folder.parent, write, "report ")
     if update_best:
-        _keep_best(folder)
+        from ..bench import best
+
+        for told in best.update(folder):
+            output.tell(told)
     document = reports.document(made)
     if judged:
         document["gate"] = [verdict.model_dump(mode="json") for verdict in judged]
@@ -161,10 +164,3 @@ def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
 
     with Steps(output.console(stderr=True), chosen.suite) as bar:
         running.go(chosen, out, told=told, **how)
-
-
-def _keep_best(folder: Path) -> None:
-    from ..bench import best
-
-    for told in best.update(folder):
-        output.tell(told)

@@ -249,9 +249,10 @@ class _Judged:
         for note in of.notes:
             output.tell(f"{of.place}: {note}")
         if of.made_for is not None:
-            output.tell(
-                f"{of.place}: this plan was made for {_origin_text(of.made_for)}"
-            )
+            name = "" if of.made_for.name is None else f" {of.made_for.name}"
+            digest = of.made_for.digest[: len("sha256:") + 12]
+            other = f"another instance{name} ({digest})"
+            output.tell(f"{of.place}: this plan was made for {other}")
         if not self.found.valid:
             count = len(results.problems(self.found.violations))
             broken = f"the plan has {count} problem{'s' * (count > 1)}"
@@ -328,11 +329,6 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
         output.tell(f"{run.asked.place}: {note}")
 
 
-def _origin_text(origin: "Origin") -> str:
-    name = "" if origin.name is None else f" {origin.name}"
-    return f"another instance{name} ({origin.digest[: len('sha256:') + 12]})"
-
-
 def _document(subject: _Subject, found: "Evaluation") -> dict[str, object]:
     """Return a judgement's document: a result's fields, and whether it is valid."""
     from .. import problems
@@ -345,13 +341,11 @@ def _document(subject: _Subject, found: "Evaluation") -> dict[str, object]:
         "digest": subject.data.digest,
         "valid": found.valid,
         "sense": judge.sense,
-        "objective": objective if objective is None else _number(objective),
+        "objective": objective
+        if isinstance(objective, int | None)
+        else float(objective),
         "unit": judge.unit(subject.data),
         "evaluation": evaluation,
         "violations": evaluation["violations"],
         "plan": subject.plan.model_dump(mode="json"),
     }
-
-
-def _number(value: Any) -> int | float:
-    return value if isinstance(value, int) else float(value)

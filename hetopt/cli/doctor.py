@@ -2,9 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import typer
 
@@ -26,48 +23,24 @@ _TRIAL: dict[str, object] = {
         for name in ("first", "second")
     ],
 }
-
-
 _EXPECTED = 3
-
-
 _LIMIT_S = 30.0  # of which a busy machine needs some for the first import
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One back end: whether it is there and finds what it must."""
-
-    name: str
-    version: str | None
-    healthy: bool
-    seconds: float | None
-    reason: str | None
-
-
-def findings() -> list[Finding]:
-    """Every back end, tried on a problem whose optimum is known."""
-    return [_try(name) for name in registry.names("backends")]
-
-
-def _try(name: str) -> Finding:
+def _try(name: str) -> Document:
+    """Return whether a back end is there, and finds what it must."""
     from .. import api
     from ..problems.layer_partition import Data
     from ..result import Status, Stop
 
+    found: Document = {"name": name, "version": None, "healthy": False}
     trial = Data.model_validate(_TRIAL, strict=False)
     try:
         result = api.solve(trial, backend=name, limits=_LIMIT_S)
     except BackendMissing as error:
-        return Finding(name, None, healthy=False, seconds=None, reason=str(error))
+        return found | {"seconds": None, "reason": str(error)}
     except HetoptError as error:
-        return Finding(
-            name,
-            None,
-            healthy=False,
-            seconds=None,
-            reason=f"the trial failed: {error}",
-        )
+        return found | {"seconds": None, "reason": f"the trial failed: {error}"}
     seconds = round(sum(result.seconds.values()), 3)
     right = result.status is Status.OPTIMAL and result.objective == _EXPECTED
     reason = None
@@ -78,11 +51,12 @@ def _try(name: str) -> Finding:
             f"found {result.objective} ({result.status.value}), expected {_EXPECTED}, "
             "optimal; install the solver again"
         )
-    return Finding(name, result.method.version, right, seconds, reason)
+    found |= {"version": result.method.version, "healthy": right}
+    return found | {"seconds": seconds, "reason": reason}
 
 
-def report(findings: list[Finding]) -> Document:
-    """The machine, the back ends and what proofs run by as a document."""
+def findings() -> Document:
+    """The machine, every back end, tried, and what proofs run by as a document."""
     from .._kernels import core
 
     affinity = getattr(os, "sched_getaffinity", None)
@@ -91,27 +65,17 @@ def report(findings: list[Finding]) -> Document:
         "hetopt": registry.version(),
         "python": sys.version.split()[0],
         "threads": threads,
-        "backends": [asdict(finding) for finding in findings],
+        "backends": [_try(name) for name in registry.names("backends")],
         "kernels": {"active": "compiled", "reason": f"loaded {core.__file__}"},
     }
 
 
-def doctor(
-    as_json: AsJson = False,
-) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Find the installed solvers, and try each on a small problem.
 
     Example: `hetopt doctor`
     """
-    found = report(findings())
-    output.give(found, _tables(found), as_json=as_json)
-    if not all(one["healthy"] for one in found["backends"]):
-        raise typer.Exit(output.BAD_INPUT)
-
-
-def _tables(found: Document) -> Iterator[Any]:
-    """The back ends, under what they run on."""
-    yield "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
+    found = findings()
     headings = ("back end", "version", "verdict")
     rows = (
         (
@@ -121,4 +85,8 @@ def _tables(found: Document) -> Iterator[Any]:
         )
         for one in found["backends"]
     )
-    yield output.table(headings, rows, texts=headings)
+    machine = "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
+    shown = [machine, output.table(headings, rows, texts=headings)]
+    output.give(found, shown, as_json=as_json)
+    if not all(one["healthy"] for one in found["backends"]):
+        raise typer.Exit(output.BAD_INPUT)

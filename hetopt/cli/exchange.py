@@ -1,6 +1,6 @@
 """The commands between other tools and ours: `import`, `assemble` and `export`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,16 +12,6 @@ from .quantities import length
 
 if TYPE_CHECKING:
     from ..formats.importing import Imported
-    from ..formats.importing.assumptions import Assumption
-
-
-def tell_assumed(rows: "Sequence[Assumption]") -> None:
-    """Say on stderr what was assumed, why, and what changes it; nothing if nothing."""
-    if not rows:
-        return
-    headings = ("assumed", "value", "source", "change it with")
-    cells = ((row.what, row.value, row.source, row.change) for row in rows)
-    output.show([output.table(headings, cells, headings)], stderr=True)
 
 
 _OWN = ("out", "instance", "option", "json", "help")
@@ -72,15 +62,15 @@ def import_file(
 
 
 def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:
-    """Say where a document was written, and what was assumed in it."""
+    """Say where a document was written, what was assumed in it, and what changes it."""
     if as_json:
         output.print_json({"written": str(out), **found.to_json()})
         return
     output.tell(f"written to {out}")
-    tell_assumed(found.assumed)
-
-
-_NO_FEATURE = "The plan has no feature that limits where it can run"
+    if found.assumed:
+        headings = ("assumed", "value", "source", "change it with")
+        cells = ((row.what, row.value, row.source, row.change) for row in found.assumed)
+        output.show([output.table(headings, cells, headings)], stderr=True)
 
 
 OPTION = Annotated[
@@ -230,7 +220,8 @@ def _able(rows: list[Document]) -> Iterator[Any]:
     """One row a target, one column a feature of the plan, under a list of these."""
     features = list(rows[0]["features"]) if rows else []
     listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))
-    yield f"The plan has {listed}" if features else _NO_FEATURE
+    none = "no feature that limits where it can run"
+    yield f"The plan has {listed or none}"
     columns = [f"({i})" for i in range(1, len(features) + 1)]
     cells = []
     for row in rows:

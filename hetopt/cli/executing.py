@@ -163,18 +163,13 @@ def run(
 def _heard(bar: "Steps | None", steps: int, row: Document) -> None:
     """Show a step as it ends, and changes of the plan."""
     if "step" not in row:
-        output.complain(_news(row))
+        lost = f"{row['reason']}; lost: {', '.join(row['lost'])}"
+        goes = f"continuing after step {row['from_step']} with {row['ranks']} ranks"
+        output.complain(f"{lost}; {goes} (plan: {row['plan']})")
     elif bar is None:
         output.print_text(_line(row) + "\n")
     else:
         bar.report(row["step"], steps)
-
-
-def _news(row: Document) -> str:
-    """Return how an elastic run goes on."""
-    lost = f"{row['reason']}; lost: {', '.join(row['lost'])}"
-    goes = f"continuing after step {row['from_step']} with {row['ranks']} ranks"
-    return f"{lost}; {goes} (plan: {row['plan']})"
 
 
 def _line(row: dict[str, object]) -> str:

@@ -36,14 +36,8 @@ class Kind(StrEnum):
     CAPABILITIES = "capabilities"
 
 
-_FOLDER = {
-    "problems": "problems",
-    "formulations": "formulations",
-    "methods": "exact",
-    "planners": "planners",
-    "policies": "scheduling.policies",
-    "backends": "backends",
-}
+#: The folders of kinds that are called otherwise.
+_FOLDER = {"methods": "exact", "policies": "scheduling.policies"}
 
 
 #: Kinds whose entries are each of a problem.
@@ -82,10 +76,14 @@ def entries(kind: str, problem: str | None = None) -> list[Document]:
         from .. import capability
 
         return capability.rows()
-    folder = _FOLDER[kind]
-    entries: list[Document] = _folder(folder)
+    folder = _FOLDER.get(kind, kind)
+    entries: list[Document] = [
+        {"name": name, "description": _describe(folder, name)}
+        for name in registry.names(folder)
+    ]
     if kind in OF_A_PROBLEM:
-        pairs = [(e, _problems(folder, e["name"])) for e in entries]
+        modules = [(e, registry.entry(folder, e["name"])) for e in entries]
+        pairs = [(e, registry.problems_of(module)) for e, module in modules]
         entries = [
             {**entry, "problem": own[0]}
             for entry, own in pairs
@@ -94,17 +92,6 @@ def entries(kind: str, problem: str | None = None) -> list[Document]:
     if kind in ("planners", "methods", "problems"):
         return [{**e, "options": _options(e["name"], folder)} for e in entries]
     return entries
-
-
-def _folder(folder: str) -> list[dict[str, str]]:
-    return [
-        {"name": name, "description": _describe(folder, name)}
-        for name in registry.names(folder)
-    ]
-
-
-def _problems(folder: str, name: str) -> tuple[str, ...]:
-    return registry.problems_of(registry.entry(folder, name))
 
 
 def _describe(folder: str, name: str) -> str:

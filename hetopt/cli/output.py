@@ -9,11 +9,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from traceback import print_exception
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -24,10 +25,9 @@ from .options import limit_s
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..problems import Objective
+    from ..api.calling import Progress
     from ..report.sheet import Sheet
     from ..result import Result, Status
-    from .progress import Watch
 
 PLAN, OURS, BAD_INPUT, NO_PLAN, NOT_FOUND = 0, 1, 2, 3, 4
 
@@ -255,26 +255,12 @@ def exit_of(status: "Status") -> int:
     return {"infeasible": NO_PLAN, "undecided": NOT_FOUND}.get(status.value, PLAN)
 
 
-class Silence:
-    """A context in place of `Watch` where no terminal shows a line."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *of_error: object) -> None:
-        """Leave an error to whoever called."""
-
-    def report(self, incumbent: "Objective | None", bound: "Objective | None") -> None:
-        """Show nothing of what is known."""
-
-    def started(self, what: str) -> None:
-        """Show nothing of what begins."""
-
-
-def watch(unit: str, time_limit: float) -> "Watch | Silence":
+def watch(unit: str, time_limit: float) -> "AbstractContextManager[Progress]":
     """The progress line of a method; silent, and quickly made, without a terminal."""
     if not (sys.stderr.isatty() or _TERMINAL & os.environ.keys()):
-        return Silence()
+        from ..api.calling import Listener
+
+        return nullcontext(Listener())
     from .progress import Watch
 
     return Watch(console(stderr=True), unit, limit_s(time_limit))

@@ -10,32 +10,8 @@ import typer
 
 from ..errors import Unsupported
 from ..text.documents import Document
-from . import output, runs
-from .options import (
-    AsJson,
-    Fresh,
-    Gap,
-    InstanceWord,
-    Known,
-    Memory,
-    MethodOptions,
-    Options,
-    Out,
-    Problem,
-    ProblemOptions,
-    RunsOn,
-    Seed,
-    Start,
-    Threads,
-    TimeLimit,
-    Work,
-    arg,
-    flag,
-    limit_mib,
-    listed,
-    opt,
-    time_s,
-)
+from . import options, output, runs
+from .options import arg, flag, opt
 from .quantities import duration, usd
 
 if TYPE_CHECKING:
@@ -53,7 +29,7 @@ class Objective(StrEnum):
 
 def plan(
     context: typer.Context,
-    instance: InstanceWord,
+    instance: options.InstanceWord,
     planner: Annotated[
         str | None, opt("NAME", "Only this planner: `hetopt list planners`.")
     ] = None,
@@ -69,7 +45,7 @@ def plan(
         bool,
         flag("Improve the planner's plan by local search; never worse.", "--improve"),
     ] = False,
-    runs_on: RunsOn = None,
+    runs_on: options.RunsOn = None,
     objective: Annotated[
         Objective,
         opt(
@@ -79,17 +55,17 @@ def plan(
         ),
     ] = Objective.TIME,
     tokens: runs.Tokens = None,
-    option: Options = None,
-    start: Start = None,
-    fresh: Fresh = False,
-    time_limit: TimeLimit = 60.0,
-    work: Work = None,
-    gap: Gap = None,
-    threads: Threads = 1,
-    memory: Memory = None,
-    seed: Seed = 0,
-    out: Out = None,
-    as_json: AsJson = False,
+    option: options.Options = None,
+    start: options.Start = None,
+    fresh: options.Fresh = False,
+    time_limit: options.TimeLimit = 60.0,
+    work: options.Work = None,
+    gap: options.Gap = None,
+    threads: options.Threads = 1,
+    memory: options.Memory = None,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Plan a training run: pipelines, stages, GPUs, layers, micro-batches.
 
@@ -106,8 +82,8 @@ def plan(
     from ..text.options import values
 
     output.check_writable(out)
-    time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
+    time_limit = options.time_s(context, time_limit)
+    limits = Limits(time_limit, gap, threads, seed, options.limit_mib(memory), work)
     known: Document = {
         "runs_on": runs_on,
         "start": start or None,
@@ -142,7 +118,7 @@ def plan(
 def solve(
     context: typer.Context,
     file: Annotated[str, arg("A problem file, or an instance.")],
-    problem: Problem = None,
+    problem: options.Problem = None,
     method: Annotated[
         str | None,
         opt("NAME", "An exact method (the default), a statement or a planner."),
@@ -161,15 +137,15 @@ def solve(
             "several cases.",
         ),
     ] = None,
-    option: MethodOptions = None,
-    time_limit: TimeLimit = 60.0,
-    work: Work = None,
-    gap: Gap = None,
-    threads: Threads = 1,
-    memory: Memory = None,
-    seed: Seed = 0,
-    out: Out = None,
-    as_json: AsJson = False,
+    option: options.MethodOptions = None,
+    time_limit: options.TimeLimit = 60.0,
+    work: options.Work = None,
+    gap: options.Gap = None,
+    threads: options.Threads = 1,
+    memory: options.Memory = None,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Solve one subproblem, from an instance or from a file of its own.
 
@@ -181,14 +157,14 @@ def solve(
     from ..text.options import values
 
     output.check_writable(out)
-    time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
-    options = values(option)
+    time_limit = options.time_s(context, time_limit)
+    limits = Limits(time_limit, gap, threads, seed, options.limit_mib(memory), work)
+    given = values(option)
     if problem is None:
         name, data = api.posed(file)
     else:
         name = problem.replace("-", "_")
-        data, options = api.pose(file, name, options)
+        data, given = api.pose(file, name, given)
     if write is not None:
         output.check_writable(write, "--write")
         for written in api.write_statement(data, method, write):
@@ -201,7 +177,7 @@ def solve(
             backend,
             problem=None if problem is None else name,
             planner=planner,
-            options=options,
+            options=given,
             limits=limits,
             progress=watch,
         )
@@ -226,7 +202,7 @@ def compare(
             "--exact",
         ),
     ] = False,
-    problem: Problem = None,
+    problem: options.Problem = None,
     statements: Annotated[
         str | None,
         opt("A,B,C", "With --problem: only these statements, or none; default: all."),
@@ -238,24 +214,24 @@ def compare(
             "With --problem: only these back ends for statements; default: all.",
         ),
     ] = None,
-    option: ProblemOptions = None,
+    option: options.ProblemOptions = None,
     targets: Annotated[
         bool,
         flag("Compare targets instead of planners: what does each cost?", "--targets"),
     ] = False,
-    runs_on: RunsOn = None,
-    start: Start = None,
-    known: Known = False,
-    time_limit: TimeLimit = 60.0,
-    work: Work = None,
-    gap: Gap = None,
-    threads: Threads = 1,
-    memory: Memory = None,
-    seed: Seed = 0,
+    runs_on: options.RunsOn = None,
+    start: options.Start = None,
+    known: options.Known = False,
+    time_limit: options.TimeLimit = 60.0,
+    work: options.Work = None,
+    gap: options.Gap = None,
+    threads: options.Threads = 1,
+    memory: options.Memory = None,
+    seed: options.Seed = 0,
     out: Annotated[
         Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare the planners: how far is each from the proved bound?
 
@@ -273,8 +249,8 @@ def compare(
     from ..text.options import values
 
     output.check_out(out, pictures=not targets)
-    time_limit = time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, limit_mib(memory), work)
+    time_limit = options.time_s(context, time_limit)
+    limits = Limits(time_limit, gap, threads, seed, options.limit_mib(memory), work)
     if targets:
         others = planners is not None or exact or runs_on is not None
         if others:
@@ -294,7 +270,9 @@ def compare(
             statements=None
             if statements is None
             else _name_list(statements, "--statements"),
-            backends=None if backends is None else listed(backends, "--backends"),
+            backends=None
+            if backends is None
+            else options.listed(backends, "--backends"),
             exact=exact or None,
             runs_on=runs_on,
             start=start or None,
@@ -311,7 +289,7 @@ def compare(
 
 def _name_list(words: str, option: str) -> list[str]:
     """The names of an option; an empty list for `none`."""
-    return [] if words == "none" else listed(words, option)
+    return [] if words == "none" else options.listed(words, option)
 
 
 def _deliver_targets(
@@ -340,7 +318,7 @@ def _deliver_targets(
 
 
 def provision(
-    instance: InstanceWord,
+    instance: options.InstanceWord,
     until: Annotated[
         float | None,
         duration(
@@ -356,10 +334,10 @@ def provision(
         bool, flag("Find the whole Pareto front of cost and time.", "--frontier")
     ] = False,
     planner: Annotated[str | None, opt("NAME", "Use this planner.")] = None,
-    time_limit: TimeLimit = 60.0,
-    gap: Gap = None,
-    threads: Threads = 1,
-    seed: Seed = 0,
+    time_limit: options.TimeLimit = 60.0,
+    gap: options.Gap = None,
+    threads: options.Threads = 1,
+    seed: options.Seed = 0,
     out: Annotated[
         Path | None,
         opt(
@@ -368,7 +346,7 @@ def provision(
             "(.png, .svg).",
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Choose which GPUs to rent, and how to place the model on them.
 

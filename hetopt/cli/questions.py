@@ -13,7 +13,7 @@ from .options import AnyModel, AsJson, InstanceWord, limit_s, listed, opt, pairs
 from .quantities import count, duration, length
 
 if TYPE_CHECKING:
-    from ..api.fitting import Fitting
+    pass
 
 #: How a model is trained on machines that are named: as in `assemble`.
 Trained = Annotated[
@@ -84,7 +84,11 @@ def fit(
         )
     document = found.to_json() | {"answer": fitting.answer(found)}
     output.present(document, lambda: fitting.sheet(found), out, as_json=as_json)
-    raise typer.Exit(_exit(found))
+    states = {one.status.value for one in found.verdicts}
+    proved = found.complete and states == {"infeasible"}
+    code = output.NO_PLAN if proved else output.NOT_FOUND
+    fits = any(one.fits for one in found.verdicts)
+    raise typer.Exit(output.PLAN if fits else code)
 
 
 def rent(
@@ -215,12 +219,3 @@ def _rates(text: str) -> list[float]:
         return [float(units.parse(word, kind)) for word in listed(text, "--gbits")]
     except ValueError as error:
         raise Unsupported(f"--gbits {text!r}: {error}") from None
-
-
-def _exit(found: "Fitting") -> int:
-    """0 where it fits anywhere, 3 where it is proved that it does not."""
-    if any(one.fits for one in found.verdicts):
-        return output.PLAN
-    told = [one.status.value for one in found.verdicts]
-    proved = found.complete and {*told} == {"infeasible"}
-    return output.NO_PLAN if proved else output.NOT_FOUND

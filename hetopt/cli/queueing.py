@@ -12,7 +12,6 @@ from .options import AsJson, arg, flag, opt, pairs
 from .quantities import count, duration
 
 if TYPE_CHECKING:
-    from ..queueing.scheduler import Placement
     from ..queueing.store import Entry
 
 _FOLDER = Path("~/.hetopt/queue")
@@ -26,16 +25,6 @@ Folder = Annotated[
     ),
 ]
 JobWord = Annotated[str, arg("A job's number, or its name.")]
-_COLUMNS = (
-    "job",
-    "name",
-    "state",
-    "step",
-    "of",
-    "GPUs",
-    "start",
-    "end",
-)
 _TEXTS = ("name", "state", "GPUs", "start", "end")
 
 
@@ -82,8 +71,24 @@ def submit(
     queue = Queue.made(place, engine, words, policy)
     if dry_run:
         found = queue.placements(asked)
-        document = {"jobs": [_placement_row(one) for one in found]}
-        output.give(document, [_words_of(one) for one in found], as_json=as_json)
+        rows = [
+            {
+                "name": one.entry.job.name,
+                "nodes": dict(one.planned.nodes) if one.planned else None,
+                "plan": one.planned.plan.model_dump(mode="json")
+                if one.planned
+                else None,
+                "why": one.why,
+                "refused": one.refused,
+            }
+            for one in found
+        ]
+        document = {"jobs": rows}
+        output.give(
+            document,
+            [f"{one.entry.job.name}: {one.why}" for one in found],
+            as_json=as_json,
+        )
         refused = any(one.refused for one in found)
         raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
     numbers = [entry.number for entry in queue.submit(asked)]
@@ -218,7 +223,8 @@ def _table(entries: "list[Entry]") -> object:
                 _clock(entry.ended),
             )
         )
-    return output.table(_COLUMNS, rows, _TEXTS)
+    headings = ("job", "name", "state", "step", "of", *_TEXTS[2:])
+    return output.table(headings, rows, _TEXTS)
 
 
 def _gpus(nodes: Any) -> str:
@@ -250,17 +256,3 @@ def _attempts(entry: "Entry") -> object:
     ]
     heads = ("attempt", "engine's name", "GPUs", "state", "steps", "a step")
     return output.table(heads, rows, heads[1:])
-
-
-def _placement_row(one: "Placement") -> dict[str, object]:
-    return {
-        "name": one.entry.job.name,
-        "nodes": dict(one.planned.nodes) if one.planned else None,
-        "plan": one.planned.plan.model_dump(mode="json") if one.planned else None,
-        "why": one.why,
-        "refused": one.refused,
-    }
-
-
-def _words_of(one: "Placement") -> str:
-    return f"{one.entry.job.name}: {one.why}"

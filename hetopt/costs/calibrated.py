@@ -42,7 +42,6 @@ from ..schema.layers import (
     Parts,
     shape_of,
 )
-from ..schema.states import Lora
 from .compute import LinkRate, NodeClass
 from .constants import Stated
 from .formulas import kernels, step, wires
@@ -148,10 +147,6 @@ def _is_linked(name: str) -> bool:
     return card is None or card.linked
 
 
-def _adapted(lora: Lora | None) -> tuple[str, ...]:
-    return ("attention",) if lora and lora.beside == "attention" else BESIDE_ALL
-
-
 class Calibrated:
     """Times of one instance whose costs have a calibration."""
 
@@ -187,12 +182,8 @@ class Calibrated:
 
     def _sorts(self) -> tuple[Sort, ...]:
         model = self.model
-        listed = (
-            model.layer_parameters,
-            model.parameters_per_layer,
-            model.active_layer_parameters,
-        )
-        if not any(listed):
+        listed = model.layer_parameters, model.parameters_per_layer
+        if not any((*listed, model.active_layer_parameters)):
             return tuple(Sort(kind, 1.0) for kind in model.kinds)
         own = {kind: _weights(self.of(kind), kind) for kind in model.kinds}
         return tuple(
@@ -240,8 +231,9 @@ class Calibrated:
         runs = "bf16" in (self.gpus[gpu].peaks or ()) or by_pytorch(
             calibration.framework
         )
-        usual = framework(calibration.framework)
+        usual, lora = framework(calibration.framework), costs.updates.lora
         fused = calibration.kernel != "none" and runs
+        alone = lora is not None and lora.beside == "attention"
         return Layout(
             framework=calibration.framework,
             style=calibration.style,
@@ -263,10 +255,10 @@ class Calibrated:
             dropout=self.model.dropout,
             expert_biases=bool(self.model.vectors and self.model.vectors.expert),
             fused_loss=costs.memory.fused_loss or usual.fused_loss,
-            lora=costs.updates.lora is not None,
-            rank=costs.updates.lora.rank if costs.updates.lora else 0,
-            adapted=_adapted(costs.updates.lora),
-            frozen_bits=costs.updates.lora.weight_bits if costs.updates.lora else None,
+            lora=lora is not None,
+            rank=lora.rank if lora else 0,
+            adapted=("attention",) if alone else BESIDE_ALL,
+            frozen_bits=lora.weight_bits if lora else None,
         )
 
     def of(self, kind: Parts) -> Architecture:
@@ -326,9 +318,8 @@ class Calibrated:
         tokens, degree = b * workload.sequence_length / c, max(1, t // c)
         machine = machine_of(self.gpus[place.gpu], place.intra)
         frozen = workload.costs.updates.lora is not None
-        return kernels.head_s(
-            self.constant, machine, a, tokens, degree, by, lora=frozen
-        )
+        of = self.constant, machine, a, tokens, degree, by
+        return kernels.head_s(*of, lora=frozen)
 
     @cached_property
     def update_bytes(self) -> Fraction:

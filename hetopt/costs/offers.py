@@ -128,15 +128,7 @@ def as_cluster(instance: Instance) -> Instance:
         )
     rented = [one for one in instance.offers if one.quota >= one.gpus_per_instance]
     cluster = Cluster(
-        gpus={
-            offer.gpu: GpuType(
-                peak_tflops=offer.peak_tflops,
-                memory_gib=offer.memory_gib,
-                efficiency=offer.efficiency,
-                usd_per_hour=offer.usd_per_hour,
-            )
-            for offer in rented
-        },
+        gpus={offer.gpu: _type_of(offer) for offer in rented},
         nodes=tuple(
             Node(
                 name=f"{offer.gpu}#{k}",
@@ -172,15 +164,10 @@ def provisioning_data(instance: Instance) -> Document:
     needs = first.pop("offers")
     if not others:  # plans have nothing to choose, and say nothing
         first = {f: first[f] for f in ("micro_batches", "data_parallel")}
+    same = {"gpu", "quota", "usd_per_hour", "gpus_per_instance", "losses_per_hour"}
     offers = tuple(
-        {
-            "gpu": offer.gpu,
-            "quota": offer.quota,
-            "usd_per_hour": offer.usd_per_hour,
-            "gpus_per_instance": offer.gpus_per_instance,
-            "losses_per_hour": offer.losses_per_hour,
-            "peak_gflops": max(1, int(exact(offer.peak_tflops) * 1000)),
-        }
+        offer.model_dump(include=same)
+        | {"peak_gflops": max(1, int(exact(offer.peak_tflops) * 1000))}
         | own
         for offer, own in zip(instance.offers, needs, strict=True)
     )
@@ -242,11 +229,7 @@ class Timer:
             times, backward = self.measured.times_us(self._name(offer), 1, share)
             both = Fraction(times[0])  # as of all layers: others are refused
             return both, part * both if backward is None else Fraction(backward[0])
-        gpu = GpuType(
-            peak_tflops=offer.peak_tflops,
-            memory_gib=offer.memory_gib,
-            efficiency=offer.efficiency,
-        )
+        gpu = _type_of(offer)
         both = compute.layer_s(model, workload, 0, gpu, None, 1, share) * 10**6
         return both, part * both
 
@@ -254,6 +237,15 @@ class Timer:
         """The name under which the profile has an offer: its own, or its card's."""
         known = {row.gpu for row in self.instance.workload.costs.compute.profile}
         return offer.gpu if offer.gpu in known else card_of(offer)
+
+
+def _type_of(offer: Offer) -> GpuType:
+    return GpuType(
+        peak_tflops=offer.peak_tflops,
+        memory_gib=offer.memory_gib,
+        efficiency=offer.efficiency,
+        usd_per_hour=offer.usd_per_hour,
+    )
 
 
 def card_of(offer: Offer) -> str:

@@ -17,15 +17,12 @@ def under(
     """
     workload = instance.workload
     costs, other = workload.costs, workload.alternatives
-    if recompute is not None:
-        costs = costs.model_copy(update={"recompute": recompute})
-        other = other.model_copy(update={"recompute": ()})
-    if zero is not None:
-        costs = costs.model_copy(update={"zero": zero})
-        other = other.model_copy(update={"zero": ()})
+    both: dict[str, object] = {"recompute": recompute, "zero": zero}
+    told = {field: value for field, value in both.items() if value is not None}
     if split is not None:
-        costs = costs.model_copy(update=dict(zip(FIELDS, split, strict=True)))
-        other = other.model_copy(update=dict.fromkeys(FIELDS, ()))
+        told |= zip(FIELDS, split, strict=True)
+    costs = costs.model_copy(update=told)
+    other = other.model_copy(update=dict.fromkeys(told, ()))
     made = workload.model_copy(update={"costs": costs, "alternatives": other})
     return instance.model_copy(update={"workload": made})
 

@@ -8,7 +8,7 @@ from ..caching import cached_method
 from ..schema import GpuType, Instance, Split, StateBytes, exact
 from ..schema.calibration import multiplied_in
 from ..schema.fields import permits
-from . import communication, compute, memory, parameters, settings, updates
+from . import communication, compute, memory, parameters, settings
 from .calibrated import Calibrated
 from .compute import NodeClass, ceil
 from .memory import Position
@@ -450,7 +450,7 @@ class CostTable:
     def _update_each(self, node: str, gpus: int) -> Fraction:
         measured = self.calibrated.update_bytes if self.calibrated else None
         costs = self.workload.costs
-        return updates.each_s(self.model, costs, self.gpu(node), gpus, measured)
+        return parameters.update_s(self.model, costs, self.gpu(node), gpus, measured)
 
     @cached_property
     def times_updates(self) -> bool:

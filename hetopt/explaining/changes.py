@@ -6,40 +6,49 @@ Each is an instance, on which the plan is judged and planned anew: its effect.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import monotonic
+from typing import TypeVar
 
 from .. import portfolio
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..schema import Cluster, Instance, Link, Node
+from ..schema import Cluster, Instance, Inter, Link, Node
 from ..search.quick import fastest, replanned, time_of
 
 _ROUNDS = 3_000  # candidates of a local search
+_Linked = TypeVar("_Linked", Inter, Link, Node)
 _RECOMPUTES = ("none", "selective", "full")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change in words, and the plan that is judged under it."""
+    """A change in words, and the instance that it makes."""
 
     kind: str
     words: str
     instance: Instance
-    plan: TrainingPlan
 
 
-def changes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
+def changes(instance: Instance) -> Iterator[Change]:
     """Every change that is looked at; the first is none, planned anew all the same."""
-    yield Change("search", "just search longer", instance, plan)
-    yield from _nodes(instance, plan)
-    yield from _links(instance, plan)
-    yield from _sizes(instance, plan)
-    yield from _settings(instance, plan)
+    yield Change("search", "just search longer", instance)
+    yield from _nodes(instance)
+    yield from _links(instance)
+    yield from _sizes(instance)
+    yield from _settings(instance)
+
+
+def _with_cluster(
+    kind: str, words: str, instance: Instance, **fields: object
+) -> Change:
+    """Return a change of the instance's cluster."""
+    cluster = instance.planned_cluster.model_copy(update=fields)
+    return Change(kind, words, instance.model_copy(update={"cluster": cluster}))
 
 
 # --- hardware --------------------------------------------------------------------
 
 
-def _nodes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
+def _nodes(instance: Instance) -> Iterator[Change]:
     """One more node like each that there is; it has the links of the one it copies."""
     cluster, seen = instance.planned_cluster, set()
     for node in cluster.nodes:
@@ -49,12 +58,9 @@ def _nodes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         seen.add(make)
         bigger = _with_copy(cluster, node)
         if bigger is not None:
-            yield Change(
-                "node",
-                f"one more node of {node.count} × {node.gpu}",
-                instance.model_copy(update={"cluster": bigger}),
-                plan,
-            )
+            words = f"one more node of {node.count} × {node.gpu}"
+            made = instance.model_copy(update={"cluster": bigger})
+            yield Change("node", words, made)
 
 
 def _with_copy(cluster: Cluster, node: Node) -> Cluster | None:
@@ -85,48 +91,31 @@ def _between_twins(cluster: Cluster, node: Node) -> Link | None:
     return min(links, key=lambda link: link.gbytes_per_s, default=None)
 
 
-def _twice_as_fast(link: Link) -> Link:
-    return link.model_copy(update={"gbytes_per_s": 2 * link.gbytes_per_s})
+def _faster(record: _Linked, field: str) -> _Linked:
+    """Return a record with a rate, if it has one, twice as fast."""
+    rate = getattr(record, field)
+    return record.model_copy(update={field: rate and 2 * rate})
 
 
-def _links(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
+def _links(instance: Instance) -> Iterator[Change]:
     """All links between nodes, or within nodes, twice as fast."""
     cluster = instance.planned_cluster
-    inter = cluster.inter
     if len(cluster.nodes) > 1:
-        twice = inter.model_copy(
-            update={
-                "gbytes_per_s": inter.gbytes_per_s and 2 * inter.gbytes_per_s,
-                "pairs": tuple(map(_twice_as_fast, inter.pairs)),
-            }
-        )
-        faster = cluster.model_copy(update={"inter": twice})
-        yield Change(
-            "inter_link",
-            "links between nodes twice as fast",
-            instance.model_copy(update={"cluster": faster}),
-            plan,
-        )
+        pairs = tuple(_faster(pair, "gbytes_per_s") for pair in cluster.inter.pairs)
+        inter = _faster(cluster.inter, "gbytes_per_s")
+        inter = inter.model_copy(update={"pairs": pairs})
+        words = "links between nodes twice as fast"
+        yield _with_cluster("inter_link", words, instance, inter=inter)
     if any(node.count > 1 for node in cluster.nodes):
-        nodes = tuple(
-            node.model_copy(update={"intra_gbytes_per_s": 2 * node.intra_gbytes_per_s})
-            if node.intra_gbytes_per_s is not None
-            else node
-            for node in cluster.nodes
-        )
-        faster = cluster.model_copy(update={"nodes": nodes})
-        yield Change(
-            "intra_link",
-            "links within nodes twice as fast",
-            instance.model_copy(update={"cluster": faster}),
-            plan,
-        )
+        nodes = tuple(_faster(node, "intra_gbytes_per_s") for node in cluster.nodes)
+        words = "links within nodes twice as fast"
+        yield _with_cluster("intra_link", words, instance, nodes=nodes)
 
 
 # --- settings --------------------------------------------------------------------
 
 
-def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
+def _sizes(instance: Instance) -> Iterator[Change]:
     """Yield the choice of micro-batches of half and of twice each size."""
     workload = instance.workload
     sizes = set(workload.micro_batch_sizes)
@@ -135,10 +124,10 @@ def _sizes(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
         if b <= workload.global_batch:
             wide = instance.with_workload(micro_batch_sizes=tuple(sorted({*sizes, b})))
             words = f"allow micro-batches of {b}"
-            yield Change("micro_batch_size", words, wide, plan)
+            yield Change("micro_batch_size", words, wide)
 
 
-def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
+def _settings(instance: Instance) -> Iterator[Change]:
     """Other rules of recomputation and of ZeRO, where the costs tell them apart.
 
     Measured times are those of one rule, and what checkpoints alone are said to take
@@ -153,13 +142,13 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Change]:
             if rule != costs.compute.recompute:
                 words = f"recompute: {rule} instead of {costs.compute.recompute}"
                 changed = instance.with_costs(recompute=rule)
-                yield Change("recompute", words, changed, plan)
+                yield Change("recompute", words, changed)
     if not any(row.layer_mib for row in costs.compute.profile):
         for level in range(4):
             if level != costs.updates.zero:
                 words = f"zero: {level} instead of {costs.updates.zero}"
                 changed = instance.with_costs(zero=level)
-                yield Change("zero", words, changed, plan)
+                yield Change("zero", words, changed)
 
 
 # --- effects ---------------------------------------------------------------------
@@ -183,67 +172,44 @@ class Effect:
 
 def effects(
     instance: Instance,
-    every: Iterable[Change],
+    plan: TrainingPlan,
     iteration_us: int,
+    every: Iterable[Change],
     limits: Limits,
     started: Callable[[str], None],
     starts: Iterable[TrainingPlan],
 ) -> Iterator[Effect]:
-    """Yield the effects of changes, one by one, until the time is over.
+    """Yield the effects of changes on a plan, one by one, until the time is over.
 
-    They are set beside the `iteration_us` of the plan, and planned from `starts`, from
-    plans of the quick planners, and from what longer search finds: none is said to save
-    less than one of these plans does under it.
+    They are set beside the `iteration_us` of the plan, and planned from it, `starts`,
+    plans of the quick planners, and what longer search finds: none is said to save
+    less than one of these plans does under it. Every change gets as many candidates of
+    local search as any other, so that without a deadline the same seed gives the same
+    effects, and gains can be compared.
     """
     if limits.time_s == 0:
         return
     deadline = None if limits.time_s is None else monotonic() + limits.time_s
-    known = [*starts, *portfolio.soon(instance, limits)]
+    known = [plan, *starts, *portfolio.soon(instance, limits)]
     for change in every:
         if deadline is not None and monotonic() >= deadline:
             return
         started(change.words)
-        found = effect(
-            change,
-            iteration_us,
-            known=tuple(known),
-            deadline=deadline,
-            seed=limits.seed,
+        one = change.instance
+        judged_us, _ = _best(one, plan)
+        _, start = _best(one, *known)
+        found = replanned(
+            one, start, rounds=_ROUNDS, deadline=deadline, seed=limits.seed
         )
-        if change.instance is instance and found.plan is not None:
-            known.append(found.plan)
-        yield found
-
-
-def effect(
-    change: Change,
-    iteration_us: int,
-    *,
-    known: tuple[TrainingPlan, ...] = (),
-    deadline: float | None = None,
-    seed: int = 0,
-) -> Effect:
-    """Return the effect of a change on a plan that takes `iteration_us`.
-
-    Planning again starts from that plan or from one of the `known`, whichever is
-    faster under the change.
-
-    Every change gets as many candidates of local search as any other, so that without
-    a deadline (a `time.monotonic()` instant) the same seed gives the same effect, and
-    gains can be compared.
-    """
-    judged_us, _ = _best(change.instance, (change.plan,))
-    _, start = _best(change.instance, (change.plan, *known))
-    plan = replanned(
-        change.instance, start, rounds=_ROUNDS, deadline=deadline, seed=seed
-    )
-    planned_us, plan = _best(change.instance, () if plan is None else (plan,))
-    gain = None if planned_us is None else 1 - planned_us / iteration_us
-    return Effect(change.kind, change.words, judged_us, planned_us, gain, plan)
+        planned_us, found = (None, None) if found is None else _best(one, found)
+        if one is instance and found is not None:
+            known.append(found)
+        gain = None if planned_us is None else 1 - planned_us / iteration_us
+        yield Effect(change.kind, change.words, judged_us, planned_us, gain, found)
 
 
 def _best(
-    instance: Instance, plans: tuple[TrainingPlan, ...]
+    instance: Instance, *plans: TrainingPlan
 ) -> tuple[int | None, TrainingPlan | None]:
     """Return the quickest of the plans that break no rule, and its time."""
     plan = fastest(instance, iter(plans))

@@ -99,7 +99,10 @@ class Explanation:
             "gpu_time_us": self.gpu_time,
             "faster": None if self.faster is None else asdict(self.faster),
             "stages": [asdict(row) for row in self.stages],
-            "memory": [_memory(row) for row in self.memory],
+            "memory": [
+                asdict(x) | {"need_mib": x.need_mib, "headroom_mib": x.headroom_mib}
+                for x in self.memory
+            ],
             "ports": self.ports,
             "bottleneck": {"pipeline": slow.pipeline, "stage": slow.stage},
             "tightest": {
@@ -145,10 +148,10 @@ def explain(
         faster = Faster(least[0], least[2])
     found: list[Effect] = []
     starts = [plan for _, plan, _ in known]
-    every, interrupted = [*changes(instance, plan)], False
-    asked = (instance, every, judged.objective, limits, started, starts)
+    every, interrupted = [*changes(instance)], False
+    asked = (judged.objective, every, limits, started, starts)
     try:
-        for one in effects(*asked):
+        for one in effects(instance, plan, *asked):
             found.append(one)
     except KeyboardInterrupt:  # the changes looked at until then are told
         interrupted = True
@@ -167,14 +170,6 @@ def explain(
         judged.parts.get("ports", {}),
         faster,
     )
-
-
-def _memory(row: GpuMemory) -> Document:
-    return {
-        **asdict(row),
-        "need_mib": row.need_mib,
-        "headroom_mib": row.headroom_mib,
-    }
 
 
 def _effect(effect: Effect) -> Document:

@@ -86,7 +86,9 @@ def stage_times(
         zip(plan.pipelines, judged["stages"], judged["pipeline_us"], strict=True)
     ):
         n = pipeline.micro_batches
-        hops = [_hops(costs.links.hops, rows, j) for j in range(len(rows))]
+        hops = [row["hop_us"] for row in rows]
+        if costs.links.hops == "both":  # those that enter, too
+            hops = [hop + hops[j - 1] for j, hop in enumerate(hops)]
         busy = [row["compute_us"] + hop for row, hop in zip(rows, hops, strict=True)]
         for j, stage in enumerate(pipeline.stages):
             parts = {
@@ -144,12 +146,6 @@ def _scale(parts: dict[str, int], factor: Fraction) -> dict[str, int]:
     return {
         part: end - start for part, start, end in zip(parts, starts, ends, strict=True)
     }
-
-
-def _hops(rule: str, rows: Sequence[dict[str, int]], j: int) -> int:
-    """Return a stage's hop time for a micro-batch; `both` adds entering ones."""
-    hop = rows[j]["hop_us"]
-    return hop + rows[j - 1]["hop_us"] if rule == "both" else hop
 
 
 def _work(table: CostTable, pipeline: Pipeline, j: int) -> dict[str, int]:

@@ -55,12 +55,13 @@ def _fields(schema: Schema, node: Schema, record: str, at: str) -> Iterator[Row]
     for name, field in node["properties"].items():
         said = told().get(record, {}).get(name, {})
         inner = list(_inner(field))
+        units = (u for end, u in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
         yield {
             "name": at + name,
             "description": said.get("is", field.get("description", "")),
             "record": record,
             "expects": _expects(schema, field, inner),
-            "unit": said.get("unit", _unit(name)),
+            "unit": said.get("unit", next(units, None)),
             "required": name in required,
             "default": None if inner else field.get("default"),
             "source": said.get("from"),
@@ -89,8 +90,3 @@ def _expects(schema: Schema, field: Schema, inner: list[tuple[str, str]]) -> str
     return {"": "an object", _LISTED: "a list of objects", _NAMED: "objects by name"}[
         suffix
     ]
-
-
-def _unit(name: str) -> str | None:
-    ends = (unit for end, unit in _UNITS.items() if f"_{name}".endswith(f"_{end}"))
-    return next(ends, None)

@@ -30,7 +30,9 @@ def read(
         )
     path = paths[0]
     config = parse_tree(read_text(path), str(path), is_json=True)
-    called = name or _name(config, path)
+    said = config.get("_name_or_path")
+    own = said.strip("/. ")[:LONGEST_NAME].strip() if isinstance(said, str) else ""
+    called = name or own or path.resolve().parent.name or path.stem
     if fault := name_fault(called):
         raise InstanceError(f"{path}: name of the model: {fault}, or give --name NAME")
     try:
@@ -52,10 +54,3 @@ def read(
         "model": spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
         "assumed": rows,
     }
-
-
-def _name(config: Document, path: Path) -> str:
-    said = config.get("_name_or_path")
-    if isinstance(said, str) and said.strip("/. "):
-        return said.strip("/. ")[:LONGEST_NAME].strip()
-    return path.resolve().parent.name or path.stem

@@ -121,10 +121,15 @@ def hosts(text: str, where: str) -> tuple[list[Host], list[LeftOut]]:
         words = re.split(r"[,&|\s]+", row.features)
         cards = [word for word in words if names_cards(word)]
         memory, named = _mib(row), cards[0] if len(cards) == 1 else None
+        states = row.state.lower().split("+")  # as in IDLE+DRAIN
+        # `*` does not answer, `$` is reserved for maintenance.
+        is_out = row.state.endswith(("*", "$")) or any(
+            state.startswith(_OUT) for state in states
+        )
         parts = [kind for kind in gpus if kind and _PART.search(kind)]
         whole = {kind: count for kind, count in gpus.items() if kind not in parts}
         for name in expanded(row.nodes, row.place):
-            if _is_out(row.state):
+            if is_out:
                 left_out[name] = LeftOut(name, f"its state is {row.state}", _COMMAND)
                 continue
             for kind in parts:
@@ -157,12 +162,6 @@ def _mib(row: _Row) -> int | None:
             "MiB; correct it"
         )
     return int(row.memory.rstrip("+"))
-
-
-def _is_out(state: str) -> bool:
-    words = state.lower().split("+")  # as in IDLE+DRAIN
-    # `*` does not answer, `$` is reserved for maintenance.
-    return state.endswith(("*", "$")) or any(word.startswith(_OUT) for word in words)
 
 
 def _table(text: str, where: str) -> Iterator[_Row]:

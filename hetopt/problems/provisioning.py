@@ -182,12 +182,10 @@ class Data(Record):
         once("offers of one GPU type", (x.gpu for x in self.offers), "merge them")
         once("data_parallel lists twice", self.data_parallel, "remove one")
         for offer in self.offers:
-            if offer.losses_per_hour and None in (
-                self.restart_s,
-                self.checkpoint_every_s,
-            ):
+            told = (self.restart_s, self.checkpoint_every_s)
+            if offer.losses_per_hour and None in told:
                 raise ValueError(
-                    f"offer {offer.gpu!r} has losses_per_hourwithout the cost of a "
+                    f"offer {offer.gpu!r} has losses_per_hour without the cost of a "
                     "loss: give restart_s and checkpoint_every_s"
                 )
         self._every_degree_is_timed(self.data_parallel, self.offers, "")
@@ -392,7 +390,11 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
         parts["chosen"] = data.choice
     if losses > 1:
         parts["losses_factor"] = float(losses)
-    broken += _too_large(plan, headroom)
+    broken += [
+        Violation("memory", f"stages[{j}] on {stage.gpu}", f"{-room} MiB too much")
+        for j, (stage, room) in enumerate(zip(plan.stages, headroom, strict=True))
+        if room < 0
+    ]
     broken += [
         Violation("quota", g, f"{n} rented, only {offers[g].quota} offered")
         for g, n in rented.items()
@@ -468,13 +470,6 @@ def _times_us(plan: Plan, offers: Mapping[str, Offer]) -> tuple[list[int], int]:
             exposed = max(exposed, stage.layers * times.sync_us - backward_before)
         backward_before += stage.layers * times.backward_us
     return stage_us, exposed
-
-
-def _too_large(plan: Plan, headroom: list[int]) -> Iterator[Violation]:
-    for position, (stage, room) in enumerate(zip(plan.stages, headroom, strict=True)):
-        if room < 0:
-            where = f"stages[{position}] on {stage.gpu}"
-            yield Violation("memory", where, f"{-room} MiB too much")
 
 
 def _unmet(data: Data, total_s: Fraction, usd: Fraction) -> Iterator[Violation]:

@@ -5,7 +5,6 @@ What was not solved is counted by how it ended, in every format.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 
 from ..bench import statistics
@@ -83,15 +82,11 @@ class Report:
 
 def report(header: Row, rows: list[Row]) -> Report:
     """Return what the rows of a folder say."""
-    found = statistics.entries(rows, _best_known(rows))
-    return Report(header, rows, found, statistics.summaries(found))
-
-
-def _best_known(rows: list[Row]) -> dict[str, tuple[Fraction | None, Fraction | None]]:
-    """Return what the library knows best of the rows' instances."""
     names = {row["instance"] for row in rows}
-    found = [one for name in sorted(names) if (one := known(name))]
-    return {b.digest: (b.value("bound"), b.value("objective")) for b in found}
+    kept = [one for name in sorted(names) if (one := known(name))]
+    best = {b.digest: (b.value("bound"), b.value("objective")) for b in kept}
+    found = statistics.entries(rows, best)
+    return Report(header, rows, found, statistics.summaries(found))
 
 
 def write(report: Report, folder: Path) -> None:

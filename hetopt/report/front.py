@@ -5,7 +5,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..exact.provisioning import Frontier
-from ..plans import Provisioning
 from ..result import Result, Status, Stop
 from . import figures, words
 from .gantt import axis_of
@@ -59,14 +58,20 @@ def sheet(found: Frontier) -> Sheet:
 
 
 def _rows(found: Frontier) -> Iterator[tuple[tuple[float, float], tuple[str, ...]]]:
-    """Yield time and cost of each point, and what is said of its plan."""
+    """Yield time and cost of each point, and what is said of its plan.
+
+    Layers are those of stages in order, once a run of one GPU type: `A30: 4 5, ...`.
+    """
     for point in found.points:
         parts = point.evaluation.parts
         yield (
             (parts["total_s"], parts["usd"]),
             (
                 words.machines(parts["machines"]),
-                _runs(point.plan),
+                ", ".join(
+                    f"{gpu}: {' '.join(str(stage.layers) for stage in run)}"
+                    for gpu, run in groupby(point.plan.stages, lambda one: one.gpu)
+                ),
                 words.chosen(dict(point.plan)),
                 point.status.value,
             ),
@@ -84,14 +89,6 @@ def _table(found: Frontier) -> Table:
     headings = tuple(_FRONT[i] for i in kept)
     cells = [tuple(row[i] for i in kept) for row in rows]
     return Table.of(headings, cells, texts=headings[2:])
-
-
-def _runs(plan: Provisioning) -> str:
-    """Layers of the stages in order, once a run of one GPU type: `A30: 4 5, ...`."""
-    runs = groupby(plan.stages, lambda stage: stage.gpu)
-    return ", ".join(
-        f"{gpu}: {' '.join(str(stage.layers) for stage in run)}" for gpu, run in runs
-    )
 
 
 def _ends(found: Frontier) -> Iterator[tuple[str, str]]:

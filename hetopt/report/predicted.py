@@ -6,7 +6,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..api.predicting import Calibrated, Predicted
-from ..costs.runs import Prediction, Run, Summary
+from ..costs.runs.prediction import Prediction, Summary
+from ..costs.runs.rows import Run
 from . import words, writers
 from .sheet import Table
 

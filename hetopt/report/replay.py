@@ -44,12 +44,15 @@ def rows(found: "Replayed") -> list[list[str]]:
 def sheet(found: "Replayed") -> Sheet:
     """Return the trace in words, and a row a method."""
     title = f"{found.instance.name}, {found.series}"
-    facts = (
+    facts: tuple[tuple[str, str], ...] = (
         ("replayed", words.duration(found.end_us / 1e6)),
         ("changes of nodes", str(found.changes)),
         ("clusters planned for", str(found.planned)),
-        *_best(found),
     )
+    if found.replays:
+        most = max(found.replays, key=lambda replay: replay.tally.iterations)
+        done = f"{most.tally.iterations:,}"
+        facts += ((f"most iterations, by {most.method}", done),)
     sections = (
         Section(
             "Recovery methods",
@@ -66,10 +69,3 @@ def _proofs(found: "Replayed") -> Iterator[str]:
             proved = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"
             yield f"{replay.method}: {proved} fastest"
         yield from (f"a bug: {failure}" for failure in replay.failed)
-
-
-def _best(found: "Replayed") -> Iterator[tuple[str, str]]:
-    """The way to recover by which most iterations are done."""
-    if found.replays:
-        most = max(found.replays, key=lambda replay: replay.tally.iterations)
-        yield f"most iterations, by {most.method}", f"{most.tally.iterations:,}"

@@ -21,7 +21,7 @@ def answer(found: Scaling) -> str:
     if times and alone is not None and alone.plan is not None:
         times.insert(0, f"one takes {_time(alone)} per iteration")
     said = f"{_pays(found, rates)}{': ' * bool(times)}{'; '.join(times)}."
-    return said if found.complete else f"{said} (Not all rates were tried in time.)"
+    return said if found.complete else f"{said} Not all rates were tried in time."
 
 
 def _pays(found: Scaling, rates: list[float]) -> str:

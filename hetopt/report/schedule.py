@@ -94,12 +94,6 @@ def use_of(queue: Queue) -> Table:
     return Table.of(USE, rows, texts=("policy", "GPU time in use"))
 
 
-def assumed_of(data: Data) -> Table:
-    """Return what the maker of the queue filled in."""
-    rows = [(one.what, one.value, str(one.jobs), one.change) for one in data.assumed]
-    return Table.of(ASSUMED, rows, texts=("assumed", "what", "changed by"))
-
-
 # --- terminal and page -----------------------------------------------------------
 
 
@@ -126,7 +120,9 @@ def sheet(queue: Queue) -> Sheet:
     reasons = (why for one in queue.outcomes for why in one.result.reasons)
     refused = tuple(f"refused {why}" for why in dict.fromkeys(reasons))
     notes = tuple(filter(None, (choosers(queue),)))
-    assumed = assumed_of(data) if data.assumed else None
+    rows = [(one.what, one.value, str(one.jobs), one.change) for one in data.assumed]
+    texts = ("assumed", "what", "changed by")
+    assumed = Table.of(ASSUMED, rows, texts=texts) if rows else None
     source = (f"Source: {data.source}.",) if data.source else ()
     drawn = Figure("Who held which GPU", "", lambda: gantt(data, queue.plans))
     sections = (

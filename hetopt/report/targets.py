@@ -1,6 +1,5 @@
 """Targets beside each other: what each of them costs an iteration, a row a target."""
 
-from collections.abc import Iterator
 from itertools import groupby
 
 from ..api.targets import TargetReport, TargetRow
@@ -14,16 +13,12 @@ HEADINGS = (
 _NOTE = "The best plan that each target can run, next to the best of all of them."
 
 
-def _sections(report: TargetReport) -> Iterator[Section]:
-    for name, rows in groupby(report.rows, lambda row: row.instance):
-        cells = (_cells(row) for row in rows)
-        table = Table.of(HEADINGS, cells, texts=("target", "status"))
-        yield Section(name, table=table)
-
-
 def _cells(row: TargetRow) -> list[Cell]:
     result = row.result
     bound = result.bound.value if result.bound else None
+    status = ": ".join(filter(None, (result.status.value, "; ".join(result.reasons))))
+    if row.unsupported is not None:
+        status = f"not supported: {row.unsupported}"
     pipelines = result.plan.pipelines if result.plan else None
     replicas = pipelines and sum(len(p.stages[0].replicas) for p in pipelines)
     stages = pipelines and max(len(p.stages) for p in pipelines)
@@ -35,20 +30,16 @@ def _cells(row: TargetRow) -> list[Cell]:
         Cell.of(row.slower, words.share(row.slower)),
         Cell.of(replicas),
         Cell.of(stages),
-        Cell.of(_status(row)),
+        Cell.of(status),
     ]
-
-
-def _status(row: TargetRow) -> str:
-    """Return what is known of the target's plans, and why there is none."""
-    if row.unsupported is not None:
-        return f"not supported: {row.unsupported}"
-    result = row.result
-    reason = f": {'; '.join(result.reasons)}" if result.reasons else ""
-    return result.status.value + reason
 
 
 def sheet(report: TargetReport) -> Sheet:
     """Return a table for each instance."""
-    sections = (Section(notes=(_NOTE,)), *_sections(report))
-    return Sheet("What each trainer's best plan costs", sections, kind="targets")
+    sections = [Section(notes=(_NOTE,))]
+    for name, rows in groupby(report.rows, lambda row: row.instance):
+        cells = (_cells(row) for row in rows)
+        table = Table.of(HEADINGS, cells, texts=("target", "status"))
+        sections.append(Section(name, table=table))
+    title = "What each trainer's best plan costs"
+    return Sheet(title, tuple(sections), kind="targets")

@@ -211,15 +211,12 @@ def markdown(sheet: Sheet) -> str:
         if section.points:
             blocks.append("\n".join(f"- {escaped(point)}" for point in section.points))
         if section.table is not None:
-            blocks.append(_markdown_table(section.table))
+            table = section.table
+            rule = ["---:" if numeric else "---" for numeric in table.numeric]
+            body = [[escaped(cell.text) for cell in row] for row in table.rows]
+            lines = [[*map(escaped, table.headings)], rule, *body]
+            blocks.append("\n".join(map(markup.line, lines)))
     return "\n\n".join(blocks) + "\n"
-
-
-def _markdown_table(table: Table) -> str:
-    rule = ["---:" if numeric else "---" for numeric in table.numeric]
-    body = [[escaped(cell.text) for cell in row] for row in table.rows]
-    lines = [[escaped(heading) for heading in table.headings], rule, *body]
-    return "\n".join(map(markup.line, lines))
 
 
 def escaped(text: str) -> str:

@@ -138,7 +138,9 @@ class Sums:
     def _start(self, bucket: _Bucket) -> None:
         """Begin a sum, once enough of those before are done."""
         size = sum(view.size for view in bucket.views)
-        while self._begun and size + self._elements() > _UNDER_WAY:
+        while self._begun and size > _UNDER_WAY - sum(
+            x.sum.numel() for x in self._begun
+        ):
             self._settle()
         lane, group = bucket.lane, self._groups.of_lane(bucket.lane)
         dtype = common(lane, self._dtypes)
@@ -156,9 +158,6 @@ class Sums:
         rows = [_flat(share, dtype) for share in shares]
         work, own = scattered_rows(rows, place, group)
         self._begun.append(_Begun(work, own, shares[place]))
-
-    def _elements(self) -> int:
-        return sum(one.sum.numel() for one in self._begun)
 
     def _settle(self) -> None:
         """Put the sum that was begun first where its parts were."""

@@ -133,7 +133,10 @@ class Layout:
         self.zero = zero
         self.teams = tuple(self._teams(plan, interleave))
         self.team_of = {rank: team for team in self.teams for rank in team.ranks}
-        self.blocks = tuple(self._blocks(plan, experts))
+        parted = dividing.blocks(plan, experts) if experts > 1 else ()
+        self.blocks = tuple(
+            tuple(sorted(self.rank_of[gpu] for gpu in block.gpus)) for block in parted
+        )
         self.block_of = {rank: block for block in self.blocks for rank in block}
         self.global_batch = plan.sequences
 
@@ -159,10 +162,6 @@ class Layout:
                     )
                     first += replica.samples
             base += pipeline.micro_batches * pipeline.micro_batch_size
-
-    def _blocks(self, plan: TrainingPlan, experts: int) -> Iterator[Ranks]:
-        for block in dividing.blocks(plan, experts) if experts > 1 else ():
-            yield tuple(sorted(self.rank_of[gpu] for gpu in block.gpus))
 
     # --- activations -------------------------------------------------------------
 

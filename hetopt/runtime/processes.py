@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from ..errors import RunFailed
 from ..text.documents import Document
@@ -47,35 +47,6 @@ class RanksLost(RunFailed):
         self.ranks = tuple(ranks)
 
 
-class _Rank:
-    """A process, and when it was heard last."""
-
-    def __init__(self, process: "_Process") -> None:
-        self.process = process
-        self.heard = self.moved = time.monotonic()
-        self.done = 0
-        self.failure: Line | None = None
-
-    def hear(self, line: Line) -> None:
-        """Take note of a sign of life."""
-        self.heard = time.monotonic()
-        if line.get("done", self.done) != self.done:
-            self.done, self.moved = line["done"], self.heard
-
-    @property
-    def was_killed(self) -> bool:
-        """Return whether it ended mutely; PyTorch's watchdogs abort victims, too."""
-        code = self.process.poll()
-        return bool(code) and code != -signal.SIGABRT and self.failure is None
-
-
-class _Heard(NamedTuple):
-    """A line of a rank; None where it ended."""
-
-    rank: int
-    line: Line | None
-
-
 @contextmanager
 def crew(
     job: Job, names: Sequence[str] | None = None, slots: Sequence[int] | None = None
@@ -99,7 +70,7 @@ class Crew:
 
     def __init__(self, job: Job, names: Sequence[str]) -> None:
         self._job, self._names, self._ranks = job, names, list[_Rank]()
-        self._lines: queue.Queue[_Heard] = queue.Queue()
+        self._lines: queue.Queue[tuple[int, Line | None]] = queue.Queue()
         self._silent_s = min(_SILENT_S, job.settings.timeout_s)
 
     def start(self, folder: Path, slots: Sequence[int]) -> None:
@@ -108,9 +79,9 @@ class Crew:
         for number, slot in enumerate(slots):
 
             def hear(line: Line | None, number: int = number) -> None:
-                self._lines.put(_Heard(number, line))
+                self._lines.put((number, line))
 
-            self._ranks.append(_Rank(_Process(folder, number, slot, hear)))
+            self._ranks.append(_Rank(folder, number, slot, hear))
 
     def watch(self, note: Tell, leaves: Callable[[], bool]) -> None:
         """Pass steps on until all ranks have ended.
@@ -132,10 +103,10 @@ class Crew:
                 deadline = now + _GRACE_S  # others say what they saw
             if not stopping and leaves():
                 stopping = True
-                self._ranks[0].process.say("stop")
+                self._ranks[0].say("stop")
         if not left:  # the last words are said, the last exits to come
             for rank in self._ranks:
-                rank.process.wait()
+                rank.wait()
         self._judge()
 
     def _hear(self, note: Tell) -> int:
@@ -156,22 +127,20 @@ class Crew:
 
     def _is_failing(self, now: float) -> bool:
         return bool(self._silent(now)) or any(
-            rank.failure or rank.process.poll() for rank in self._ranks
+            rank.failure or rank.poll() for rank in self._ranks
         )
 
     def _silent(self, now: float) -> list[int]:
         return [
             number
             for number, rank in enumerate(self._ranks)
-            if rank.process.poll() is None and now - rank.heard > self._silent_s
+            if rank.poll() is None and now - rank.heard > self._silent_s
         ]
 
     def _judge(self) -> None:
         """Raise what went wrong, if anything did."""
         now = time.monotonic()
-        how = {
-            n: self._ending(n) for n, rank in enumerate(self._ranks) if rank.was_killed
-        }
+        how = {n: rank.ending for n, rank in enumerate(self._ranks) if rank.was_killed}
         for number in self._silent(now):
             how[number] = f"was silent for {self._silent_s:g} s"
         errors = [n for n, rank in enumerate(self._ranks) if rank.failure]
@@ -184,8 +153,8 @@ class Crew:
             first = min(errors, key=lambda n: self._failure(n)["at"])
             raise RunFailed(f"{self._name(first)}: {self._failure(first)['error']}")
         for number, rank in enumerate(self._ranks):
-            if rank.process.poll():
-                raise RunFailed(f"{self._name(number)} {self._ending(number)}")
+            if rank.poll():
+                raise RunFailed(f"{self._name(number)} {rank.ending}")
 
     def _stuck(self, now: float) -> list[int]:
         """Ranks that live, and stood still for as long as others waited for them."""
@@ -193,7 +162,7 @@ class Crew:
         return [
             number
             for number, rank in enumerate(self._ranks)
-            if rank.process.poll() is None
+            if rank.poll() is None
             and rank.failure is None
             and now - rank.moved > patience
         ]
@@ -204,21 +173,21 @@ class Crew:
     def _name(self, number: int) -> str:
         return f"rank {number} ({self._names[number]})"
 
-    def _ending(self, number: int) -> str:
-        return self._ranks[number].process.ending
-
     def end(self) -> None:
         """End all that still run."""
         for rank in self._ranks:
-            rank.process.kill()
+            rank.kill()
         for rank in self._ranks:
-            rank.process.wait()
+            rank.wait()
 
 
-class _Process:
-    """A rank's process; what it complains of goes beside the job."""
+class _Rank:
+    """A rank's process, and when it was heard; its complaints go beside the job."""
 
     def __init__(self, folder: Path, number: int, slot: int, hear: Hear) -> None:
+        self.heard = self.moved = time.monotonic()
+        self.done = 0
+        self.failure: Line | None = None
         self._errors = folder / f"{number}.txt"
         meeting = (folder / "meeting").as_uri()
         words = [str(folder / "job.json"), str(number), meeting]
@@ -237,6 +206,18 @@ class _Process:
         assert self._process.stdout is not None
         listen = (self._process.stdout, hear)
         threading.Thread(target=_listen, args=listen, daemon=True).start()
+
+    def hear(self, line: Line) -> None:
+        """Take note of a sign of life."""
+        self.heard = time.monotonic()
+        if line.get("done", self.done) != self.done:
+            self.done, self.moved = line["done"], self.heard
+
+    @property
+    def was_killed(self) -> bool:
+        """Return whether it ended mutely; PyTorch's watchdogs abort victims, too."""
+        code = self.poll()
+        return bool(code) and code != -signal.SIGABRT and self.failure is None
 
     def poll(self) -> int | None:
         """Return its exit code; None while it runs."""

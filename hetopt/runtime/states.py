@@ -41,13 +41,6 @@ class Piece(NamedTuple):
         """One past the last index."""
         return self.first + int(self.tensor.shape[self.axis])
 
-    def copy(self) -> "Piece":
-        """Return the piece in host memory of its own."""
-        tensor = torch.empty_like(
-            self.tensor, device="cpu", memory_format=torch.contiguous_format
-        )
-        return self._replace(tensor=tensor.copy_(self.tensor))
-
 
 class _File(NamedTuple):
     """Where a run of indices lies."""
@@ -115,7 +108,12 @@ class Folder:
 def write(folder: Path, name: str, pieces: Iterable[Piece]) -> None:
     """Write pieces to files of a bounded size, each of which appears whole."""
     for number, run in enumerate(batches(pieces, lambda one: int(one.tensor.numel()))):
-        held = {f"{p.name}@{p.first}:{p.stop}": p.copy().tensor for p in run}
+        held = {
+            f"{p.name}@{p.first}:{p.stop}": p.tensor.to(
+                "cpu", copy=True, memory_format=torch.contiguous_format
+            )
+            for p in run
+        }
         draft = folder / f".{name}-{number}.tmp"
         save_file(held, draft, {"format": "pt"})
         draft.replace(folder / f"{name}-{number}.safetensors")

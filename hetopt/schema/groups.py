@@ -208,7 +208,6 @@ class Schedule(Record):
     pipeline_factor: Positive = 1
     iteration_overhead_us: LatencyUs = 0
 
-    @model_validator(mode="after")
     def checked(self) -> Self:
         """Return the settings; `ValueError` where pipelines cannot be interleaved."""
         if self.interleave > 1 and not self.is_1f1b:
@@ -218,6 +217,8 @@ class Schedule(Record):
                 "'1f1b' and pipeline 'critical', or interleave 1"
             )
         return self
+
+    _checks = model_validator(mode="after")(checked)
 
     @property
     def is_1f1b(self) -> bool:

@@ -142,7 +142,6 @@ class CostSettings(Record):
                 tree["compute"] = {**compute, "profile": tuple(rows)}
         return tree
 
-    @model_validator(mode="after")
     def checked(self) -> Self:
         """Return the settings; `ValueError` where groups do not agree."""
         compute, activations = self.compute, self.memory.activations
@@ -164,6 +163,8 @@ class CostSettings(Record):
                 "includes states: remove layer_mib, or zero"
             )
         return self
+
+    _checks = model_validator(mode="after")(checked)
 
     @classmethod
     def __get_pydantic_json_schema__(

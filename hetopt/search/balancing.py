@@ -14,7 +14,6 @@ the slowest stage of the path before.
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
@@ -45,8 +44,6 @@ class Balancer:
         self._caps: dict[tuple[object, ...], int] = {}
         self._reaches: dict[tuple[object, ...], array[int]] = {}
         self._prefixes: dict[tuple[int, int, int], Sequence[int]] = {}
-        self._kept_rows: dict[tuple[object, ...], _Row] = {}
-        self._flights: dict[tuple[int, int, int], int | Fraction] = {}
 
     @cached_property
     def even(self) -> bool:
@@ -177,60 +174,38 @@ class Balancer:
     def _rows(
         self, b: int, n: int, chain: Chain, most: int, replicas: int | None = None
     ) -> list[_Row]:
-        """The stages of a chain; what their places have in common is kept."""
-        if len(self._kept_rows) + len(self._flights) > 200_000:
-            self._kept_rows.clear()
-            self._flights.clear()
-        rows = []
-        stages = len(chain)
-        rest = n % stages if self.cost.costs.schedule.interleave > 1 else 0
-        for j, place in enumerate(chain):
-            behind = chain[j + 1] if j + 1 < stages else None
-            # Enough to tell what a stage holds, and how long it takes and sends.
-            flight = self._flights.get((n, stages, j))
-            if flight is None:
-                flight = self.cost.in_flight(n, stages, j)
-                self._flights[n, stages, j] = flight
-            key = (b, place, behind, flight, j == 0, rest, replicas)
-            row = self._kept_rows.get(key)
-            if row is None:
-                row = self._kept_rows[key] = self._row(b, n, chain, j, replicas)
-            rows.append(row if row.cap <= most else row._replace(cap=most))
-        return rows
+        return [
+            _Row(
+                # Layers that take no time are balanced as if they took a us.
+                max(1, self.cost.prefix(*place, b)[0][1]),
+                self._fixed(b, chain, j),
+                min(most, self._cap(b, n, len(chain), j, *place, replicas)),
+            )
+            for j, place in enumerate(chain)
+        ]
 
-    def _row(self, b: int, n: int, chain: Chain, j: int, replicas: int | None) -> _Row:
-        node, t = chain[j]
-        return _Row(
-            # Layers that take no time are balanced as if they took a us.
-            max(1, self.cost.prefix(node, t, b)[0][1]),
-            self._fixed(b, chain, j),
-            self.cap(b, n, len(chain), j, node, t, replicas),
-        )
-
-    def cap(
-        self,
-        b: int,
-        n: int,
-        stages: int,
-        j: int,
-        node: int,
-        t: int,
-        replicas: int | None,
-    ) -> int:
-        """The most equal layers that memory allows on stage `j`."""
+    def _place(
+        self, b: int, n: int, stages: int, j: int, node: int, t: int, d: int | None
+    ) -> tuple[object, ...]:
+        """Return what the memory of a stage with `d` replicas depends on."""
         cost = self.cost
-        flight = cost.in_flight(n, stages, j)
-        runs = cost.costs.schedule.interleave
-        # Interleaved, whether a stage can be at all depends on n, and on runs layers.
-        rest = n % stages if runs > 1 else 0
-        ends = (j == 0, j == stages - 1)
-        key = (cost.kind[node], t, b, flight, ends, rest, replicas)
+        # Interleaved, whether a stage can be at all depends on n.
+        rest = n % stages if cost.costs.schedule.interleave > 1 else 0
+        flight, ends = cost.in_flight(n, stages, j), (j == 0, j == stages - 1)
+        return cost.kind[node], t, b, flight, ends, rest, d
+
+    def _cap(
+        self, b: int, n: int, stages: int, j: int, node: int, t: int, d: int | None
+    ) -> int:
+        """The most equal layers that memory allows on stage `j`, at least the runs."""
+        cost, runs = self.cost, self.cost.costs.schedule.interleave
+        key = self._place(b, n, stages, j, node, t, d)
         if key not in self._caps:
             low, high = 0, cost.layers if runs <= cost.layers else 0
             while low < high:
                 middle = (low + high + 1) // 2
                 slot = Slot(node, t, 0, max(middle, runs))
-                need = cost.need_mib(b, n, stages, j, slot, replicas)
+                need = cost.need_mib(b, n, stages, j, slot, d)
                 if need <= cost.room[node]:
                     low = middle
                 else:
@@ -269,32 +244,22 @@ class Balancer:
         return self._prefixes[key]
 
     def _reach(
-        self,
-        b: int,
-        n: int,
-        stages: int,
-        j: int,
-        node: int,
-        t: int,
-        replicas: int | None,
+        self, b: int, n: int, stages: int, j: int, node: int, t: int, d: int | None
     ) -> "array[int]":
         """Where runs on stage `j` end at the latest by memory, by their first layers.
 
         What holds fewer layers never needs more, so no end lies before the last one.
         """
         cost, layers = self.cost, self.cost.layers
-        flight, runs = cost.in_flight(n, stages, j), self.cost.costs.schedule.interleave
-        # Interleaved, whether a stage can be at all depends on n.
-        rest = n % stages if runs > 1 else 0
-        ends = (j == 0, j == stages - 1)
-        key = (cost.kind[node], t, b, flight, ends, rest, replicas)
+        runs = cost.costs.schedule.interleave
+        key = self._place(b, n, stages, j, node, t, d)
         if key not in self._reaches:
             reach, end = array("q"), 0
             for first in range(layers + 1):
                 end = max(end, min(layers, first + runs - 1))
                 while end < layers:
                     slot = Slot(node, t, first, end + 1)
-                    need = cost.need_mib(b, n, stages, j, slot, replicas)
+                    need = cost.need_mib(b, n, stages, j, slot, d)
                     if need > cost.room[node]:
                         break
                     end += 1

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -92,14 +93,10 @@ class FastCost:
         }
         self.pipeline_factor = exact(self.costs.schedule.pipeline_factor)
         self.sync_factor = exact(self.costs.updates.sync_factor)
-        trained = self.table.trained
-        self._behind_trained = list(accumulate(trained.layers, initial=0))
-        self._behind_sent = list(accumulate(self.table.divided(trained), initial=0))
         self.syncs = SyncTimes(self.table, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._fit: dict[tuple[object, ...], bool] = {}
         self._needs: dict[tuple[object, ...], int] = {}
-        self._updated: dict[tuple[int, ...], int] = {}
 
     def check(self) -> None:
         """Raise `OutOfTime` where the deadline is over."""
@@ -156,27 +153,40 @@ class FastCost:
     def timing(self, b: int, slots: tuple[Slot, ...]) -> Timing:
         """Times of every stage for micro-batches of `b` sequences."""
         self.check()
-        taus, backward, hops = [], [0], []
-        final, runs = len(slots) - 1, self.costs.schedule.interleave
-        for j, slot in enumerate(slots):
-            receiver = slots[j + 1] if j < final else slots[0]
-            crossings = runs if j < final else runs - 1 if final else 0
-            follows = receiver.node, receiver.t
-            tau, behind, hop = self._stage_us(b, slot, *follows, crossings, j == final)
-            hops.append(hop)
-            taus.append(tau + hop)
-            backward.append(behind)
-        behind_all = tuple(accumulate(backward[:-1]))
-        whole = sum(taus)
-        if self.costs.links.hops == "both":
-            taus = [tau + hops[j - 1] for j, tau in enumerate(taus)]
-        slowest = max(taus)
-        total = slowest - (slowest - whole) // runs  # filling is runs times as fast
-        sent = self._sent(b, slots) if self.syncs.ports.any else ()
-        alone = None
+        crossings = self.crossings(len(slots))
+        rows = [
+            self._stage_us(b, slot, after.node, after.t, times, last=after is slots[0])
+            for slot, after, times in zip(
+                slots, (*slots[1:], slots[0]), crossings, strict=True
+            )
+        ]
+        found = self.combined(*zip(*rows, strict=True))
+        if self.syncs.ports.any:
+            found = found._replace(sent=self._sent(b, slots))
         if self.table.is_paced and len(slots) == slots[0].t == 1:
             alone = self._on(((self.names[0], 1),)).timing(b, slots).total
-        return Timing(total, slowest, tuple(taus), behind_all, sent, alone)
+            found = found._replace(alone=alone)
+        return found
+
+    def crossings(self, stages: int) -> list[int]:
+        """Return how often a micro-batch goes on from each of so many stages."""
+        runs = self.costs.schedule.interleave
+        return [runs] * (stages - 1) + [runs - 1 if stages > 1 else 0]
+
+    def combined(
+        self, spans: Sequence[int], backward: Sequence[int], hops: Sequence[int]
+    ) -> Timing:
+        """Return the times of stages that compute and send for so long."""
+        runs = self.costs.schedule.interleave
+        sending = [*map(add, spans, hops)]
+        taus = sending
+        if self.costs.links.hops == "both":
+            taus = [tau + hops[j - 1] for j, tau in enumerate(sending)]
+        slowest = max(taus)
+        # Filling is as many times as fast as there are runs.
+        total = slowest - (slowest - sum(sending)) // runs
+        behind = tuple(accumulate(backward[:-1], initial=0))
+        return Timing(total, slowest, tuple(taus), behind)
 
     def _on(self, used: tuple[tuple[str, int], ...]) -> "FastCost":
         """Return the evaluator of plans on so many GPUs of each node.
@@ -193,10 +203,11 @@ class FastCost:
 
     def _sent(self, b: int, slots: tuple[Slot, ...]) -> Sent:
         """Activations and their gradients of a micro-batch, where ports are shared."""
-        final, runs, sent = len(slots) - 1, self.costs.schedule.interleave, []
-        for j, slot in enumerate(slots):
-            receiver = slots[j + 1] if j < final else slots[0]
-            crossings = runs if j < final else runs - 1
+        sent = []
+        rows = zip(
+            (*slots[1:], slots[0]), slots, self.crossings(len(slots)), strict=True
+        )
+        for receiver, slot, crossings in rows:
             if not crossings or receiver.node == slot.node:
                 continue
             size = crossings * self.table.hop_bytes(b)
@@ -221,7 +232,7 @@ class FastCost:
 
     @bounded_method
     def _stage_us(
-        self, b: int, slot: Slot, receiver: int, t: int, crossings: int, last: object
+        self, b: int, slot: Slot, receiver: int, t: int, crossings: int, *, last: bool
     ) -> tuple[int, int, int]:
         """Time of a stage, of its backward pass, and of what it sends."""
         both, back = self.prefix(slot.node, slot.t, b, slot.recompute)
@@ -256,49 +267,39 @@ class FastCost:
             end = max((self.syncs.tied_us(*pair) for pair in pairs), default=0)
             if self.syncs.ports.any:
                 end = max(end, self.syncs.ties_us(pairs))
-        if not self.table.times_updates:
-            return end
-        used = Counter[int]()
-        if self.costs.memory.hosts_update:  # GPUs share what their hosts do
-            for slots in pipes:
-                for slot in slots:
-                    used[slot.node] += slot.t
-        return end + max(
-            self.update_us(
-                slot,
-                len(pipes),
-                used[slot.node],
-                first=j == 0,
-                last=j == len(slots) - 1,
-            )
-            for slots in pipes
-            for j, slot in enumerate(slots)
+        return end + self.updates_us(
+            (slot, len(pipes)) for slots in pipes for slot in slots
         )
 
-    def update_us(
-        self, slot: Slot, replicas: int, used: int, *, first: bool, last: bool
+    def updates_us(self, stages: Iterable[tuple[Slot, int]]) -> int:
+        """Return the longest time of the optimiser on stages with so many replicas."""
+        if not self.table.times_updates:
+            return 0
+        rows, used = [*stages], Counter[int]()
+        if self.costs.memory.hosts_update:  # GPUs share what their hosts do
+            for slot, _ in rows:
+                used[slot.node] += slot.t
+        return max(
+            self._update_us(self.kind[slot.node], *slot[1:4], replicas, used[slot.node])
+            for slot, replicas in rows
+        )
+
+    @cached_method
+    def _update_us(
+        self, kind: int, t: int, first: int, last: int, replicas: int, used: int
     ) -> int:
-        """Return the time of the optimiser on a stage; `used` GPUs share its host."""
-        held, routed = self._trained(slot)
-        copies = first + last - (first and last and self.table.model.tied_embeddings)
-        ends = copies * (self.table.trained.end or 0)
-        own: tuple[int, ...] = (held, routed)
-        if self.table.profile.updates:
-            own = slot.first, slot.last
-        key = (self.kind[slot.node], slot.t, replicas, used, ends, *own)
-        if key not in self._updated:
-            name = self.names[slot.node]
-            us = self.table.measured_update_us(
-                name,
-                slot.t,
-                range(slot.first, slot.last),
-                [replicas] * self.layers,
-            )
-            whole, routed = (ends, 0) if us is not None else (ends + held, routed)
-            shares = memory.shares(self.costs, whole, routed, slot.t, replicas)
-            rest = self.table.update_us(name, shares, used)
-            self._updated[key] = (us or 0) + rest
-        return self._updated[key]
+        name, table = self._speaker[kind], self.table
+        layers, each = range(first, last), [replicas] * self.layers
+        us = table.measured_update_us(name, t, layers, each)
+        held = routed = 0
+        if us is None:
+            held = sum(table.trained.layers[first:last])
+            routed = sum(table.divided(table.trained)[first:last])
+        ends = (first == 0) + (last == self.layers)
+        copies = memory.end_copies(table.model, table.workload, ends)
+        held += copies * (table.trained.end or 0)
+        shares = memory.shares(self.costs, held, routed, t, replicas)
+        return (us or 0) + table.update_us(name, shares, used)
 
     # --- memory ----------------------------------------------------------------
 
@@ -323,6 +324,7 @@ class FastCost:
             )
         return self._fit[key]
 
+    @cached_method
     def in_flight(self, n: int, stages: int, j: int) -> int | Fraction:
         """Micro-batches whose activations stage `j` of `stages` holds."""
         return memory.in_flight(self.costs, n, stages, j)
@@ -369,12 +371,6 @@ class FastCost:
         """Tell whether so many replicas make groups of several under ZeRO."""
         groups = self.costs.updates.zero_groups
         return groups == 1 or (replicas % groups == 0 and replicas > groups)
-
-    def _trained(self, slot: Slot) -> tuple[int, int]:
-        """Parameters of a stage that are trained, and those of divided experts."""
-        behind, sent = self._behind_trained, self._behind_sent
-        whole = behind[slot.last] - behind[slot.first]
-        return whole, sent[slot.last] - sent[slot.first]
 
     # --- whole plans -----------------------------------------------------------
 

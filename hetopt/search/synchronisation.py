@@ -215,15 +215,15 @@ class SyncTimes:
         if self._end_parameters is not None:
             for signature in (signatures[0], signatures[-1]):
                 held[signature, False] += self._end_parameters
-        parts = [(p, *self._sent_each(*key)) for key, p in held.items()]
+        parts = [(p, *self._sent_each(s, divided=d)) for (s, d), p in held.items()]
         share = lcm(*(own for _, own, _ in parts))
         return share, added((p * share // own, sent) for p, own, sent in parts)
 
     @bounded_method
-    def _sent_each(self, signature: int, divided: object) -> tuple[int, Sent]:
+    def _sent_each(self, signature: int, *, divided: bool) -> tuple[int, Sent]:
         """Return the traffic of one parameter, which may be a divided expert's."""
         total: dict[int, Fraction] = {}
-        for counts, each in self._rings(signature, divided=bool(divided)):
+        for counts, each in self._rings(signature, divided=divided):
             n = sum(counts)
             for port, others in self.ports.ring(counts):
                 part = each(self.ports.node(port)) * others / n

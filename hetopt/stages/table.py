@@ -11,8 +11,7 @@ from .. import capability
 from ..costs import CostTable
 from ..schema import Instance, exact
 from .classes import NEVER, NodeClass, Whole, node_classes, whole_us
-from .memory import fitting
-from .runs import Runs
+from .runs import Runs, fitting
 from .sync import SyncSizes
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import hetopt
 from hetopt import api, registry
 from hetopt.api import Listener
+from hetopt.api.calling import Progress, progress_of
 from hetopt.cli import app
 from hetopt.errors import MixedData, UnknownName, Unsupported
 from hetopt.modelling import Limits
@@ -181,3 +182,13 @@ def test_exchange_in_python_is_that_of_the_command_line(tmp_path: Path) -> None:
         EXAMPLES / "grouping.json", "device_grouping_counts", tmp_path / "model.lp"
     )[:1]
     assert "hetopt" in model.read_text()
+
+
+def test_a_function_alone_hears_the_reports() -> None:
+    heard: list[Any] = []
+    progress = progress_of(lambda *now: heard.append(now))
+    progress.report(5, 4)
+    progress.started("somebody")
+    assert heard == [(5, 4)]
+    assert isinstance(progress, Progress)
+    assert progress_of(progress) is progress

@@ -13,7 +13,8 @@ import hetopt
 from hetopt.api import mixed
 from hetopt.cli import app
 from hetopt.costs.constants import shipped
-from hetopt.costs.runs import Prediction, Run
+from hetopt.costs.runs.prediction import Prediction
+from hetopt.costs.runs.rows import Run
 
 MODEL = {
     **{"model": "large", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8},

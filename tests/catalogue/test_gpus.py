@@ -77,6 +77,7 @@ def test_a_name_that_means_several_cards_is_asked_about() -> None:
         catalogue.gpu("rtx6000", "hosts: line 3")
     with pytest.raises(InstanceError, match=r"expected one of.*H100-80GB-SXM5"):
         catalogue.gpu("H100-80GB-SMX", "hosts: line 3")
+    assert catalogue.near("p100 16gb") == ["P100-16GB-PCIe", "P100-16GB-SXM2"]
 
 
 @pytest.mark.parametrize(
@@ -106,18 +107,20 @@ def test_a_card_is_found_by_other_words_than_its_names(name: str, card: str) -> 
     assert found.name == card
 
 
-def test_words_that_several_cards_have_are_asked_about() -> None:
-    assert catalogue.find_gpu("p100 16gb") is None
-    assert catalogue.near("p100 16gb") == ["P100-16GB-PCIe", "P100-16GB-SXM2"]
-    assert catalogue.find_gpu("4090 48g") is None
-    assert catalogue.find_gpu("24gb") is None
-
-
-@pytest.mark.parametrize("name", ["H800 NVL", "RTX 4090 Laptop GPU", "Tesla K80", "L2"])
-def test_a_card_that_is_not_known_is_no_other(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("A100", "V100", "H100", "p100 16gb"),  # of several
+        *("Z9", "b200 (power limited)", "4090 48g", "24gb", "H800 NVL"),
+        *("RTX 4090 Laptop GPU", "Tesla K80", "L2"),
+    ],
+)
+def test_a_name_of_several_cards_or_of_none_is_no_card(name: str) -> None:
     assert catalogue.find_gpu(name) is None
     with pytest.raises(InstanceError, match=re.escape(name)):
         catalogue.gpu(name, "here")
+    with pytest.raises(UnknownName):
+        sheet(name)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -132,13 +135,6 @@ def test_a_family_says_which_card_each_of_its_names_is(family: str) -> None:
 def test_a_model_that_is_not_known_is_refused_with_those_that_are() -> None:
     with pytest.raises(UnknownName, match=r"unknown model 'llama-9'.*llama-2-7b"):
         catalogue.model("llama-9")
-
-
-@pytest.mark.parametrize("name", ["A100", "V100", "H100", "Z9", "b200 (power limited)"])
-def test_a_name_of_several_cards_or_of_none_is_no_card(name: str) -> None:
-    assert catalogue.find_gpu(name) is None
-    with pytest.raises(UnknownName):
-        sheet(name)
 
 
 @pytest.mark.parametrize("card", GPUS.values(), ids=GPUS)

@@ -252,10 +252,3 @@ def test_a_norm_of_all_heads_is_as_wide_as_all_of_them(name: str) -> None:
     assert spec.vectors is not None
     told = spec.vectors.attention
     assert told == spec.hidden + spec.attention_width + spec.kv_width
-
-
-def test_what_is_not_modelled_is_said() -> None:
-    assert remarks(config("llama-3-8b")) == ()
-    assert "vision_config" in remarks(config("gemma-3-27b"))[0]
-    (said,) = remarks({**config("llama-3-8b"), "model_type": "unheard-of"})
-    assert "'unheard-of'" in said

@@ -31,7 +31,8 @@ def test_a_missing_solver_is_told_with_the_remedy(
         raise BackendMissing(backend, "pyscipopt")
 
     monkeypatch.setattr(api, "solve", missing)
-    assert all("pip install" in str(one.reason) for one in doctor.findings())
+    found = doctor.findings()["backends"]
+    assert all("pip install" in str(one["reason"]) for one in found)
     told = CliRunner().invoke(cli.app, ["doctor"])
     assert told.exit_code == 2
     assert "not installed" in told.stdout
@@ -39,17 +40,17 @@ def test_a_missing_solver_is_told_with_the_remedy(
 
 def test_a_solver_that_is_wrong_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_EXPECTED", 2)
-    for one in doctor.findings():
-        assert not one.healthy
-        assert "found 3 (optimal), expected 2" in str(one.reason)
+    for one in doctor.findings()["backends"]:
+        assert not one["healthy"]
+        assert "found 3 (optimal), expected 2" in str(one["reason"])
 
 
 def test_a_solver_that_has_no_time_is_not_called_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(doctor, "_LIMIT_S", 1e-9)
-    late = [one for one in doctor.findings() if not one.healthy]
+    late = [x["reason"] for x in doctor.findings()["backends"] if not x["healthy"]]
     assert late
-    for one in late:
-        assert "the machine is busy; try again" in str(one.reason)
-        assert "install" not in str(one.reason)
+    for reason in late:
+        assert "the machine is busy; try again" in reason
+        assert "install" not in reason

@@ -13,7 +13,7 @@ from hetopt.costs.formulas import memory
 from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
-from hetopt.costs.runs import Described
+from hetopt.costs.runs.description import Described
 from hetopt.formats.calibrating import run_by
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import Evaluation, training_plan

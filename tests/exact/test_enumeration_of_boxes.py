@@ -98,10 +98,6 @@ class Ample(Limits):
         return self._suffix
 
 
-def nothing():
-    """Nothing ends it."""
-
-
 def leave_every_column(instance, factor):
     """What is listed within limits is what the knapsack of all columns leaves."""
     tables = StageTables(instance)
@@ -116,9 +112,9 @@ def leave_every_column(instance, factor):
     replicas = {size: min(size, gpus) for size in sizes}
     for size, most in replicas.items():
         if stages := [*tables.stages(size, most)]:
-            every += Lister(tables, size, stages, Ample(tables), nothing).columns()
+            every += Lister(tables, size, stages, Ample(tables), lambda: None).columns()
     asked = replicas, us, (1, min(gpus, tables.batch)), 10**9
-    listed = [*Listing(tables, nothing, 10**9).columns(*asked)]
+    listed = [*Listing(tables, lambda: None, 10**9).columns(*asked)]
 
     def useful(columns):
         some = tightened(tables, columns, us, lambda: None)

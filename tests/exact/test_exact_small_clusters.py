@@ -12,6 +12,7 @@ from hypothesis import given
 from inputs import drawn, examples
 from settings import COSTS
 from small_instances import small
+from tiny_choices import random_tiny
 
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
@@ -21,7 +22,7 @@ from hetopt.exact.enumeration import is_rather_small, is_small, solve
 from hetopt.exact.enumeration.stages import StageTables
 from hetopt.modelling import Limits
 from hetopt.problems import training_plan
-from hetopt.result import Stop
+from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 from hetopt.search import islands
 from hetopt.solving.run import Halt, Run
@@ -73,6 +74,20 @@ def holds(instance: Instance, several: bool) -> None:
         assert found.plan is None
     else:
         assert found.bound_us == result.objective == best[0]
+
+
+@examples(8)
+@given(drawn(random_tiny, 3))
+def test_the_optimum_over_all_choices_equals_that_of_trying_all(instance):
+    """Heuristics hardly search, so that the exact search finds what it proves."""
+    several = max(instance.workload.micro_batch_sizes) > 1
+    best = best_training_plan(instance, several_replicas=several)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(enumeration, "_ROUNDS", 40)
+        found = method.solve(instance, limits=Limits(time_s=None))
+    assert found.status is (Status.OPTIMAL if best else Status.INFEASIBLE)
+    if best is not None:
+        assert training_plan_bound(instance).value <= best[0] == found.objective
 
 
 def several(random: Random) -> Instance:
@@ -168,9 +183,7 @@ def test_of_a_rather_small_cluster_all_rows_prove_what_a_small_one_says(overhead
     few = cluster.model_copy(update={"nodes": cluster.nodes[:2]})
     small, _ = solved(whole.model_copy(update={"cluster": few}))
     assert is_rather_small(large)
-    run = Run("training_plan", large, Limits())
-    with run:
-        again = solve(large, run)
+    again, _ = solved(large)
     assert small.proved
     assert again.proved
     assert again.bound_us == small.bound_us

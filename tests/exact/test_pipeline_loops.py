@@ -4,9 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt.exact.one_pipeline import loops
+from hetopt.exact.one_pipeline import completion
 from hetopt.exact.one_pipeline.cluster_tables import BIG
 from hetopt.exact.one_pipeline.options import pattern_us
+from hetopt.exact.one_pipeline.prices import Moves
 from hetopt.exact.one_pipeline.shares import least_us
 
 SEEDS = st.integers(0, 2**32)
@@ -24,7 +25,7 @@ def drawn_moves(rng):
     kind = np.repeat(np.arange(kinds), each)
     shape = len(kind), states + 1
     starts = np.searchsorted(kind, np.arange(kinds + 1))
-    return loops.Moves(
+    return Moves(
         kind,
         rng.integers(1, shape[1], shape[0]),
         some(rng, shape),
@@ -39,7 +40,7 @@ def drawn_steps(rng, moves):
     last = np.sort(rng.integers(1, layers + 1, count))
     use = np.minimum(rng.integers(0, 3, (count, len(gpus))), gpus)
     use[use.sum(axis=1) == 0, 0] = 1
-    steps = loops.Steps(
+    steps = completion.Steps(
         last,
         (last * rng.random(count)).astype(np.int64),
         rng.integers(0, len(moves.starts) - 1, count),
@@ -69,7 +70,7 @@ def test_completion_is_the_least_of_all_chains_within_the_gpus(seed):
     rng = np.random.default_rng(seed)
     moves = drawn_moves(rng)
     steps, wanted, gpus = drawn_steps(rng, moves)
-    found = loops.completed_by_count(steps, moves, wanted, gpus)
+    found = completion.completed_by_count(steps, moves, wanted, gpus)
     known = {}
 
     def least(cut, state, left):

@@ -114,9 +114,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_field(tmp_path: Path) -> None
     assert load_instance(file).name == "tiny/one-gpu"
 
 
-# --- problems ------------------------------------------------------------------
-
-
 # --- plans -----------------------------------------------------------------------
 
 

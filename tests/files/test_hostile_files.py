@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from hetopt import cli, files
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.costs.runs import Run, predictions
+from hetopt.costs.runs.prediction import predictions
+from hetopt.costs.runs.rows import Run
 from hetopt.errors import HetoptError, InstanceError
 from hetopt.problems import training_plan as judge
 from hetopt.recovery.replay import traces as spot

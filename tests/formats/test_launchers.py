@@ -30,19 +30,14 @@ done
 """
 
 
+@pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("target", STARTED)
-def test_a_part_that_fails_ends_the_others(target: str, tmp_path: Path) -> None:
-    program, part = STARTED[target]
-    plan = asymmetric() if target == "hexiscale" else UNEVEN
-    ended = started(target, plan, tmp_path, {program: FAILS.format(part=part)})
-    assert ended.returncode == 3
-
-
-@pytest.mark.parametrize("target", STARTED)
-def test_parts_that_end_at_once_end_well(target: str, tmp_path: Path) -> None:
+def test_parts_end_together(target: str, fails: bool, tmp_path: Path) -> None:
     """A shell may forget what ended before it was asked to wait for the next."""
-    program, _ = STARTED[target]
-    plan = two_alike() if target == "hexiscale" else UNEVEN
-    does = RANKS if target == "hexiscale" else "#!/bin/sh\n"
-    ended = started(target, plan, tmp_path, {program: does}, told=True)
-    assert ended.returncode == 0, ended.stderr
+    program, part = STARTED[target]
+    plan, does = UNEVEN, "#!/bin/sh\n"
+    if target == "hexiscale":
+        plan, does = asymmetric() if fails else two_alike(), RANKS
+    does = FAILS.format(part=part) if fails else does
+    ended = started(target, plan, tmp_path, {program: does}, told=not fails)
+    assert ended.returncode == (3 if fails else 0), ended.stderr

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from test_assembling import made
 
-from hetopt.costs.runs import Run, described
+from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import spread
+from hetopt.costs.runs.rows import Run
 from hetopt.formats.calibrating import FRAMEWORKS, run_by
 from hetopt.planners import megatron
 from hetopt.plans import TrainingPlan

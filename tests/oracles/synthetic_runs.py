@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from hetopt.costs.runs import Run, Table, described, predicted_s
+from hetopt.costs.constants import Table
+from hetopt.costs.runs.description import described
+from hetopt.costs.runs.fitting import predicted_s
+from hetopt.costs.runs.rows import Run
 
 _CARDS = ("a100_80gb", "h100_80gb", "gb200")
 _MODELS: tuple[dict[str, Any], ...] = (

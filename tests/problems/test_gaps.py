@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from test_result import grouping, partition
@@ -25,25 +26,16 @@ def nothing(name: str) -> Result:
     return by(name, partition(status=Status.UNDECIDED, plan=None, stop=Stop.TIME))
 
 
-def test_every_plan_is_measured_against_the_strongest_lower_bound() -> None:
-    report = GapReport.of(
-        [
-            by("weak", partition(bound=Bound(10, "weak"))),
-            by("strong", partition(bound=Bound(25, "strong"))),
-            by("none", partition()),
-        ]
-    )
+@pytest.mark.parametrize(
+    ("of", "weak", "strong"), [(partition, 10, 25), (grouping, Fraction(80), 25)]
+)
+def test_every_plan_is_measured_against_the_strongest_bound(
+    of: Any, weak: int | Fraction, strong: int
+) -> None:
+    bounds = {"weak": Bound(weak, "weak"), "strong": Bound(strong, "strong")}
+    runs = [by(name, of(bound=bound)) for name, bound in bounds.items()]
+    report = GapReport.of([*runs, by("none", of())])
     assert [row.gap_to_bound for row in report.rows] == pytest.approx([0.2] * 3)
-
-
-def test_every_plan_is_measured_against_the_strongest_upper_bound() -> None:
-    report = GapReport.of(
-        [
-            by("weak", grouping(bound=Bound(Fraction(80), "weak"))),
-            by("strong", grouping(bound=Bound(Fraction(25), "strong"))),
-        ]
-    )
-    assert [row.gap_to_bound for row in report.rows] == pytest.approx([0.2] * 2)
 
 
 def test_without_a_bound_there_is_no_gap_to_it_though_a_best_plan_is_known() -> None:

@@ -1,7 +1,6 @@
 """The judge of training plans: its times, its rules, and what must not matter."""
 
 import json
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -98,17 +97,15 @@ def two_stage_plan(instance: Instance) -> TrainingPlan:
     )
 
 
-def edit(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    """Set one place of a plan's plain data, such as `0.stages.1.layers`."""
-
-    def change(plan: dict[str, Any]) -> None:
-        *way, last = path.split(".")
-        place: Any = plan["pipelines"]
-        for step in way:
-            place = place[int(step) if step.isdigit() else step]
-        place[int(last) if last.isdigit() else last] = value
-
-    return change
+def edited(instance: Instance, path: str, value: Any) -> TrainingPlan:
+    """The two-stage plan with one place changed, such as `0.stages.1.layers`."""
+    data = two_stage_plan(instance).model_dump(mode="json")
+    *way, last = path.split(".")
+    place: Any = data["pipelines"]
+    for step in way:
+        place = place[int(step) if step.isdigit() else step]
+    place[last] = value
+    return TrainingPlan.model_validate_json(json.dumps(data))
 
 
 STAGE = "0.stages.0.replicas.0.gpus"
@@ -148,10 +145,7 @@ def test_a_broken_rule_is_named_with_its_place_and_amount(
     path: str, value: Any, message: str
 ) -> None:
     instance = load_instance("tiny/two-nodes")
-    data = two_stage_plan(instance).model_dump(mode="json")
-    edit(path, value)(data)
-    plan = TrainingPlan.model_validate_json(json.dumps(data))
-    found = training_plan.evaluate(instance, plan)
+    found = training_plan.evaluate(instance, edited(instance, path, value))
     said = "; ".join(map(str, found.violations))
     assert said.startswith(message.replace("@", "pipelines[0].stages"))
     assert found.objective is None
@@ -159,10 +153,10 @@ def test_a_broken_rule_is_named_with_its_place_and_amount(
 
 def test_stages_out_of_order_are_named() -> None:
     instance = load_instance("tiny/two-nodes")
-    one, two = two_stage_plan(instance).pipelines[0].stages
-    pipeline = two_stage_plan(instance).pipelines[0]
-    plan = TrainingPlan(pipelines=(pipeline.model_copy(update={"stages": (two, one)}),))
-    found = training_plan.evaluate(instance, plan)
+    one, two = two_stage_plan(instance).model_dump(mode="json")["pipelines"][0][
+        "stages"
+    ]
+    found = training_plan.evaluate(instance, edited(instance, "0.stages", [two, one]))
     assert "; ".join(map(str, found.violations)) == (
         "layer_order: pipelines[0].stages[1]: starts at 0, after a stage from 2"
     )
@@ -174,9 +168,7 @@ def test_a_group_across_nodes_of_one_type_is_named_without_the_type() -> None:
         del data["cluster"]["gpus"]["small"]
 
     instance = changed(load_instance("tiny/two-nodes"), same_type)
-    data = two_stage_plan(instance).model_dump(mode="json")
-    edit(STAGE, ["node0:0", "node1:1"])(data)
-    plan = TrainingPlan.model_validate_json(json.dumps(data))
+    plan = edited(instance, STAGE, ["node0:0", "node1:1"])
     rules = [v.rule for v in training_plan.evaluate(instance, plan).violations]
     assert rules == ["group_across_nodes"]
 

@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from flat import flat
 from html_page import HOSTILE, Page
 
+import hetopt
+from hetopt import api
 from hetopt.files import load_instance
 from hetopt.gaps import GapReport
 from hetopt.plans import TrainingPlan
-from hetopt.report import gaps, pipelines, words, writers
+from hetopt.report import front, gaps, pipelines, words, writers
 from hetopt.result import Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
 
@@ -168,3 +171,21 @@ def test_amounts_read_as_people_say_them(
     value: float | None, unit: str, shown: str
 ) -> None:
     assert words.amount(value, unit) == shown
+
+
+def test_a_front_says_which_settings_its_plans_chose() -> None:
+    plain = flat(hetopt.load("tiny/offers"), exclude_unset=True)
+    costs = plain["workload"]["costs"]
+    plain["requirements"] = {}
+    chosen = {**plain, "workload": dict(plain["workload"])}
+    chosen["workload"]["costs"] = {**costs, "activations": "standard", "zero": 1}
+    chosen["workload"]["alternatives"] = {"recompute": ["none"], "zero": [0]}
+    shown = {}
+    for name, document in (("plain", plain), ("chosen", chosen)):
+        found = api.frontier(document)
+        assert found.points
+        sheet = front.sheet(found)
+        shown[name] = writers.records(sheet)
+        assert ("settings" in writers.page(sheet)) is (name == "chosen")
+    assert "recompute none" in shown["chosen"]
+    assert "recompute" not in shown["plain"]

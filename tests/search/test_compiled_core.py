@@ -113,9 +113,3 @@ def test_what_does_not_fit_together_is_refused(name: str, words: Sequence[Any]) 
     given = [array("q", word) if isinstance(word, list) else word for word in words]
     with pytest.raises(OverflowError):
         getattr(core, name)(*given)
-
-
-def test_times_beyond_64_bits_are_balanced_but_for_their_last_bits() -> None:
-    rows = [_Row(1 << 70, 0, 3), _Row(1 << 71, 5, 3)]
-    assert balancing._best_counts(rows, 3, 4) == [2, 1]
-    assert balancing._best_counts(rows, 3, 1 << 40) == [2, 1]

@@ -208,11 +208,8 @@ def _under(a: Architecture, run: Layout, part: str, x: Kept) -> float:
     whole = sum(x) - x.width
     if run.recompute in ("full", "block"):
         entry = x.stream if part in ATTENDING else 0.0
-        if run.framework in (
-            "deepspeed",
-            "deepspeed-2021",
-        ):  # divides them as tensors are
-            entry /= run.tp
+        if run.framework in ("deepspeed", "deepspeed-2021"):
+            entry /= run.tp  # it divides them as tensors are
         return run.recomputed * entry + (1 - run.recomputed) * whole
     if run.recompute == "ops":
         return _every_other(a, run, part)

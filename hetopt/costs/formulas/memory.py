@@ -76,9 +76,8 @@ def states(run: Layout) -> States:
         return States(4, 4, moments)
     if of_deepspeed(run) and run.precision != "fp16":
         return States(2, 6, 4 + moments)
-    if of_deepspeed(
-        run
-    ):  # one copy of a gradient in 32 bits, under ZeRO one of 16, too
+    if of_deepspeed(run):
+        # One copy of a gradient in 32 bits, under ZeRO one of 16, too.
         return States(2, 2, 4 + moments, update=6 if run.zero in (1, 2) else 4)
     return States(2, 4 if run.accumulate_fp32 else 2, 4 + moments)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from ...schema.layers import ATTENTION, DENSE, EXPERTS, MAMBA, LatentAttention
 from ..constants import Table
-from ..formulas import iteration, memory
+from ..formulas import memory, step
 from ..formulas.architecture import Architecture, Layer, mamba_2
 from ..formulas.frameworks import (
     FRAMEWORKS,
@@ -45,7 +45,7 @@ class Described(NamedTuple):
 
     def terms(self, c: Table) -> Mapping[str, float]:
         """Return the seconds of an iteration by term."""
-        return iteration.terms(c, *self)
+        return step.terms(c, *self)
 
     def peak(self, c: Table) -> memory.Terms:
         """Return the bytes by term of the fullest GPU, as they show."""
@@ -146,24 +146,20 @@ def architecture_of(run: Run) -> Architecture:
     notes = run.shape_notes or ""
     if "FFN_HIDDEN_SIZE" in notes or "intermediate unknown" in notes:
         raise untold(["intermediate"], "it, the width of an MLP")
-    head_dim = run.head_dim or (run.hidden // run.heads)
     latent, mixers = None, {}
     if "MLA" in notes or (run.head_dim is None and run.experts and run.hidden == 7168):
         latent = _DEEPSEEK_V3
     shared = (run.shared_experts or 0) * (run.moe_intermediate or 0)
-    if found := re.search(r"shared expert of (\d+)", notes):
-        shared = int(found.group(1))
     if found := re.search(r"Mamba (\d+) heads x (\d+), state (\d+)", notes):
         mixers[MAMBA] = mamba_2(run.hidden, *map(int, found.groups()))
-    window = None
-    if found := re.search(r"sliding window of (\d+)", notes):
-        window = int(found.group(1))
+    width = re.search(r"shared expert of (\d+)", notes)
+    window = re.search(r"sliding window of (\d+)", notes)
     return Architecture(
         layers=_layers(run, notes),
         hidden=run.hidden,
         heads=run.heads,
         kv_heads=run.kv_heads or run.heads,
-        head_dim=head_dim,
+        head_dim=run.head_dim or run.hidden // run.heads,
         intermediate=run.intermediate or 4 * run.hidden,
         gated=bool(run.gated),
         vocabulary=run.vocabulary,
@@ -171,10 +167,10 @@ def architecture_of(run: Run) -> Architecture:
         experts=run.experts or 0,
         experts_per_token=run.experts_per_token or 0,
         expert_intermediate=run.moe_intermediate or 0,
-        shared_intermediate=shared,
+        shared_intermediate=int(width[1]) if width else shared,
         latent=latent,
         mixers=mixers,
-        window=window,
+        window=int(window[1]) if window else None,
     )
 
 
@@ -584,10 +580,8 @@ def _kernel_of(words: str) -> str | None:
 
 def _modules(run: Run) -> tuple[str, ...]:
     """Return what of a layer is computed again, of `selective: layernorm, moe_act`."""
-    text = (run.recompute or "").lower()
-    if not text.startswith("selective:"):
-        return ()
-    return tuple(word.strip() for word in text.removeprefix("selective:").split(","))
+    head, _, words = (run.recompute or "").lower().partition("selective:")
+    return () if head else tuple(filter(None, map(str.strip, words.split(","))))
 
 
 def _hosted_layers(run: Run, words: str, offload: str) -> float:

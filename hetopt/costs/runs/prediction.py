@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from ...schema.calibration import OF_80_PERCENT
@@ -247,11 +248,8 @@ def summaries(runs: Sequence[Run], found: Sequence[Prediction]) -> dict[str, Sum
 def _summary(
     runs: Sequence[Run], found: Sequence[Prediction], rows: Sequence[int]
 ) -> Summary:
-    errors = []
-    for row in rows:
-        measured, seconds = runs[row].measured_s, found[row].iteration_s
-        if measured is not None and seconds is not None:
-            errors.append(seconds / measured - 1)
+    pairs = ((runs[row].measured_s, found[row].iteration_s) for row in rows)
+    errors = [b / a - 1 for a, b in pairs if a is not None and b is not None]
     if not errors:
         return Summary(len(rows), 0, None, None, None, None)
     sizes = sorted(map(abs, errors))
@@ -259,7 +257,7 @@ def _summary(
         len(rows),
         len(errors),
         sum(sizes) / len(sizes),
-        (sizes[(len(sizes) - 1) // 2] + sizes[len(sizes) // 2]) / 2,
+        median(sizes),
         sum(errors) / len(errors),
         max(errors, key=abs),
     )

@@ -199,6 +199,7 @@ class _Search:
         self._check = check
         self._instance = instance = part.instance
         self._tables = StageTables(instance, part.pipelines or 1)
+        self._listing = Listing(self._tables, check, _MOST_STAGES)
         self._longest = longest(instance)
         self.bound = bound
         self.proved = False
@@ -222,13 +223,19 @@ class _Search:
 
     # --- the proof ---------------------------------------------------------------
 
-    def _columns(self, us: int) -> list[Column]:
-        """Return columns for `us`; `TooMany` where they are."""
-        gpus, sizes = sum(self._tables.gpus), self._instance.workload.micro_batch_sizes
-        every = {b: min(b, gpus) for b in set(sizes) if b <= self._tables.batch}
-        asked = us, (self._part.pipelines or 1, self._part.pipelines or gpus)
-        listing = Listing(self._tables, self._check, _MOST_STAGES)
-        return [*listing.columns(every, *asked, _MOST_TRIED)]
+    def _columns(self, us: int) -> tuple[list[Column], list[int]]:
+        """Return columns that a better plan may have, and the most samples of each.
+
+        `TooMany` where they are.
+        """
+        if us > self._listed[0]:  # else those of more time will do
+            gpus, batch = sum(self._tables.gpus), self._tables.batch
+            sizes = {b for b in self._instance.workload.micro_batch_sizes if b <= batch}
+            counts = self._part.pipelines or 1, self._part.pipelines or gpus
+            asked = {b: min(b, gpus) for b in sizes}, us, counts, _MOST_TRIED
+            listed = [*self._listing.columns(*asked)]
+            self._listed = us, tightened(self._tables, listed, us, self._check)
+        return lasting(self._tables, self._listed[1], us)
 
     def _better_than(self, target: int) -> bool:
         """Find the best plan below `target`, and tell whether there is one.
@@ -282,9 +289,8 @@ class _Search:
         None where there are more than `most`.
         """
         best, tables = self._best(value), self._tables
-        us = best.us_left(0)
-        left, tight = self._tightened(us)
-        every = Packings(tables, left, tight, self._check, self._part.pipelines)
+        given = *self._columns(best.us_left(0)), self._check, self._part.pipelines
+        every = Packings(tables, *given)
         some = list(islice(every, None if most == inf else int(most) + 1))
         if len(some) > most:
             return None
@@ -294,27 +300,13 @@ class _Search:
             # Columns with short lists come first: joins stay few.
             chosen = tuple(sorted(chosen, key=lambda column: len(column.stages)))
             syncs = SyncTimes(tables, chosen, self._synced)
-            pipelines_us = self._least_us(best, syncs.least, chosen)
-            if pipelines_us is not None:
+            enough = partial(is_enough, tables, chosen)
+            if enough(high := best.us_left(syncs.least)):
+                pipelines_us = bisect_left(range(high), True, key=enough)
                 least = best.whole_us(pipelines_us, syncs.least)
                 found.append((least, pipelines_us, number, syncs, chosen))
         found.sort(key=lambda row: row[:3], reverse=True)
         return found
-
-    def _tightened(self, us: int) -> tuple[list[Column], list[int]]:
-        """Return columns that a better plan may have, and the most samples of each."""
-        if us > self._listed[0]:
-            listed = self._columns(us)
-            self._listed = us, tightened(self._tables, listed, us, self._check)
-        return lasting(self._tables, self._listed[1], us)  # those of more time will do
-
-    def _least_us(
-        self, best: Cutoff, sync_us: int, chosen: tuple[Column, ...]
-    ) -> int | None:
-        """Return the least time of the slowest pipeline, None if no plan is better."""
-        enough = partial(is_enough, self._tables, chosen)
-        high = best.us_left(sync_us)
-        return bisect_left(range(high), True, key=enough) if enough(high) else None
 
     def _submit(self, plan: TrainingPlan, us: int) -> object:
         """Offer a plan, and return what the judge says of it."""

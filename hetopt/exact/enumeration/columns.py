@@ -92,7 +92,7 @@ class Column:
     def most(self, j: int) -> Matrix:
         """Return the most micro-batches with which each run fits stage `j`."""
         behind = len(self.stages) - 1 - j
-        return self.tables.most(self.stages[j], behind)
+        return np.asarray(self.tables.most(self.stages[j], behind))
 
     @cached_property
     def groups(self) -> list[list[tuple[int, int]]]:

@@ -21,9 +21,8 @@ for any stage on the same GPUs. The grid of intervals depends on stages alone: t
 serve for every target time and every box.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -86,10 +85,11 @@ class Completion:
         self.size, self.states, self.layers = size, states, tables.layers
         self.most = tables.batch // size * size
         self._moves = _moves(tables, stages, states)
-        self._kept: OrderedDict[int, tuple[Matrix, Matrix]] = OrderedDict()
         side = (len(tables.pools) + 1) * (tables.layers + 1)
         #: How many tables are kept.
         self.kept = max(1, _BYTES // (8 * side * len(states.use)))
+        # lru_cache on a bound method of this object only: it dies with the object.
+        self.sums = lru_cache(self.kept)(self._sums)
 
     @cached_property
     def _times(self) -> Matrix:
@@ -112,17 +112,17 @@ class Completion:
             low = high + 1
         return found
 
-    def sums(self, high: int) -> tuple[Matrix, Matrix]:
+    def _sums(self, high: int) -> tuple[Matrix, Matrix]:
         """Return least sums up to each layer, [state, pool, layer], and of columns.
 
         No stage takes longer than `high`.
         """
-        if high not in self._kept:
-            self._kept[high] = _least(self._moves, self.states, high)
-            if len(self._kept) > self.kept:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(high)
-        return self._kept[high]
+        moves, states = self._moves, self.states
+        shape = len(states.use), moves.hops.shape[1], moves.us.shape[1]
+        least, whole = np.empty(shape, np.int64), np.empty(shape[0], np.int64)
+        given = states.use, states.strides, high, least, whole
+        compiled("completed", moves.us, moves, *given)  # last stages, and all others
+        return least, whole
 
     def interval(self, low: int, high: int, us: int) -> _Interval:
         """Return what columns of such slowest stages take within `us`, by state."""
@@ -265,15 +265,3 @@ def _hop_us(tables: StageTables, stage: Stage, pool: int) -> int:
     degrees = range(1, most + 1)
     hops = (tables.hop_us(stage, (Replica(pool, t, 1),)) for t in degrees)
     return min(hops, default=NEVER)
-
-
-def _least(moves: _Moves, states: States, high: int) -> tuple[Matrix, Matrix]:
-    """Return least sums up to each layer, and of columns: no stage beyond `high`."""
-    count, side = len(states.use), moves.us.shape[1]
-    least = np.empty((count, moves.hops.shape[1], side), np.int64)
-    whole = np.empty(count, np.int64)
-    # The kernel reads times of last stages from a table of their own.
-    compiled(
-        "completed", moves.us, moves, states.use, states.strides, high, least, whole
-    )
-    return least, whole

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ...costs import CostTable
 from ...schema import Instance, Node
-from ...stages import Runs
-from ...stages.memory import fitting
+from ...stages.runs import Runs, fitting
 from . import splits
 
 Matrix = NDArray[np.int64]
@@ -91,17 +90,20 @@ class StageTables:
             if group[0].count > 1 and len(group) > 1
         ]
         self.gpus = tuple(pool.gpus for pool in self.pools)
+        self._groups = [
+            (p, t) for p, pool in enumerate(self.pools) for t in range(1, pool.each + 1)
+        ]
         sizes = table.exchanged.layers
         #: Different sizes of layers, and which one each layer has.
         self.sizes = sorted(set(sizes))
         self.size_of = np.array([self.sizes.index(p) for p in sizes])
         # lru_cache on bound methods of this object only: it dies with the object.
-        self.compute_us = lru_cache(None)(self._compute_us)
+        self.compute_us = lru_cache(None)(lambda stage: self.each_us([stage])[0])
         self._replica_us = lru_cache(None)(self._replica_us_of)
         self.backward_us = lru_cache(None)(self._backward_us)
         self.hop_us = lru_cache(None)(self._hop_us)
         self.update_us = lru_cache(None)(self._update_us)
-        self.most = lru_cache(None)(self._most)
+        self.most = lru_cache(None)(lambda x, behind: self.each_most([x], behind)[0])
         self._flights = lru_cache(None)(self._most_in_flight)
         self._ranks: dict[tuple[int, int], dict[tuple[int, int], Ranks]] = {}
         self._runs = Runs.of(self.layers, equal=table.even)
@@ -116,11 +118,8 @@ class StageTables:
         Dominated stages are left out. There may be millions:
         `check` may end it with an exception.
         """
-        groups = [
-            (p, t) for p, pool in enumerate(self.pools) for t in range(1, pool.each + 1)
-        ]
         for count in range(1, min(b, replicas, sum(self.gpus)) + 1):
-            for chosen in combinations_with_replacement(groups, count):
+            for chosen in combinations_with_replacement(self._groups, count):
                 used = self.used((Replica(p, t, 0) for p, t in chosen))
                 if any(u > g for u, g in zip(used, self.gpus, strict=True)):
                     continue
@@ -161,30 +160,27 @@ class StageTables:
             return {}
         if (b, rule) not in self._ranks:
             each: dict[tuple[int, int], Matrix] = {}
-            for p, pool in enumerate(self.pools):
-                for t in range(1, pool.each + 1):
-                    found = self._costs_of(p, t, b, rule, check)
-                    if found is not None and (np.diff(found, axis=0) >= 0).all():
-                        each[p, t] = found
-            self._ranks[b, rule] = dict(
-                zip(each, _ranks([*each.values()]), strict=True)
-            )
+            for group in self._groups:
+                found = self._costs_of(*group, b, rule, check)
+                if found is not None and (np.diff(found, axis=0) >= 0).all():
+                    each[group] = found
+            ranks = _ranks([*each.values()])
+            self._ranks[b, rule] = dict(zip(each, ranks, strict=True))
         return self._ranks[b, rule]
 
     def _costs_of(
         self, pool: int, t: int, b: int, rule: int, check: Callable[[], None]
     ) -> Matrix | None:
         """Return times of all runs of layers and what does not fit, by share."""
-        runs = np.triu_indices(self.layers + 1, 1)
-        rows: dict[int, Matrix] = {}
-        for s in range(1, b + 1):
-            replica = Replica(pool, t, s, rule)
-            if not self._measured(replica):
-                return None
+        runs, rows = np.triu_indices(self.layers + 1, 1), []
+        every = [Replica(pool, t, max(1, s), rule) for s in range(b + 1)]
+        if not all(map(self._measured, every)):
+            return None
+        for replica in every:
             check()
             flights = self._flights(self._node(replica), *replica[1:])
-            rows[s] = np.append(self._replica_us(replica)[runs], -flights[runs])
-        return np.array([rows[max(1, s)] for s in range(b + 1)])
+            rows.append(np.append(self._replica_us(replica)[runs], -flights[runs]))
+        return np.array(rows)
 
     def used(self, places: Iterable[Replica]) -> tuple[int, ...]:
         """Return the GPUs of each pool that replicas take."""
@@ -194,17 +190,12 @@ class StageTables:
         return tuple(used)
 
     def _measured(self, replica: Replica) -> bool:
-        return self.table.usable(
-            self.pools[replica.pool].nodes[0], replica.t, replica.samples
-        )
+        return self.table.usable(*self._key(replica))
 
     # --- time --------------------------------------------------------------------
 
     def _key(self, replica: Replica) -> tuple[str, int, int]:
         return self.pools[replica.pool].nodes[0], replica.t, replica.samples
-
-    def _compute_us(self, stage: Stage) -> Matrix:
-        return np.asarray(self.each_us([stage])[0])
 
     def each_us(self, stages: Sequence[Stage]) -> Matrix:
         """Return the slowest replica's time of each stage, with the head at the end."""
@@ -277,9 +268,6 @@ class StageTables:
         return found
 
     # --- memory ------------------------------------------------------------------
-
-    def _most(self, stage: Stage, behind: int) -> Matrix:
-        return np.asarray(self.each_most([stage], behind)[0])
 
     def each_most(self, stages: Sequence[Stage], behind: int) -> Matrix:
         """Return the most micro-batches with which each run fits; NEVER is any number.

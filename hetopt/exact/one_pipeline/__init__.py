@@ -32,12 +32,11 @@ from ...errors import ObjectiveMismatch, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
 from ...problems import Objective
-from ...result import Result, Stop
+from ...result import Result
 from ...schema import Instance
 from ...solving.run import Halt, Report, Run
 from .boxes import OpenBox, Size
 from .cluster_tables import BIG, ClusterTables
-from .options import TooMany
 from .search import Goal
 
 problem = "one_pipeline"
@@ -114,10 +113,7 @@ def _work(run: Run, instance: Instance) -> None:
     sizes = []
     for b in sorted({b for b in instance.workload.micro_batch_sizes if batch % b == 0}):
         run.check()
-        try:
-            sizes.append(Size(cluster, b, run.check))
-        except TooMany:
-            raise Halt(Stop.MEMORY) from None
+        sizes.append(Size(cluster, b, run.check))
     _Boxes(run, sizes).work()
 
 

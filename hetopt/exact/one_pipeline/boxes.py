@@ -13,11 +13,11 @@ from fractions import Fraction
 import numpy as np
 
 from .cluster_tables import BIG, Array, ClusterTables
-from .completion import LeastByCount, LeastByPrice
+from .completion import Least, LeastByCount, LeastByPrice
 from .kinds import Kinds
 from .options import Builder
 from .prices import Path, Prices
-from .search import Box, BoxSearch, Goal, LeastBefore, Search
+from .search import Box, BoxSearch, Goal, Search
 from .stages import Stages
 
 _STALE = 4  # changes of prices in a row that may raise the bound by less than
@@ -49,7 +49,7 @@ class OpenBox:
 
 
 class Size:
-    """The pipelines of micro-batches of `b` sequences; `TooMany` if too large.
+    """The pipelines of micro-batches of `b` sequences; `Halt` if too large.
 
     `check()` is called while they are listed, and may raise.
     """
@@ -85,8 +85,8 @@ class Size:
         box = self._cut(job.box, top)
         if box is None:
             return [OpenBox(top, job.box, job.prices)]
-        options = job.options if job.options is not None and job.limit >= top else None
-        if options is None:
+        options = job.options
+        if options is None or job.limit < top:
             options = np.arange(len(self.prices.options))
         options = self.prices.within(options, box.slow_high, box.sync_high)
         path, prices, options = self._priced(options, box, job.prices, goal)
@@ -151,8 +151,8 @@ class Size:
         while stale < _STALE:
             goal.check()
             known = -BIG if best is None else best[0].bound_us
-            path = self.prices.path(options, box.slow_high, prices, room, known)
-            options = path.kept
+            path = Path(self.prices, options, box.slow_high, prices)
+            options = path.below(room) if path.bound_us > known else options
             stale += 1
             if best is None or path.bound_us > best[0].bound_us:
                 much = best is None or path.bound_us - best[0].bound_us > _MUCH * room
@@ -232,15 +232,16 @@ class Size:
         every = np.arange(len(self.prices.options))
         options = self.prices.within(every, box.slow_high, box.sync_high)
         room = self._room(box, goal.limit())
-        options = self.prices.path(options, box.slow_high, row, room).kept
+        options = Path(self.prices, options, box.slow_high, row).below(room)
         rest = self._rest(options, box, row)
         BoxSearch(self.search, options, rest, box, goal).dive(_DIVE)
 
-    def _rest(self, options: Array, box: Box, prices: Array) -> LeastBefore:
+    def _rest(self, options: Array, box: Box, prices: Array) -> Least:
         """Return a bound on layers before a cut, by counts or by prices."""
         if LeastByCount.fits(self.prices, options):
             return LeastByCount(self.prices, options, box.slow_high)
-        return LeastByPrice(self.prices.values(options, box.slow_high, prices), prices)
+        value = Path(self.prices, options, box.slow_high, prices).value
+        return LeastByPrice(value, prices)
 
 
 def _outside(box: Box, part: Box) -> list[Box]:

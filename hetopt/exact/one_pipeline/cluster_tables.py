@@ -7,8 +7,7 @@ micro-batches in flight.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 
 import numpy as np
@@ -45,8 +44,8 @@ class ClusterTables:
         same = list(zip(self.kind, self.count, strict=True))
         self.alike = [i if pairs else same.index(one) for i, one in enumerate(same)]
         self._sums: dict[tuple[int, int, int], tuple[Array, Flags]] = {}
-        self._tops: dict[tuple[int, ...], int] = {}
-        self._syncs: dict[tuple[int, tuple[tuple[int, int], ...]], list[int]] = {}
+        self._tops: dict[tuple[object, ...], int] = {}
+        self._syncs: dict[tuple[int, tuple[tuple[int, int], ...]], Array] = {}
 
     # --- time ------------------------------------------------------------------
 
@@ -95,56 +94,33 @@ class ClusterTables:
 
     # --- memory ----------------------------------------------------------------
 
-    @cached_property
-    def even(self) -> bool:
-        """Tell whether runs of equally many layers need equal memory."""
-        return self.table.even
-
     def _fitting(
         self, kind: int, t: int, n: int, run: tuple[int, int, int], known: Flags
     ) -> Flags:
         """Tell which numbers of samples fit a replica, of those that are known."""
-        where, most = (kind, t, n, *run), len(known)
+        node, (first, last, k), most = self.members[kind][0], run, len(known)
+        j = int(first > 0)  # a stage that begins the model is the first of k stages
+
+        def fits(s: int) -> bool:
+            need = self.cost.need_mib(s, n, k + j, j, Slot(node, t, first, last))
+            return need <= self.cost.room[node]
+
         if self.table.profile.weighs:  # memory may shrink as samples grow
-            fits = [
-                bool(one) and self._fits(*where, s + 1) for s, one in enumerate(known)
-            ]
-            return np.array(fits, np.bool_)
-        key = self._place(*where, most)
+            each = [bool(one) and fits(s) for s, one in enumerate(known, start=1)]
+            return np.array(each, np.bool_)
+        even, alike = self.table.even, (kind, t, self.cost.in_flight(n, k, 0), most)
+        ends = even and last == self.layers
+        key, shorter = (  # equal for runs that as many samples fit
+            (*alike, start == 0, ends, *((last - start,) if even else (start, last)))
+            for start in (first, first + 1)
+        )
         if key not in self._tops:
             # A run with one layer less, where it was looked at, says how many.
-            first, last, k = run
-            shorter = self._place(kind, t, n, first + 1, last, k, most)
-            self._tops[key] = self._top(*where, self._tops.get(shorter, most))
+            top = self._tops.get(shorter, most)
+            if top and not fits(top):
+                top = bisect_left(range(1, top), True, key=lambda s: not fits(s))
+            self._tops[key] = top
         return np.arange(most) < self._tops[key]
-
-    def _place(
-        self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
-    ) -> tuple[int, ...]:
-        """Equal for runs that as many samples fit."""
-        flight = int(self.cost.in_flight(n, k, 0))
-        ends = (first == 0, last == self.layers)
-        run = (last - first,) if self.even else (first, last)
-        return (kind, t, flight, *ends, most, *run)
-
-    def _top(
-        self, kind: int, t: int, n: int, first: int, last: int, k: int, most: int
-    ) -> int:
-        where = kind, t, n, first, last, k
-        if not most or self._fits(*where, most):
-            return most
-        return bisect_left(
-            range(1, most), True, key=lambda s: not self._fits(*where, s)
-        )
-
-    def _fits(
-        self, kind: int, t: int, n: int, first: int, last: int, k: int, s: int
-    ) -> bool:
-        node = self.members[kind][0]
-        # A stage that begins the model is the first of k stages.
-        j = 0 if first == 0 else 1
-        need = self.cost.need_mib(s, n, k + j, j, Slot(node, t, first, last))
-        return need <= self.cost.room[node]
 
     # --- synchronisation ---------------------------------------------------------
 
@@ -153,16 +129,20 @@ class ClusterTables:
         places = [*places]
         key = tuple(sorted((self.alike[node], count) for node, count in places))
         if (t, key) not in self._syncs:
-            model, among_us = self.instance.model, self.cost.syncs.among_us
-            one = {p: among_us(p, t, places) for p in {*model.parameters}}
-            rows = [one[p] for p in model.parameters]
-            ends = 0
-            if self.instance.workload.costs.compute.head == "include":
-                ends = among_us(model.embedding_parameters, t, places)
-            self._syncs[t, key] = [*accumulate(rows, initial=0), ends]
-        return self.summed(self._syncs[t, key], span)
+            among_us = self.cost.syncs.among_us
+            self._syncs[t, key] = self.sums(lambda p: among_us(p, t, places))
+        return int(self.summed(self._syncs[t, key], span.start, span.stop))
 
-    def summed(self, sums: list[int], span: range) -> int:
-        """Sync of a run; `sums` are those before each layer, then that of an end."""
-        ends = (span.start == 0) + (span.stop == self.layers)
-        return sums[span.stop] - sums[span.start] + ends * sums[-1]
+    def sums(self, sync_us: Callable[[int], int]) -> Array:
+        """Return syncs before each layer, then that of an end, by their parameters."""
+        model, ends = self.instance.model, 0
+        one = {p: sync_us(p) for p in {*model.parameters}}
+        if self.instance.workload.costs.compute.head == "include":
+            ends = sync_us(model.embedding_parameters)
+        before = accumulate((one[p] for p in model.parameters), initial=0)
+        return np.array([*before, ends], np.int64)
+
+    def summed(self, sums: Array, first: int, last: int) -> Array:
+        """Return the sync of a run of layers, of one row of `sums` or of several."""
+        ends = (first == 0) + (last == self.layers)
+        return sums[..., last] - sums[..., first] + ends * sums[..., -1]

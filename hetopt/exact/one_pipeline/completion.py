@@ -5,15 +5,48 @@
 """
 
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
-from .cluster_tables import Array
-from .loops import Steps, completed_by_count
-from .prices import Prices
+from ..pipelines.kernels import compiled
+from .cluster_tables import BIG, Array, Flags
+from .prices import Moves, Prices
 
 _ENTRIES = 40_000_000  # of a table, 8 bytes each
 _STEPS = 60_000  # options whose tables are merged
+
+
+class Steps(NamedTuple):
+    """Options by number, those of the first cuts first, and what their stages use.
+
+    `use` [option, class] are GPUs; `shared` and `apart` say whether a stage may be so
+    slow, with the least hop of either way.
+    """
+
+    last: Array
+    first: Array
+    kind: Array
+    us: Array
+    use: Array
+    shared: Flags
+    apart: Flags
+
+
+def completed_by_count(steps: Steps, moves: Moves, wanted: Flags, gpus: Array) -> Array:
+    """Return the least time before each cut, by state and by GPUs left.
+
+    Of the shape [cut, state, GPUs of the first class, of the second...]. Behind cuts
+    `wanted` [cut, state] says which states may follow.
+    """
+    sides = [int(n) + 1 for n in gpus]
+    left = np.full((*wanted.shape, *sides), BIG, np.int64)
+    left[0] = 0
+    rows = np.indices((*sides[:-1], 1)).reshape(len(sides), -1).T
+    strides = np.cumprod([1, *sides[:0:-1]])[::-1]
+    given = steps, moves.starts, moves[1:4], wanted, rows, strides
+    compiled("completed_by_count", *given, left.reshape(*wanted.shape, -1))
+    return left
 
 
 class LeastByCount:
@@ -21,9 +54,7 @@ class LeastByCount:
 
     def __init__(self, prices: Prices, options: Array, slowest: int) -> None:
         """Tables over `options`, of stages that take at most `slowest`."""
-        rows, sides = prices.options, [int(n) + 1 for n in prices.gpus]
-        strides = [prod(sides[c + 1 :]) for c in range(len(sides))]
-        self._strides = np.array(strides, np.int64)
+        rows = prices.options
         steps = Steps(
             *(rows.last[options], rows.first[options], rows.kind[options]),
             *(rows.compute_us[options], prices.use[rows.pattern[options]]),
@@ -39,29 +70,22 @@ class LeastByCount:
         wanted[cuts, moves.state[pairs]] = True
         wanted[prices.layers, 0] = True
         self._left = completed_by_count(steps, moves, wanted, prices.gpus)
-        self._flat = self._left.reshape(prices.layers + 1, prices.states, -1)
 
     @staticmethod
     def fits(prices: Prices, options: Array) -> bool:
         """Tell whether the tables are small enough, and the work on them."""
-        entries = (
-            (prices.layers + 1) * prices.states * prod(int(n) + 1 for n in prices.gpus)
-        )
-        return entries <= _ENTRIES and len(options) <= _STEPS
+        sides = prices.layers + 1, prices.states, *(prices.gpus + 1).tolist()
+        return prod(sides) <= _ENTRIES and len(options) <= _STEPS
 
     @property
     def bound_us(self) -> int:
         """Least sum of stage times of a whole pipeline; BIG where there is none."""
-        return int(self._flat[-1, 0, -1])
+        return int(self._left[-1, 0].flat[-1])
 
-    def least(self, first: Array, state: Array, left: Array) -> Array:
+    def least(self, first: Array | int, state: Array | int, left: Array) -> Array:
         """Return the least for cuts, states and GPUs left by class, none negative."""
-        found: Array = self._flat[first, state, left @ self._strides]
+        found: Array = self._left[first, state, *left.T]
         return found
-
-    def one(self, first: int, state: int, left: tuple[int, ...]) -> int:
-        """`least` of one cut."""
-        return int(self._left[(first, state, *left)])
 
 
 class LeastByPrice:
@@ -70,12 +94,10 @@ class LeastByPrice:
     def __init__(self, value: Array, prices: Array) -> None:
         self._value, self._prices = value, prices
 
-    def least(self, first: Array, state: Array, left: Array) -> Array:
+    def least(self, first: Array | int, state: Array | int, left: Array) -> Array:
         """Return a bound from below, as `LeastByCount.least` does."""
         found: Array = np.maximum(self._value[first, state] - left @ self._prices, 0)
         return found
 
-    def one(self, first: int, state: int, left: tuple[int, ...]) -> int:
-        """`least` of one cut."""
-        paid = sum(int(p) * n for p, n in zip(self._prices, left, strict=True))
-        return max(int(self._value[first, state]) - paid, 0)
+
+Least = LeastByCount | LeastByPrice

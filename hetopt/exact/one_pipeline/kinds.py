@@ -11,8 +11,8 @@ that follow each other are priced exactly.
 
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from itertools import accumulate, product
+from functools import cached_property, lru_cache, partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -200,14 +200,9 @@ class Kinds:
 
     # --- synchronisation -----------------------------------------------------------
 
-    def sync_sums(self, pattern: Pattern) -> list[int]:
+    def sync_sums(self, pattern: Pattern) -> Array:
         """Least sync before each layer, as `ClusterTables.summed` takes it."""
-        model = self.cluster.instance.model
-        one = {p: self._sync_us(pattern, p) for p in {*model.parameters}}
-        ends = 0
-        if self.cluster.instance.workload.costs.compute.head == "include":
-            ends = self._sync_us(pattern, model.embedding_parameters)
-        return [*accumulate((one[p] for p in model.parameters), initial=0), ends]
+        return self.cluster.sums(partial(self._sync_us, pattern))
 
     def _sync_us(self, pattern: Pattern, parameters: int) -> int:
         cluster, n, t = self.cluster, pattern.total, pattern.t

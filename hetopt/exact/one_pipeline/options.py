@@ -7,18 +7,15 @@ for what follows, so that no stage of a plan costs less than its option.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from ...result import Stop
+from ...solving.run import Halt
 from .cluster_tables import BIG, Array, ClusterTables
 from .kinds import Kinds
 
 MOST = 12_000_000  # options of one micro-batch size, about 60 bytes each
-
-
-class TooMany(Exception):
-    """The tables of an instance would not fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -36,29 +33,23 @@ class Options:
         return len(self.first)
 
 
-class _Rows(NamedTuple):
-    """Patterns of one degree: their numbers and replicas, a row each."""
-
-    numbers: Array
-    replicas: Array
-
-
 class Builder:
     """Makes the options of one micro-batch size; `n` micro-batches."""
 
     def __init__(self, cluster: ClusterTables, kinds: Kinds, n: int) -> None:
         self.cluster, self.kinds, self.n = cluster, kinds, n
-        self._rows: dict[int, _Rows] = {}
+        #: Patterns by degree: their numbers and replicas, a row each.
+        self._rows: dict[int, tuple[Array, Array]] = {}
         for t in sorted({p.t for p in kinds.patterns}):
             numbers = [i for i, p in enumerate(kinds.patterns) if p.t == t]
             replicas = np.array([kinds.patterns[i].replicas for i in numbers], np.int64)
-            self._rows[t] = _Rows(np.array(numbers, np.int64), replicas)
+            self._rows[t] = np.array(numbers, np.int64), replicas
         self._kind = np.array(kinds.of_pattern, np.int64)
         self._syncs = np.array([kinds.sync_sums(p) for p in kinds.patterns], np.int64)
         self._behind = [BIG] * (cluster.layers + 1)  # stages after a cut, at the least
 
     def build(self, check: Callable[[], None]) -> Options:
-        """All options that fit; `TooMany` where the tables would be too large.
+        """All options that fit; `Halt` where the tables would be too large.
 
         `check()` is called again and again, and may raise.
         """
@@ -76,7 +67,7 @@ class Builder:
                     break  # a longer run fits nowhere either
                 total += sum(len(part[0]) for part in found)
                 if total > MOST:
-                    raise TooMany
+                    raise Halt(Stop.MEMORY)
                 parts += found
                 self._behind[first] = min(self._behind[first], k)
         return self._sorted(parts)
@@ -91,26 +82,13 @@ class Builder:
     def _run(self, first: int, last: int, k: int) -> list[tuple[Array, ...]]:
         """Options of one run of layers."""
         found: list[tuple[Array, ...]] = []
-        for t, rows in self._rows.items():
-            us = pattern_us(self._times(first, last, k, t), rows.replicas)
+        for t, (every, replicas) in self._rows.items():
+            us = pattern_us(self._times(first, last, k, t), replicas)
             if (fits := us < BIG).any():
-                numbers = rows.numbers[fits]
-                found.append(
-                    (
-                        np.full(len(numbers), first, np.int64),
-                        np.full(len(numbers), last, np.int64),
-                        self._kind[numbers],
-                        numbers,
-                        us[fits],
-                        self._sync_us(numbers, range(first, last)),
-                    )
-                )
-        return found
-
-    def _sync_us(self, numbers: Array, span: range) -> Array:
-        sums = self._syncs[numbers]
-        ends = (span.start == 0) + (span.stop == self.cluster.layers)
-        found: Array = sums[:, span.stop] - sums[:, span.start] + ends * sums[:, -1]
+                numbers = every[fits]
+                span = np.broadcast_to([[first], [last]], (2, len(numbers)))
+                syncs = self.cluster.summed(self._syncs[numbers], first, last)
+                found.append((*span, self._kind[numbers], numbers, us[fits], syncs))
         return found
 
     def _times(self, first: int, last: int, k: int, t: int) -> Array:

@@ -6,28 +6,43 @@ sum_j tau_j of every pipeline (Lagrange). Prices are integers, so every bound is
 exact. An option whose best path through it is above a limit is in no pipeline below it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from . import loops
+from ..pipelines.kernels import compiled
 from .cluster_tables import BIG, Array, ClusterTables
 from .kinds import Kinds
-from .loops import Columns, Moves
 from .options import Options
 
 
-@dataclass(frozen=True)
-class Path:
-    """A shortest path: its bound, and the numbers of the options that remain.
+class Moves(NamedTuple):
+    """Pairs of a kind with a state, sorted by kind, and what each takes to hand on.
 
-    `used()` tells the GPUs that it uses, by class of nodes.
+    `starts` [kind + 1] says where the pairs of each kind begin, one or more; `shared`
+    and `apart` [pair, state] are the hops to a stage in that state: with a node in
+    common, and without.
     """
 
-    bound_us: int
-    used: Callable[[], Array]
-    kept: Array
+    kind: Array
+    state: Array
+    shared: Array
+    apart: Array
+    starts: Array
+
+
+class Columns(NamedTuple):
+    """Columns of all options: the cell and what a stage takes by itself, its pattern.
+
+    A cell is the last layer, the first and the kind, as one number. `shared` and
+    `apart` are the least times with a hop: with a node in common, and without.
+    """
+
+    cell: Array
+    us: Array
+    pattern: Array
+    shared: Array
+    apart: Array
 
 
 class Prices:
@@ -69,40 +84,33 @@ class Prices:
         keep &= self.options.sync_us[options] <= sync
         return options[keep]
 
-    def path(
-        self, options: Array, slowest: int, prices: Array, limit: int, known: int = -BIG
-    ) -> Path:
-        """The least priced path over `options`, and those that one below `limit` has.
 
-        `options` are numbers in ascending order; no stage is slower than `slowest`.
-        All remain where the bound is no better than a `known` one.
-        """
-        table = _Table(self, options, slowest, prices)
-        paid = int(prices @ self.gpus)
-        best = int(table.value[self.layers, 0])
-        if best >= BIG:
-            return Path(BIG, table.used, np.zeros(0, np.int64))
-        kept = table.below(limit + paid) if best - paid > known else options
-        return Path(best - paid, table.used, kept)
+class Path:
+    """Shortest paths to every cut, for one choice of options and prices.
 
-    def values(self, options: Array, slowest: int, prices: Array) -> Array:
-        """Least price of the layers before each cut, by the state behind it."""
-        return _Table(self, options, slowest, prices).value
-
-
-class _Table:
-    """Shortest paths to every cut, for one choice of options and prices."""
+    `bound_us` is that of the shortest path over all layers. `value` [cut, state] is the
+    least price of the layers before each cut, by the state behind it; BIG for none.
+    """
 
     def __init__(
         self, owner: Prices, options: Array, slowest: int, prices: Array
     ) -> None:
-        self.owner, self.options, self.slowest = owner, options, slowest
-        self.paid = owner.use @ prices
-        given = owner.columns, self.paid, slowest, owner.moves, owner.layers
-        self.paths = loops.paths(options, *given)
-        self.value = self.paths.value
+        """Find paths over `options`, numbers in ascending order, with GPUs at `prices`.
 
-    # --- the least path ------------------------------------------------------------
+        No stage is slower than `slowest` with its least hop.
+        """
+        self.owner, self.options, self.slowest = owner, options, slowest
+        self.paid, self._all_paid = owner.use @ prices, int(prices @ owner.gpus)
+        side, moves, columns = owner.layers + 1, owner.moves, owner.columns
+        # [last, first, kind]: a cell's least priced option, and the rest of a path.
+        shape = side, side, owner.kinds
+        self.shared, self.apart, self.through = np.full((3, *shape), BIG, np.int64)
+        self.value = np.full((side, owner.states), BIG, np.int64)
+        given = options, columns[:3], self.paid, columns[3:], slowest, moves[:4]
+        found = self.shared, self.apart, self.value, self.through
+        compiled("paths", *given, *found)
+        best = int(self.value[owner.layers, 0])
+        self.bound_us = best - self._all_paid if best < BIG else BIG
 
     def used(self) -> Array:
         """GPUs by class of nodes of one least path."""
@@ -112,7 +120,7 @@ class _Table:
         while last:
             pair, joined = self._pair_onto(last, state)
             kind, own = owner.moves.kind[pair], owner.moves.state[pair]
-            cells = self.paths.shared if joined else self.paths.apart
+            cells = self.shared if joined else self.apart
             costs = cells[last, :last, kind]
             first = int((costs + self.value[:last, own]).argmin())
             option = self._option(last, first, int(kind), joined=joined)
@@ -121,9 +129,13 @@ class _Table:
         return used
 
     def _pair_onto(self, last: int, state: int) -> tuple[int, bool]:
+        """Return the pair of the stage before a cut, and whether it shares a node."""
         moves = self.owner.moves
-        one, two = loops.onto(self.paths, moves, last)
-        one, two = one + moves.shared[:, state], two + moves.apart[:, state]
+        before = self.value[:last, moves.state]
+        one, two = (
+            (cells[last, :last][:, moves.kind] + before).min(axis=0) + hops[:, state]
+            for cells, hops in ((self.shared, moves.shared), (self.apart, moves.apart))
+        )
         joined = bool(one.min() <= two.min())
         return int((one if joined else two).argmin()), joined
 
@@ -136,9 +148,11 @@ class _Table:
         priced = columns.us[some] + self.paid[columns.pattern[some]]
         return int(some[int(np.where(fits, priced, BIG).argmin())])
 
-    # --- options below a limit -------------------------------------------------------
-
     def below(self, limit: int) -> Array:
-        """Numbers of the options that some path of at most `limit` goes through."""
-        through = self.paths.through.reshape(-1)
-        return loops.below(self.options, self.owner.columns, self.paid, through, limit)
+        """Return the options that a pipeline of at most `limit` may have."""
+        if self.bound_us >= BIG:
+            return self.options[:0]
+        columns = (column[self.options] for column in self.owner.columns[:3])
+        cell, us, pattern = columns
+        least = us + self.paid[pattern] + self.through.reshape(-1)[cell]
+        return self.options[least <= limit + self._all_paid]

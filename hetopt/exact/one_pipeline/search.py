@@ -10,12 +10,13 @@ cut by cut, so that every partial pipeline meets all that are alike.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from .cluster_tables import BIG, Array
+from .completion import Least
 from .kinds import END, Kinds
 from .prices import Prices
 from .stages import Free, PlacedStage, Stages
@@ -28,14 +29,6 @@ class Box(NamedTuple):
     slow_high: int
     sync_low: int
     sync_high: int
-
-
-class LeastBefore(Protocol):
-    """A bound on what is before a cut, see `completion`."""
-
-    def least(self, first: Array, state: Array, left: Array) -> Array: ...
-
-    def one(self, first: int, state: int, left: tuple[int, ...]) -> int: ...
 
 
 class Label(NamedTuple):
@@ -153,7 +146,7 @@ class BoxSearch:
         self,
         owner: Search,
         options: Array,
-        rest: LeastBefore,
+        rest: Least,
         box: Box,
         goal: Goal,
     ) -> None:
@@ -264,7 +257,7 @@ class BoxSearch:
         least = 0
         if placed.first:
             state = self.owner.kinds.state_number[stages.state(placed, tuple(free))]
-            least = self.rest.one(placed.first, state, tuple(left))
+            least = int(self.rest.least(placed.first, state, np.array(left)))
         sum_us, slowest = at.sum_us + tau, max(at.slowest_us, tau)
 
         def bound(sync: int) -> int:

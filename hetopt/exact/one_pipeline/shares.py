@@ -4,7 +4,9 @@ Replicas of a class of nodes may take the numbers of samples that fit, each at i
 time; measured times may fall as samples grow, and some may be missing.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 
 from .cluster_tables import BIG
 
@@ -20,14 +22,8 @@ def least_us(times: Times, replicas: Sequence[int], b: int, most: int) -> int:
     used = [row[:most] for row, m in zip(times, replicas, strict=True) if m]
     counts = [m for m in replicas if m]
     events = sorted({us for row in used for us in row if us < BIG})
-    low, high = 0, len(events)
-    while low < high:
-        middle = (low + high) // 2
-        if _enough(used, counts, b, events[middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return events[low] if low < len(events) else BIG
+    enough = partial(_enough, used, counts, b)
+    return [*events, BIG][bisect_left(events, True, key=enough)]
 
 
 def _enough(times: Times, counts: Sequence[int], b: int, limit: int) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain, product
 from typing import NamedTuple
 
 from .cluster_tables import BIG, ClusterTables
@@ -29,7 +30,7 @@ class Stages:
         self._pairs = bool(cluster.instance.planned_cluster.inter.pairs)
         # lru_cache on bound methods of this object only: it dies with the object.
         self._rows = lru_cache(None)(self._time_rows)
-        self._computing = lru_cache(None)(self._compute_us)
+        self._computing = lru_cache(None)(least_us)
         self._hop = lru_cache(None)(self._hop_us)
         self._replicas = lru_cache(None)(self._counted)
         self._ways = lru_cache(None)(self._links)
@@ -48,37 +49,19 @@ class Stages:
             if pattern.replicas[c]:
                 for node in self.cluster.members[c]:
                     if free[node] >= pattern.t:
-                        key = (
-                            self.cluster.alike[node],
-                            free[node],
-                            behind.get(node, 0),
-                        )
+                        key = self.cluster.alike[node], free[node], behind.get(node, 0)
                         alike.setdefault(key, []).append(node)
             groups.append(list(alike.values()))
         if pattern.on_one_node:
-            yield from self._on_one_node(pattern, free, groups)
-            return
-        for chosen in self._on_nodes(pattern, free, groups, 0):
-            if len(chosen) > 1:
-                yield tuple(sorted(chosen))
-
-    def _on_one_node(
-        self, pattern: Pattern, free: Free, groups: list[list[list[int]]]
-    ) -> Iterator[Places]:
-        for rows in groups:
-            for nodes in rows:
+            for nodes in chain(*groups):
                 if free[nodes[0]] >= pattern.t * pattern.total:
                     yield ((nodes[0], pattern.total),)
-
-    def _on_nodes(
-        self, pattern: Pattern, free: Free, groups: list[list[list[int]]], c: int
-    ) -> Iterator[Places]:
-        if c == len(groups):
-            yield ()
             return
-        for own in _dealt(pattern.replicas[c], groups[c], free, pattern.t):
-            for others in self._on_nodes(pattern, free, groups, c + 1):
-                yield own + others
+        pairs = zip(pattern.replicas, groups, strict=True)
+        for rows in product(*(_dealt(m, some, free, pattern.t) for m, some in pairs)):
+            chosen = tuple(sorted(chain(*rows)))
+            if len(chosen) > 1:
+                yield chosen
 
     # --- what it takes ---------------------------------------------------------------
 
@@ -93,7 +76,7 @@ class Stages:
         replicas = self._replicas(placed.places)
         most = self._best(placed, k, later)[1]
         times = self._times(placed, k)
-        limit = self._computing(times, replicas, most)
+        limit = self._computing(times, replicas, self.b, most)
         dealt = shared(times, replicas, self.b, most, limit)
         kind = self.cluster.kind
         return {
@@ -132,9 +115,10 @@ class Stages:
         if key not in self._taus:
             times = self._times(placed, k)
             share = -(-self.b // sum(replicas))
-            floor, best = self._computing(times, replicas, self.b), (BIG, self.b)
+            floor = self._computing(times, replicas, self.b, self.b)
+            best = BIG, self.b
             for most in range(share, self.b + 1):
-                us = self._computing(times, replicas, most)
+                us = self._computing(times, replicas, self.b, most)
                 if us < BIG:
                     best = min(best, (us + self._hop(ways, t, most), most))
                 if us == floor:  # more samples lengthen the hop alone
@@ -171,9 +155,9 @@ class Stages:
         )
 
     def _times(self, placed: PlacedStage, k: int) -> tuple[tuple[int, ...], ...]:
-        classes = tuple(sorted({self.cluster.kind[node] for node, _ in placed.places}))
+        """Time of 1, 2, ... samples by class of nodes; BIG where they do not fit."""
         place = self.place(placed.last, k)
-        return self._rows(placed.first, placed.last, placed.t, place, classes)
+        return self._rows(placed.first, placed.last, place, placed.t)
 
     def place(self, last: int, k: int) -> int:
         """A position from the end that needs as much memory as `k` does."""
@@ -183,22 +167,10 @@ class Stages:
         return max(2, min(k, self.n)) if rule == "1f1b" else 2
 
     def _time_rows(
-        self, first: int, last: int, t: int, k: int, classes: tuple[int, ...]
+        self, first: int, last: int, k: int, t: int
     ) -> tuple[tuple[int, ...], ...]:
-        """Time of 1, 2, ... samples by class of nodes; BIG where they do not fit."""
-        cluster, run = self.cluster, (first, last, k)
-        nothing = (BIG,) * self.b
-        return tuple(
-            tuple(cluster.times_us(c, t, self.n, run, self.b).tolist())
-            if c in classes
-            else nothing
-            for c in cluster.kinds
-        )
-
-    def _compute_us(
-        self, times: tuple[tuple[int, ...], ...], replicas: tuple[int, ...], most: int
-    ) -> int:
-        return least_us(times, replicas, self.b, most)
+        cluster, given = self.cluster, (t, self.n, (first, last, k), self.b)
+        return tuple(tuple(cluster.times_us(c, *given).tolist()) for c in cluster.kinds)
 
 
 def _dealt(m: int, groups: list[list[int]], free: Free, t: int) -> Iterator[Places]:

@@ -38,7 +38,7 @@ import numpy.typing as npt
 from ...errors import InternalError
 from ...stages import StageTable
 from ...stages.classes import Whole
-from ...stages.memory import Flags
+from ...stages.runs import Flags
 from ...stages.sync import UNIT
 from . import kernels
 from .coupling import Coupling

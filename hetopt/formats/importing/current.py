@@ -192,7 +192,12 @@ def same_adapters(
 
 
 def same_optimiser(
-    rule: tuple[str, str | None], hosted: bool, data: Instance, place: str, title: str
+    rule: tuple[str, str | None],
+    data: Instance,
+    place: str,
+    title: str,
+    *,
+    hosted: bool = False,
 ) -> None:
     """`InstanceError` where another optimiser updates weights, or elsewhere.
 

@@ -365,7 +365,7 @@ def _in_precision(
         )
     optimiser = told.get("optimiser", "adamw")
     hosted = told.get("hosted", False)
-    same_optimiser((optimiser, optimiser), hosted, data, place, "optimizer")
+    same_optimiser((optimiser, optimiser), data, place, "optimizer", hosted=hosted)
     adapters = told.get("lora_rank") if told.get("tuner") == "lora" else None
     same_adapters(adapters, data, place)
     notes = []

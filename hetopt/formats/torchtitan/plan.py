@@ -338,7 +338,7 @@ def _same_training(given: Fields, data: Instance, place: str) -> None:
         )
     told = str(given.get("optimizer.name", "AdamW"))
     own = {"adam": "adamw"}.get(told.lower(), told.lower())
-    same_optimiser((told, own), False, data, place, "optimizer.name")
+    same_optimiser((told, own), data, place, "optimizer.name")
 
 
 def _unread(given: Fields) -> Iterator[str]:

@@ -470,7 +470,8 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
     told = given.get("optimiser", "adamw")
     hosted = given.get("hosted", "none").lower() not in ("none", "false")
     rule = told, _optimiser(told)
-    same_optimiser(rule, hosted, data, place, asked.spelled("optimiser"))
+    title = asked.spelled("optimiser")
+    same_optimiser(rule, data, place, title, hosted=hosted)
     if given.get("hosted_weights", "none").lower() not in ("none", "false"):
         raise InstanceError(
             f"{place}: {asked.spelled('hosted_weights')}: found weights in the memory "

@@ -5,16 +5,14 @@ What Metis, AMP, Alpa and Galvatron choose by. It agrees with the judge
 """
 
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, product
 from typing import NamedTuple
 
-from ...costs import memory
 from ...costs.communication import rounds
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import Instance
-from ...search.fast_cost import FastCost, Pipe, Slot, lockstep_us
+from ...search.fast_cost import FastCost, Pipe, Slot
 
 _KEPT = 400_000  # entries of a cache
 
@@ -60,11 +58,8 @@ class LineCost:
         # lru_cache on bound methods of this object only: it dies with the object.
         self.compute_us = lru_cache(_KEPT)(self._compute_us)
         self.hop_us = lru_cache(_KEPT)(self._hop_us)
-        self._updated = lru_cache(_KEPT)(self._updated_us)
         self._weighed = lru_cache(_KEPT)(self._short_mib)
-        table = self.cost.table
-        self._timed = table.times_updates
-        self._ties = table.tied is not None
+        self._ties = self.cost.table.tied is not None
         self._syncs: dict[Row, list[int]] = {}
 
     @property
@@ -157,35 +152,27 @@ class LineCost:
         if len(line) == len(line[0].shares) == t == 1:  # calibrated by itself
             pipe = Pipe(n, size, (Slot(node, t, 0, self.layers),))
             return self.cost.iteration_us([pipe])
-        costs, runs = self.cost.costs, self.cost.costs.schedule.interleave
-        sending, hops, behind = [], [], [0]
-        for j, stage in enumerate(line):
-            crossings = runs if j < len(line) - 1 else runs - 1 if j else 0
-            hop = 0
-            if crossings:
-                after = line[(j + 1) % len(line)]
-                hop = crossings * self.hop_us(stage.shares, after.shares)
-            hops.append(hop)
-            sending.append(self.compute_us(stage.shares, stage.first, stage.last) + hop)
-            behind.append(behind[-1] + self._backward_us(stage))
-        taus = sending
-        if costs.links.hops == "both":
-            taus = [tau + hops[j - 1] for j, tau in enumerate(sending)]
-        slowest = max(taus)
-        pipeline = n * slowest - (slowest - sum(sending)) // runs
-        if costs.schedule.pipeline == "lockstep":
-            pipeline = lockstep_us(n, taus)
-        overlap = costs.updates.sync_overlap == "backward"
-        sync = max(
-            0,
-            *(
-                self.sync_us(stage) - hidden * overlap
-                for stage, hidden in zip(line, behind, strict=False)
-            ),
+        crossings = self.cost.crossings(len(line))
+        hops = [
+            times and times * self.hop_us(stage.shares, after.shares)
+            for stage, after, times in zip(
+                line, (*line[1:], line[0]), crossings, strict=True
+            )
+        ]
+        timing = self.cost.combined(
+            [self.compute_us(stage.shares, stage.first, stage.last) for stage in line],
+            [self._backward_us(stage) for stage in line],
+            hops,
         )
-        sync *= rounds(costs, [(n, len(line))])
-        end = self._tied_us(line) + self._update_us(line)
-        return self.cost.whole_us(pipeline, sync, end)
+        syncs = zip(line, timing.behind, strict=True)
+        sync = max(0, *(self.sync_us(stage) - hidden for stage, hidden in syncs))
+        sync *= rounds(self.cost.costs, [(n, len(line))])
+        end = self._tied_us(line) + self.cost.updates_us(
+            (Slot(share.node, share.t, stage.first, stage.last), len(stage.shares))
+            for stage in line
+            for share in stage.shares
+        )
+        return self.cost.whole_us(self.cost.pipeline_us(n, timing), sync, end)
 
     def _backward_us(self, stage: Laid) -> int:
         if self.cost.costs.updates.sync_overlap == "none":
@@ -202,34 +189,6 @@ class LineCost:
         names, table = self.cost.names, self.cost.table
         holders = [(names[x.node], x.t) for x in line[0].shares + line[-1].shares]
         return table.sync_us(table.model.embedding_parameters, holders)
-
-    def _update_us(self, line: Sequence[Laid]) -> int:
-        """Return the time of the optimiser on the GPU where it takes longest."""
-        if not self._timed:
-            return 0
-        used = [0] * len(self.cost.nodes)
-        if self.instance.workload.costs.memory.hosts_update:
-            for share in (share for stage in line for share in stage.shares):
-                used[share.node] += share.t  # GPUs share what their hosts do
-        return max(
-            self._updated(len(s.shares), s.first, s.last, node, t, used[node])
-            for s in line
-            for node, t in {(share.node, share.t) for share in s.shares}
-        )
-
-    def _updated_us(
-        self, replicas: int, first: int, last: int, node: int, t: int, used: int
-    ) -> int:
-        table, name = self.cost.table, self.cost.names[node]
-        measured = table.measured_update_us(
-            name, t, range(first, last), [replicas] * self.layers
-        )
-        held = sum(table.trained.layers[first:last]) if measured is None else 0
-        copies = (first == 0) + (last == self.layers)
-        ends = memory.end_copies(self.instance.model, self.instance.workload, copies)
-        held += ends * (table.trained.end or 0)
-        part = [(Fraction(held, t), replicas)]
-        return (measured or 0) + table.update_us(name, part, used)
 
     # --- plans -------------------------------------------------------------------
 

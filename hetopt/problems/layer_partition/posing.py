@@ -12,7 +12,7 @@ pays the dearest transfer to another stage, and keeps what it needs at the front
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import capability
@@ -232,17 +232,13 @@ def _place(line: Line, layer: int) -> Position:
 
 def _memory_mib(line: Line, j: int) -> int:
     """Return a stage's memory for layers at a position, on the fullest of its GPUs."""
-    return max(0, min(_rooms(line, j)))
-
-
-def _rooms(line: Line, j: int) -> Iterator[int]:
     stage = line.pipeline.stages[j]
     table = line.table.under(stage.recompute)
     costs, count = table.workload.costs, len(line.pipeline.stages)
     flight = memory.in_flight(costs, line.pipeline.micro_batches, count, j)
-    every = range(table.layers)
+    every, rooms = range(table.layers), list[int]()
     for replica in stage.replicas:
         runs = table.activations(replica.degree, replica.samples)
         _, once = runs.bytes(every, flight)
-        room = table.memory_mib(replica.node)
-        yield room - memory.mib(once) - costs.memory.reserve_mib
+        rooms.append(table.memory_mib(replica.node) - memory.mib(once))
+    return max(0, min(rooms) - costs.memory.reserve_mib)

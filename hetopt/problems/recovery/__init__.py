@@ -25,7 +25,7 @@ full-precision optimiser state; the paper's cloud is a file system with 1200 MB/
 all of its clients.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from math import ceil
@@ -129,18 +129,11 @@ class _Book:
         first, last, of = transfer.part
         each = self.data.grid[transfer.unit] // of
         alone = self.data.loads == "each_gpu"
+        reader = transfer.gpu if alone else transfer.node
         for piece in range(first * each, last * each):
             self.served[transfer.gpu, transfer.unit, piece] += 1
-            self.read.add(
-                _Piece(
-                    transfer.gpu if alone else transfer.node,
-                    transfer.node,
-                    transfer.source,
-                    transfer.medium,
-                    transfer.unit,
-                    piece,
-                )
-            )
+            lies = transfer.source, transfer.medium, transfer.unit, piece
+            self.read.add(_Piece(reader, transfer.node, *lies))
 
     def _faults(self, transfer: plans.Transfer) -> Iterator[tuple[str, str]]:
         key = (transfer.gpu, transfer.unit)
@@ -190,7 +183,7 @@ def _measure(data: Data, read: Iterable[_Piece]) -> tuple[int, tuple[()], Docume
     network = {node.name: node.network_bytes_per_s for node in data.nodes}
     joined = {frozenset((p.first, p.second)): p.bytes_per_s for p in data.pairs}
     rate: dict[_Link, int] = {}
-    load: dict[_Link, Fraction] = {}
+    load = defaultdict[_Link, Fraction](Fraction)
     ways = {"local": Fraction(0), "peer": Fraction(0), "cloud": Fraction(0)}
     for piece in read:
         size = data.piece_bytes[piece.unit]
@@ -212,7 +205,7 @@ def _measure(data: Data, read: Iterable[_Piece]) -> tuple[int, tuple[()], Docume
                     used.append(((piece.source, " to ", piece.node), own))
         for link, bandwidth in used:
             rate[link] = bandwidth
-            load[link] = load.get(link, Fraction(0)) + size
+            load[link] += size
     busy = {link: ceil(load[link] * 10**6 / rate[link]) for link in sorted(load)}
     slowest = max(busy, key=lambda link: busy[link], default=None)
     makespan = busy[slowest] if slowest is not None else 0

@@ -5,6 +5,7 @@ a plan is how many pieces of each kind come from each place. The time of a link 
 bytes of all pieces that pass it, over its bandwidth.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -230,15 +231,14 @@ class Network:
 
     def plan(self, flow: Mapping[tuple[int, int], int]) -> Recovery:
         """The recovery in which pieces are dealt out in order, as the flow counts."""
-        chosen: dict[tuple[str, str, Source], int] = {}
+        chosen = Counter[tuple[str, str, Source]]()
         for k, kind in enumerate(self.kinds):
             pieces = iter(kind.pieces)
             for s, source in enumerate(kind.sources):
                 for _ in range(flow.get((k, s), 0)):
                     piece = next(pieces)
                     for gpu in piece.gpus:
-                        key = (gpu, piece.unit, source)
-                        chosen[key] = chosen.get(key, 0) | 1 << piece.number
+                        chosen[gpu, piece.unit, source] |= 1 << piece.number
         rows = ((*key, bits) for key, bits in chosen.items())
         return Assembler(self.data).plan(sorted(rows))
 
@@ -250,10 +250,9 @@ class Network:
             each = self.data.grid[t.unit] // of
             for number in range(first * each, last * each):
                 came[t.gpu, t.unit, number] = (t.source, t.medium)
-        found: Flow = {}
+        found = Counter[tuple[int, int]]()
         for k, kind in enumerate(self.kinds):
             for piece in kind.pieces:
                 source = came[piece.gpus[0], piece.unit, piece.number]
-                key = (k, kind.sources.index(source))
-                found[key] = found.get(key, 0) + 1
+                found[k, kind.sources.index(source)] += 1
         return found

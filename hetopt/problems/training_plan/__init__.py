@@ -378,11 +378,8 @@ def _hop_us(table: CostTable, sender: Stage, receiver: Stage) -> int:
 
 def _slow(table: CostTable, node: str, gpus: int) -> Fraction:
     """Return time over the adapters that `gpus` reach, to that over all of them."""
-    there_are = table.cluster.node[node].adapters
-    if there_are is None:
-        return Fraction(1)
-    reached = gpus if gpus < there_are else there_are
-    return Fraction(there_are, reached)
+    there_are = table.cluster.node[node].adapters or 1
+    return Fraction(there_are, min(gpus, there_are))
 
 
 def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int:
@@ -395,14 +392,10 @@ def _pipeline_us(costs: CostSettings, n: int, rows: list[dict[str, int]]) -> int
         filling = Fraction(sum(sending) - max(taus), costs.schedule.interleave)
         return n * max(taus) + ceil(filling)
     slots = len(taus) + n - 1
-    total = 0
-    for first in range(min(slots, len(taus) - 1)):  # the ramp up
-        total += max(taus[max(0, first - n + 1) : first + 1])
     full = max(0, n - len(taus) + 1)
-    total += full * max(taus)
-    for slot in range(len(taus) - 1 + full, slots):  # the ramp down
-        total += max(taus[slot - n + 1 : len(taus)])
-    return total
+    up, down = range(min(slots, len(taus) - 1)), range(len(taus) - 1 + full, slots)
+    ramps = (max(taus[max(0, slot - n + 1) : slot + 1]) for slot in (*up, *down))
+    return full * max(taus) + sum(ramps)
 
 
 def _sync_us(
@@ -640,15 +633,12 @@ _Slow = dict[str, Fraction]  # by node: time over what a ring reaches, to all of
 
 def _ring_slow(table: CostTable, count: Counter[str], t: int) -> _Slow:
     """Return each node's slowdown where `t` rings share its adapters."""
-    found = {}
-    for node, members in count.items():
-        there_are = table.cluster.node[node].adapters
-        if there_are is None:
-            found[node] = Fraction(1)
-        else:
-            reached = min(t * members, there_are)
-            found[node] = 1 / (Fraction(reached, there_are) / t)
-    return found
+    return {
+        node: t * _slow(table, node, t * members)
+        if table.cluster.node[node].adapters
+        else Fraction(1)
+        for node, members in count.items()
+    }
 
 
 def _rates_between(table: CostTable, slow: _Slow) -> list[Fraction]:
@@ -752,13 +742,10 @@ def _rates(
     tokens = workload.global_batch * workload.sequence_length
     needed = table.needed_flops_per_sample * workload.global_batch
     possible = seconds * table.peak_flops_per_s
-    per_hour: Fraction | None = Fraction(0)
-    for replica in plan.replicas():
-        price = table.gpu(replica.node).usd_per_hour
-        if price is None or per_hour is None:
-            per_hour = None
-        else:
-            per_hour += replica.degree * exact(price)
+    used = [(table.gpu(r.node).usd_per_hour, r.degree) for r in plan.replicas()]
+    per_hour = None
+    if all(price is not None for price, _ in used):
+        per_hour = sum((n * exact(x) for x, n in used if x is not None), Fraction(0))
     executed = sum(
         pipeline.micro_batches
         * pipeline.micro_batch_size

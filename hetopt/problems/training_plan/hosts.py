@@ -5,6 +5,7 @@ they are of, so that no stage alone is too large: methods look for plans without
 rule, and those that break it are none. Their bounds hold, as plans are fewer.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
@@ -25,7 +26,7 @@ def pinned_mib(
 
     `holders` are the replicas of every layer.
     """
-    found = dict[str, Fraction]()
+    found = defaultdict[str, Fraction](Fraction)
     if table.workload.costs.memory.offload is None:
         return {}
     for pipeline in plan.pipelines:
@@ -35,8 +36,7 @@ def pinned_mib(
                 each = table.pinned_bytes(
                     stage.span, replica.degree, (j == 0, j == last), holders
                 )
-                before = found.get(replica.node, Fraction(0))
-                found[replica.node] = before + replica.degree * each
+                found[replica.node] += replica.degree * each
     return {node: memory.mib(total) for node, total in sorted(found.items())}
 
 

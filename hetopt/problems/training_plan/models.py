@@ -71,10 +71,7 @@ def _torchtitan(data: Instance) -> Iterator[str]:
 def _hexiscale(data: Instance) -> Iterator[str]:
     if (length := data.workload.sequence_length) != _LENGTH:
         yield f"it trains on sequences of {_LENGTH} tokens, not of {length}"
-    yield from _no_hexiscale_model(data.model)
-
-
-def _no_hexiscale_model(model: ModelSpec) -> Iterator[str]:
+    model = data.model
     if (model.hidden, model.heads) not in HEXISCALE:
         known = (f"{name} of {h} with {n} heads" for (h, n), name in HEXISCALE.items())
         yield (

@@ -12,7 +12,7 @@ What neither latency nor exposure changes is added up exactly and rounded up onc
 stage with several replicas only what must leave the node counts, over the fastest link.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
@@ -39,13 +39,12 @@ class Ports:
     def __init__(self, table: CostTable) -> None:
         """Nothing has been sent yet."""
         self._table, self._cluster = table, table.cluster
-        self._sent: dict[tuple[str, _Rate], Fraction] = {}
+        self._sent = defaultdict[tuple[str, _Rate], Fraction](Fraction)
 
     def send(self, node: str, rate: _Rate, size: Fraction | int) -> None:
         """Add bytes that leave a node; they count where its ports are told."""
         if size and self._cluster.node[node].adapters is not None:
-            key = node, rate
-            self._sent[key] = self._sent.get(key, Fraction(0)) + size
+            self._sent[node, rate] += size
 
     def ring(self, members: Counter[str], each: Mapping[str, Fraction]) -> None:
         """Add a ring: node x of d members sends (n - d) / n of `each[x]` bytes."""
@@ -65,20 +64,19 @@ class Ports:
         numbers = [cluster.number[name] for name in away]
         links = cluster.links.row(cluster.number[node])[numbers]
         many = np.bincount(links, weights=[members[name] for name in away])
-        found: dict[_Rate, int] = {}
+        found = Counter[_Rate]()
         for link in np.flatnonzero(many).tolist():
-            rate = cluster.links.exactly(link)[1]
-            found[rate] = found.get(rate, 0) + int(many[link])
+            found[cluster.links.exactly(link)[1]] += int(many[link])
         return found
 
     def busiest(self, hidden: Mapping[str, int] | None = None) -> Busy:
         """The port that is busy longest, less what is `hidden` of each node's."""
-        found = Busy(0, None)
-        for (node, rate), size in sorted(self._sent.items()):
-            us = ceil(size * 10**6 / rate) - (hidden or {}).get(node, 0)
-            if us > found.us:
-                found = Busy(us, node)
-        return found
+        rows = (
+            Busy(ceil(size * 10**6 / rate) - (hidden or {}).get(node, 0), node)
+            for (node, rate), size in sorted(self._sent.items())
+        )
+        found = max(rows, key=lambda busy: busy.us, default=Busy(0, None))
+        return found if found.us > 0 else Busy(0, None)
 
 
 def passes(table: CostTable, plan: TrainingPlan) -> Busy:

@@ -1,7 +1,7 @@
 """Shapes of plans: features that they use, and one form for equal plans."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...costs import CostTable
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
@@ -54,26 +54,29 @@ def apart(plan: TrainingPlan) -> list[Pipeline] | None:
 
 def features(data: Instance, plan: TrainingPlan) -> frozenset[Feature]:
     """Return the features that a plan uses, with the settings that it chooses."""
-    made = normal(plan)
-    found = set(_between_pipelines(made))
-    context = split_of(data, plan).context
-    if any(replica.degree > context for replica in plan.replicas()):
-        found.add(Feature.TENSOR_PARALLEL)
-    for pipeline in made.pipelines:
-        found |= set(_of_pipeline(data, pipeline))
-    return frozenset(found | set(_of_settings(data, plan)) | of_instance(data))
+    made, context = normal(plan), split_of(data, plan).context
+    wide = (replica.degree > context for replica in plan.replicas())
+    asked = {
+        Feature.DIFFERENT_CUTS: len({_cuts(one) for one in made.pipelines}) > 1,
+        Feature.DIFFERENT_BATCHES: len({x.micro_batches for x in made.pipelines}) > 1,
+        Feature.TENSOR_PARALLEL: any(wide),
+    }
+    each = (_of_pipeline(data, pipeline) for pipeline in made.pipelines)
+    return _used(asked).union(*each, _of_settings(data, plan), of_instance(data))
 
 
 def _used(asked: Mapping[Feature, bool]) -> frozenset[Feature]:
     return frozenset(feature for feature, uses in asked.items() if uses)
 
 
+_OPTIMISERS = ("sgd", "muon", "adafactor", "adamw_8bit")
 _ZERO = (Feature.ZERO_1, Feature.ZERO_2, Feature.ZERO_3)
 
 
 def of_instance(data: Instance) -> frozenset[Feature]:
     """Return the features that the model and the settings ask of any plan."""
     costs = data.workload.costs
+    chosen = costs.memory.optimiser
     asked = {
         Feature.LISTED_PARAMETERS: _only_counted(data),
         Feature.SINGLE_PRECISION: costs.memory.precision == "fp32",
@@ -84,31 +87,19 @@ def of_instance(data: Instance) -> frozenset[Feature]:
         Feature.LORA: costs.updates.lora is not None,
         Feature.QUANTISED: bool(costs.updates.lora and costs.updates.lora.weight_bits),
         Feature.HOSTED_STATES: costs.memory.hosts_update,
+        **{Feature[name.upper()]: name == chosen for name in _OPTIMISERS},
     }
-    found = {*_used(asked)}
-    if costs.memory.optimiser in _OPTIMISERS:
-        found.add(_OPTIMISERS[costs.memory.optimiser])
-    found |= of_layers(data.model, data.workload.sequence_length)
-    for choices in (
-        [of_states(costs, zero) for zero in data.workload.zeros],
-        [of_split(split) for split in data.workload.splits],
-    ):
-        found |= frozenset.intersection(*choices)
-    return frozenset(found)
+    return _used(asked).union(
+        of_layers(data.model, data.workload.sequence_length),
+        frozenset.intersection(*(of_states(costs, x) for x in data.workload.zeros)),
+        frozenset.intersection(*(of_split(split) for split in data.workload.splits)),
+    )
 
 
 def never_run(data: Instance) -> list[Feature]:
     """Return the features that any plan needs and the target's program lacks."""
     lacks = of_instance(data) - UNTOLD - data.workload.target.supports
     return [feature for feature in Feature if feature in lacks]
-
-
-_OPTIMISERS = {
-    "sgd": Feature.SGD,
-    "muon": Feature.MUON,
-    "adafactor": Feature.ADAFACTOR,
-    "adamw_8bit": Feature.ADAMW_8BIT,
-}
 
 
 def of_states(costs: CostSettings, zero: int) -> frozenset[Feature]:
@@ -220,37 +211,22 @@ def place(gpu: str) -> tuple[str, int]:
     return node, int(index)
 
 
-def _between_pipelines(plan: TrainingPlan) -> Iterator[Feature]:
-    if len({_cuts(pipeline) for pipeline in plan.pipelines}) > 1:
-        yield Feature.DIFFERENT_CUTS
-    if len({pipeline.micro_batches for pipeline in plan.pipelines}) > 1:
-        yield Feature.DIFFERENT_BATCHES
-
-
-def _of_pipeline(data: Instance, pipeline: Pipeline) -> Iterator[Feature]:
-    cluster = data.planned_cluster
-    stages = pipeline.stages
-    if len(stages) > 1:
-        yield Feature.PIPELINES
-    if len({len(stage.span) for stage in stages}) > 1:
-        yield Feature.UNEVEN_LAYERS
+def _of_pipeline(data: Instance, pipeline: Pipeline) -> frozenset[Feature]:
+    node, stages = data.planned_cluster.node, pipeline.stages
     degrees = [{replica.degree for replica in stage.replicas} for stage in stages]
-    types = [
-        {cluster.node[replica.node].gpu for replica in stage.replicas}
-        for stage in stages
-    ]
-    if any(len(degree) > 1 for degree in degrees):
-        yield Feature.MIXED_DEGREES_IN_STAGE
-    if any(degree != degrees[0] for degree in degrees):
-        yield Feature.MIXED_DEGREES
-    if any(len(kinds) > 1 for kinds in types):
-        yield Feature.MIXED_TYPES_IN_STAGE
-    if any(kinds != types[0] for kinds in types):
-        yield Feature.MIXED_TYPES
-    if len({len(stage.replicas) for stage in stages}) > 1:
-        yield Feature.MIXED_REPLICAS
-    if any(len({replica.samples for replica in s.replicas}) > 1 for s in stages):
-        yield Feature.UNEQUAL_SAMPLES
+    types = [{node[r.node].gpu for r in stage.replicas} for stage in stages]
+    samples = [{replica.samples for replica in stage.replicas} for stage in stages]
+    asked = {
+        Feature.PIPELINES: len(stages) > 1,
+        Feature.UNEVEN_LAYERS: len({len(stage.span) for stage in stages}) > 1,
+        Feature.MIXED_DEGREES_IN_STAGE: max(map(len, degrees)) > 1,
+        Feature.MIXED_DEGREES: any(degree != degrees[0] for degree in degrees),
+        Feature.MIXED_TYPES_IN_STAGE: max(map(len, types)) > 1,
+        Feature.MIXED_TYPES: any(kinds != types[0] for kinds in types),
+        Feature.MIXED_REPLICAS: len({len(stage.replicas) for stage in stages}) > 1,
+        Feature.UNEQUAL_SAMPLES: max(map(len, samples)) > 1,
+    }
+    return _used(asked)
 
 
 def merge(pipelines: Sequence[Pipeline]) -> Pipeline:

@@ -1,6 +1,6 @@
 """A plan may break rules of the target that its instance runs on."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice, permutations
 
 from ...catalogue import GPU_MAKERS, find_gpu, maker_of
@@ -168,11 +168,53 @@ def refusals(
     The plan has no features but the target's; a rule `besides` is not asked for.
     """
     rules = TARGETS[target].rules - {besides}
-    if not rules:
-        return []
-    pipeline = normal(plan).pipelines[0]
-    checks = ((rule, _CHECKS[rule]) for rule in Rule if rule in rules)
-    return [text for _, check in checks for text in check(data, plan, pipeline)]
+    return list(_faults(rules, data, plan)) if rules else []
+
+
+def _faults(
+    rules: frozenset[Rule], data: Instance, plan: TrainingPlan
+) -> Iterator[str]:
+    """Yield in words the rules that a plan breaks, in their order.
+
+    Those of one pipeline are asked of that into which a plan of a grid is merged.
+    """
+    pipeline, tied = normal(plan).pipelines[0], data.model.tied_embeddings
+    count, stages = pipeline.micro_batches, pipeline.stages
+    if Rule.FILLED in rules and count < len(stages):
+        yield (
+            f"{count} micro-batches for {len(stages)} stages, expected at least as many"
+        )
+    if Rule.TIED_TOGETHER in rules and tied and len(stages) > 1:
+        yield "the tied embedding and head are on different stages"
+    first, last = (stages[j].replicas[0].degree for j in (0, -1))
+    if Rule.TIED_ALIKE in rules and tied and first != last:
+        yield (
+            "embedding and head are tied, and the first and the last stage have "
+            f"tensor-parallel degrees {first} and {last}"
+        )
+    if Rule.NEIGHBOURS in rules:
+        for host in hosts_apart(together(pipeline)):
+            yield f"host {host!r} serves stages or replicas that are not neighbours"
+    if Rule.WHOLE_SHARES in rules:
+        size = pipeline.micro_batch_size
+        for n in sorted({len(stage.replicas) for stage in stages}):
+            if size % n:
+                yield f"a micro-batch of {size} is not divisible by {n} replicas"
+    if Rule.HANDED_ON in rules and apart(plan) is None:
+        yield "replicas send their samples to replicas that take another number"
+    if Rule.TOGETHER in rules:
+        yield from _alike(data, plan)
+    zero = data.workload.costs.updates.zero if plan.zero is None else plan.zero
+    orders = {_order(data, one) for one in plan.pipelines}
+    # FSDP gathers weights and sums gradients at every micro-batch of every rank.
+    if Rule.IN_STEP in rules and zero > 1 and len(orders) > 1:
+        yield (
+            f"replicas share states (ZeRO {zero}), but differ in micro-batches or "
+            "recomputation"
+        )
+    for rule, one in ((Rule.ONE_MAKER, "megatron"), (Rule.FLAGCX, "flagscale")):
+        if rule in rules:
+            yield from _apart(one, data, plan)
 
 
 def bad_degrees(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str]:
@@ -182,34 +224,6 @@ def bad_degrees(target: str, data: Instance, plan: TrainingPlan) -> Iterator[str
         t, rest = divmod(gpus, split.context)  # another rule is broken with a rest
         if not rest:
             yield from barred(target, data, t, split)
-
-
-# --- rules of one pipeline, into which a plan of a grid is merged -------------------
-
-_Check = Callable[[Instance, TrainingPlan, Pipeline], list[str]]
-
-
-def _full_machines(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    count, stages = pipeline.micro_batches, len(pipeline.stages)
-    if count >= stages:
-        return []
-    return [f"{count} micro-batches for {stages} stages, expected at least as many"]
-
-
-def _tied_together(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    if len(pipeline.stages) == 1 or not data.model.tied_embeddings:
-        return []
-    return ["the tied embedding and head are on different stages"]
-
-
-def _tied_alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    first, last = (pipeline.stages[j].replicas[0].degree for j in (0, -1))
-    if first == last or not data.model.tied_embeddings:
-        return []
-    return [
-        "embedding and head are tied, and the first and the last stage have "
-        f"tensor-parallel degrees {first} and {last}"
-    ]
 
 
 def hosts_apart(pipeline: Pipeline) -> list[str]:
@@ -247,30 +261,7 @@ def together(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def _neighbours(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    return [
-        f"host {host!r} serves stages or replicas that are not neighbours"
-        for host in hosts_apart(together(pipeline))
-    ]
-
-
-def _whole_shares(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    counts = sorted({len(stage.replicas) for stage in pipeline.stages})
-    size = pipeline.micro_batch_size
-    return [
-        f"a micro-batch of {size} is not divisible by {n} replicas"
-        for n in counts
-        if size % n
-    ]
-
-
-def _handed_on(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    if apart(plan) is not None:
-        return []
-    return ["replicas send their samples to replicas that take another number"]
-
-
-def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
+def _alike(data: Instance, plan: TrainingPlan) -> list[str]:
     """Return the pipelines that meet in every layer but differ in order.
 
     Interleaved, a stage runs other layers than those that its numbers say, so that one
@@ -294,33 +285,8 @@ def _alike(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
     ]
 
 
-def _in_step(data: Instance, plan: TrainingPlan, pipeline: Pipeline) -> list[str]:
-    """FSDP gathers weights and sums gradients at every micro-batch of every rank."""
-    zero = data.workload.costs.updates.zero if plan.zero is None else plan.zero
-    if zero < 2 or len({_order(data, one) for one in plan.pipelines}) == 1:
-        return []
-    return [
-        f"replicas share states (ZeRO {zero}), but differ in micro-batches or "
-        "recomputation"
-    ]
-
-
 def _order(data: Instance, pipeline: Pipeline) -> tuple[object, ...]:
     """Return the key that the order of a pipeline's passes depends on."""
     rule = data.workload.costs.compute.recompute
     rows = ((stage.layers, stage.recompute or rule) for stage in pipeline.stages)
     return pipeline.micro_batches, *rows
-
-
-_CHECKS: dict[Rule, _Check] = {
-    Rule.FILLED: _full_machines,
-    Rule.TIED_TOGETHER: _tied_together,
-    Rule.TIED_ALIKE: _tied_alike,
-    Rule.NEIGHBOURS: _neighbours,
-    Rule.WHOLE_SHARES: _whole_shares,
-    Rule.HANDED_ON: _handed_on,
-    Rule.TOGETHER: _alike,
-    Rule.IN_STEP: _in_step,
-    Rule.ONE_MAKER: lambda data, plan, pipeline: _apart("megatron", data, plan),
-    Rule.FLAGCX: lambda data, plan, pipeline: _apart("flagscale", data, plan),
-}

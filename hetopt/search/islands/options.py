@@ -102,29 +102,18 @@ class Options:
         return self._named[nodes]
 
     def _of(self, nodes: Nodes) -> list[Option]:
-        if len(nodes) == 1:
-            return self._alone(*nodes)
         ordered = tuple(sorted(nodes, key=lambda i: (self.kind[i], i)))
         key = tuple(self.kind[i] for i in ordered)
+        if len(nodes) == 1:  # as any that is like it, whatever its links
+            node = nodes[0]
+            like = self._like[self.cost.kind[node], self.cost.nodes[node].count]
+            key = (self.kind[like],)
         if key not in self._kept:
             self._kept[key] = self._best(key)
         back: dict[int, list[int]] = {}
-        for i in ordered:
-            back.setdefault(self.kind[i], []).append(i)
+        for kind, i in zip(key, ordered, strict=True):
+            back.setdefault(kind, []).append(i)
         return [self._renamed(option, back) for option in self._kept[key]]
-
-    def _alone(self, node: int) -> list[Option]:
-        """Options of one node: those of any that is like it, whatever its links."""
-        alike = self._like[self.cost.kind[node], self.cost.nodes[node].count]
-        key = (self.kind[alike],)
-        if key not in self._kept:
-            self._kept[key] = self._best(key)
-        return [
-            option._replace(
-                slots=tuple(slot._replace(node=node) for slot in option.slots)
-            )
-            for option in self._kept[key]
-        ]
 
     def _renamed(self, option: Option, back: dict[int, list[int]]) -> Option:
         """The option on the nodes themselves: a kind's k-th place is its k-th node."""

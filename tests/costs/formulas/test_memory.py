@@ -42,20 +42,15 @@ def total(a: Architecture, run: Layout) -> float:
 
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
 def test_a_layer_keeps_what_korthikanti_count(tp: int) -> None:
-    """arXiv 2205.05198: sbh (10 + 24 / t + 5 a s / (h t)), equation 2."""
-    h, s = GPT.hidden, OLD.sequence
-    by_hand = h * (10 + 24 / tp + 5 * GPT.heads * s / (h * tp))
-    assert layer(GPT, replace(OLD, tp=tp)) == pytest.approx(by_hand)
+    """arXiv 2205.05198, equations 2 and 4, the latter with sequence parallelism.
 
-
-@pytest.mark.parametrize("tp", [2, 4, 8])
-def test_sequence_parallelism_divides_all_of_it(tp: int) -> None:
-    """Equation 4: sbh / t (34 + 5 a s / h)."""
-    h, s = GPT.hidden, OLD.sequence
-    by_hand = h / tp * (34 + 5 * GPT.heads * s / h)
-    assert layer(GPT, replace(OLD, tp=tp, split_sequence=True)) == pytest.approx(
-        by_hand
-    )
+    sbh (10 + 24 / t + 5 a s / (h t)), sbh / t (34 + 5 a s / h)
+    """
+    h, run = GPT.hidden, replace(OLD, tp=tp)
+    scores = 5 * GPT.heads * OLD.sequence / h
+    assert layer(GPT, run) == pytest.approx(h * (10 + 24 / tp + scores / tp))
+    divided = layer(GPT, replace(run, split_sequence=True))
+    assert divided == pytest.approx(h / tp * (34 + scores))
 
 
 def test_selective_recomputation_drops_the_scores_and_full_keeps_inputs() -> None:
@@ -66,21 +61,17 @@ def test_selective_recomputation_drops_the_scores_and_full_keeps_inputs() -> Non
         assert held == pytest.approx(24 * tokens * each)
 
 
-def test_states_under_zero_are_those_of_rajbhandari() -> None:
-    """arXiv 1910.02054, figure 1: 16, 4 + 12 / d, 2 + 14 / d, 16 / d bytes of each."""
-    run = replace(OLD, precision="fp16", dp=64)
-    held = 1e9
-    for zero, each in ((0, 16), (1, 4 + 12 / 64), (2, 2 + 14 / 64), (3, 16 / 64)):
-        at = replace(run, zero=zero, shard=64 if zero == 3 else 0)
-        whole = memory.Parameters(held, 0, 0, 0)
-        found = memory.state_bytes(C, at, whole)
-        states = sum(found[x] for x in ("weights", "gradients", "optimiser"))
-        assert states == pytest.approx(each * held)
+FP16 = replace(OLD, precision="fp16", dp=64)
 
 
 @pytest.mark.parametrize(
     ("run", "each"),
     [
+        # arXiv 1910.02054, figure 1: 16, 4 + 12 / d, 2 + 14 / d, 16 / d bytes of each.
+        (replace(FP16, zero=0), 16),
+        (replace(FP16, zero=1), 4 + 12 / 64),
+        (replace(FP16, zero=2), 2 + 14 / 64),
+        (replace(FP16, zero=3, shard=64), 16 / 64),
         (replace(RUN, zero=1, dp=8), 6 + 12 / 8),  # Megatron's distributed optimiser
         (replace(OLD, zero=1, dp=8), 8 + 12 / 8),  # gradients of both sorts
         (replace(RUN, framework="torchtitan", shard=8, dp=8), 16 / 8),

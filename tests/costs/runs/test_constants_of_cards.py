@@ -10,25 +10,14 @@ from hetopt.costs.constants import Constant, Table, plain, shipped
 from hetopt.costs.constants.files import write_constants
 from hetopt.costs.formulas import kernels
 from hetopt.costs.formulas.architecture import Matrix
-from hetopt.costs.runs import described
+from hetopt.costs.runs.description import described
 from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {
-    "layers": 32,
-    "hidden": 4096,
-    "heads": 32,
-    "vocabulary": 32000,
-    "intermediate": 14336,
-    "gated": True,
-    "seq": 4096,
-    "gpus": 8,
-    "dp": 8,
-    "tp": 1,
-    "pp": 1,
-    "mbs": 1,
-    "gbs": 64,
-    "precision": "bf16",
-}
+    "layers": 32, "hidden": 4096, "heads": 32, "vocabulary": 32000, "seq": 4096,
+    "intermediate": 14336, "gated": True, "gpus": 8, "dp": 8, "tp": 1, "pp": 1,
+    "mbs": 1, "gbs": 64, "precision": "bf16",
+}  # fmt: skip
 CARD = "H100-80GB-SXM5"
 OWN = f"product.bf16@{CARD}"
 RUNS = [Run.model_validate({**ROW, "gpu": gpu}) for gpu in (CARD, "A100-80GB-SXM4")]

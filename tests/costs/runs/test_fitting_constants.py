@@ -6,18 +6,15 @@ import numpy as np
 import pytest
 from synthetic_runs import measured, row
 
-from hetopt.costs.constants import plain, shipped
-from hetopt.costs.runs import (
-    Constant,
-    Run,
-    Table,
-    fit,
+from hetopt.costs.constants import Constant, Table, plain, shipped
+from hetopt.costs.runs.fitting import fit, predicted_s
+from hetopt.costs.runs.prediction import (
     fitted_on,
     observed_runs,
-    predicted_s,
     predictions,
     summaries,
 )
+from hetopt.costs.runs.rows import Run
 
 PRIORS = shipped.priors()
 TRUTH = plain(PRIORS) | {"product.bf16": 0.6, "tp": 1.4, "traffic": 2.0}

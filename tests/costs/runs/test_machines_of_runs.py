@@ -6,7 +6,7 @@ import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas.machine import Machine
-from hetopt.costs.runs import described
+from hetopt.costs.runs.description import described
 from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {

@@ -6,7 +6,8 @@ import pytest
 from synthetic_runs import measured, row
 
 from hetopt.costs.constants import ADDED, Stated, Table, plain, shipped
-from hetopt.costs.runs import Run, fitted_on, predictions, summaries
+from hetopt.costs.runs.prediction import fitted_on, predictions, summaries
+from hetopt.costs.runs.rows import Run
 
 
 def test_every_row_is_answered_in_order() -> None:

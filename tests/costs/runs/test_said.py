@@ -7,10 +7,9 @@ import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas.layout import Layout
-from hetopt.costs.runs import NotModelled, described, predictions
-from hetopt.costs.runs.description import framework_of
+from hetopt.costs.runs.description import NotModelled, described, framework_of
 from hetopt.costs.runs.machines import card_of
-from hetopt.costs.runs.prediction import predicted_bytes, unsaid
+from hetopt.costs.runs.prediction import predicted_bytes, predictions, unsaid
 from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {

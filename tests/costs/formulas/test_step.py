@@ -1,4 +1,4 @@
-"""Bytes that move through memory beside products, operator by operator."""
+"""Seconds of a step: bytes that move through memory, and pipelines that fill."""
 
 from dataclasses import replace
 
@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.formulas import step
 from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.kernels import traffic_s
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
-from hetopt.costs.runs import described
+from hetopt.costs.runs.description import described
 from hetopt.costs.runs.rows import Run
 from hetopt.schema.layers import ATTENTION, DENSE, EXPERTS
 
@@ -70,16 +71,10 @@ def test_gpt_oss_has_biases_in_all_releases(
 ) -> None:
     row = {
         **{"model": model, "gpu": "h100_80gb", "gpus": 8, "layers": 4, "hidden": 2880},
-        **{
-            "heads": 64,
-            "vocabulary": 201088,
-            "seq": 4096,
-            "experts": 128,
-            "gated": True,
-        },
+        **{"heads": 64, "vocabulary": 201088, "seq": 4096, "experts": 128},
         **{"experts_per_token": 4, "moe_intermediate": 2880, "framework": "Megatron"},
         **{"dp": 8, "tp": 1, "pp": 1, "ep": 8, "mbs": 1, "gbs": 64},
-        **{"precision": "bf16", "release": release},
+        **{"precision": "bf16", "release": release, "gated": True},
     }
     of_gpt_oss = described(Run.model_validate(row)).layout
     assert of_gpt_oss.expert_biases
@@ -87,3 +82,28 @@ def test_gpt_oss_has_biases_in_all_releases(
     other = described(Run.model_validate({**row, "model": "Qwen3-30B-A3B"})).layout
     assert not other.expert_biases
     assert not other.sinks
+
+
+#: No hop, and what is apart from layers but the head takes no time.
+QUICK = {"hop": 1e-9, "dp": 1e-9, "update": 1e-9, "iteration": 1e-9}
+
+
+def seconds(pace: float, run: Layout) -> dict[str, float]:
+    deep = replace(LLAMA, layers=LLAMA.layers * 16)
+    return dict(step.terms(Table(QUICK | {"pace": pace}), H100, deep, run))
+
+
+@pytest.mark.parametrize("micro_batches", [1, 4, 64])
+@pytest.mark.parametrize("vp", [1, 2])
+def test_the_pace_of_all_is_not_that_of_one(micro_batches: int, vp: int) -> None:
+    """Layers of the slowest stage take their pace, those that fill do not."""
+    run = Layout("megatron", "fused", "bf16", 2048, 1, micro_batches, pp=8, vp=vp)
+    plain, slow = seconds(1.0, run), seconds(1.5, run)
+    names = step.LayerTimes._fields
+    assert sum(slow[x] for x in names) == pytest.approx(
+        1.5 * sum(plain[x] for x in names)
+    )
+    # The slowest stage is the one with the head; seven stages of four layers fill.
+    each = sum(plain[x] for x in names) / micro_batches
+    assert plain["bubble"] == pytest.approx(7 * each / vp)
+    assert slow["bubble"] == pytest.approx(plain["bubble"])
