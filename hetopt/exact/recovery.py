@@ -20,7 +20,7 @@
 Source: the problem is AutoHet's, section IV; the method is our own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
 from math import ceil
@@ -28,11 +28,10 @@ from math import ceil
 from .. import entries
 from ..modelling import Expression, Limits
 from ..plans import Recovery
-from ..problems import Objective
 from ..problems.recovery import Data
 from ..problems.recovery.network import Flow, Network
 from ..result import Bound, Result, Status, Stop
-from ..solving.run import Halt, Run
+from ..solving.run import Halt, Report, Run
 
 problem = "recovery"
 
@@ -40,8 +39,6 @@ _BACKEND = "cpsat"
 _SCALE = 2**24
 _TIDY_S = 2.0
 _PLANNERS = ("autohet_recovery", "varuna")
-
-Report = Callable[[Objective | None, Objective | None], None]
 
 
 def solve(
@@ -97,7 +94,7 @@ class _Search:
         run, network, step = self._run, self._network, 0
         while not run.closed():
             run.check()
-            low = self._low()
+            low = int(run.bound.value) if run.bound is not None else 0
             time = network.possible(low + step)
             if isinstance(run.objective, int) and time >= run.objective:
                 time = network.possible((low + run.objective) // 2)
@@ -106,29 +103,22 @@ class _Search:
             if (found := self._decided(time)) is not None:
                 run.offer(network.plan(found))
             else:
-                self._refute(time)
+                run.tighten(network.possible(time + 1), "cpsat refutation")
                 step = max(2 * step, low // 1000, 1)
-
-    def _low(self) -> int:
-        bound = self._run.bound
-        return int(bound.value) if bound is not None else 0
-
-    def _refute(self, time: int) -> None:
-        self._run.tighten(self._network.possible(time + 1), "cpsat refutation")
 
     def _decided(self, time: int) -> Flow | None:
         """A flow of at most `time` us; None where there is none. Raises `Halt`."""
-        limits = Limits(
-            time_s=self._run.left_s(),
-            threads=self._run.limits.threads,
-            seed=self._run.limits.seed,
-        )
-        status, flow, stop = decide(self._network, time, {}, _BACKEND, limits)
+        limits = self._limits(self._run.left_s())
+        status, flow, stop = decide(self._network, time, {}, limits)
         if status in (Status.OPTIMAL, Status.FEASIBLE):
             return flow
         if status is Status.INFEASIBLE:
             return None
         raise KeyboardInterrupt if stop is Stop.INTERRUPTED else Halt(stop)
+
+    def _limits(self, time_s: float | None) -> Limits:
+        given = self._run.limits
+        return Limits(time_s=time_s, threads=given.threads, seed=given.seed)
 
     def _tidy(self) -> None:
         """The least load of cloud and network among plans of the same time."""
@@ -140,12 +130,8 @@ class _Search:
             for link in self._network.bandwidth
             if link.startswith(("cloud", "out"))
         }
-        limits = Limits(
-            time_s=_TIDY_S if left is None else min(left, _TIDY_S),
-            threads=run.limits.threads,
-            seed=run.limits.seed,
-        )
-        found = decide(self._network, run.objective, weights, _BACKEND, limits)[1]
+        limits = self._limits(_TIDY_S if left is None else min(left, _TIDY_S))
+        found = decide(self._network, run.objective, weights, limits)[1]
         if found is not None:
             tidy = self._network.plan(found)
             if not run.offer(tidy):  # as fast as the plan before
@@ -153,17 +139,13 @@ class _Search:
 
 
 def decide(
-    network: Network,
-    time: int,
-    weights: Mapping[str, int],
-    backend: str,
-    limits: Limits,
+    network: Network, time: int, weights: Mapping[str, int], limits: Limits
 ) -> tuple[Status, Flow | None, Stop]:
-    """Tell whether some flow keeps every link within `time` us, by a back end.
+    """Tell whether some flow keeps every link within `time` us.
 
     With `weights` of links the flow of the least weighted load is looked for.
     """
-    model = entries.backend(backend).backend("recovery in time")
+    model = entries.backend(_BACKEND).backend("recovery in time")
     y = {
         (k, q): model.integer(f"y[{k},{q}]", 0, kind.count)
         for k, kind in enumerate(network.kinds)

@@ -35,11 +35,6 @@ def cluster(counts: tuple[int, ...], floor_mib: int, **changed: Any) -> Data:
     return Data(gpus=gpus, minimum_memory_mib=floor_mib, **{**settings_, **changed})
 
 
-def changed(data: Data, **fields: Any) -> Data:
-    """The problem with other fields, checked anew."""
-    return Data.model_validate({**dict(data), **fields})
-
-
 # Floors of 2, 12 and 15 GPUs of 80 GiB: many small groups, and few large ones.
 SIZES = {
     "3 types, 64 GPUs": cluster((22, 21, 21), 137_216),
@@ -130,7 +125,7 @@ def test_totals_that_forbid_any_grouping_are_named_with_their_amount(
     fields: dict[str, Any], reason: str
 ) -> None:
     data = cluster((2, 2, 0, 1, 0, 1), 0)
-    result = exact.solve(changed(data, **fields))
+    result = exact.solve(Data.model_validate({**dict(data), **fields}))
     found = sum(g.count * g.memory_mib for g in data.gpus)
     assert result.status is Status.INFEASIBLE
     expected = reason.replace("5088", str(500_000 - found))

@@ -18,7 +18,7 @@ Source: the problem is AutoHet's, Eq. 2 and 3; the method is our own.
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Literal
 
 from ...modelling import Limits
@@ -107,9 +107,9 @@ class _Search:
 
     def work(self) -> None:
         """Close every number of groups, or leave at a limit."""
-        open_nodes = [self._node(low, high) for low, high in self._ranges()]
-        heapify(open_nodes)
-        self._first_plans(open_nodes[0].low, open_nodes[-1].high)
+        low, high = self._range()
+        open_nodes = [self._node(low, high)]
+        self._first_plans(low, high)
         while open_nodes:
             bound = -open_nodes[0].minus_bound
             if self.run.plan is not None and bound <= self.best:
@@ -125,13 +125,13 @@ class _Search:
         if self.stuck and not self.run.closed():
             raise Halt(Stop.MEMORY)
 
-    def _ranges(self) -> list[tuple[int, int]]:
+    def _range(self) -> tuple[int, int]:
         if self.data.groups is not None:
-            return [(self.data.groups, self.data.groups)]
+            return self.data.groups, self.data.groups
         most = min(self.kinds.devices, self.kinds.memory // self.kinds.floor_mib)
         if self.data.global_batch_micro_batches is not None:
             most = min(most, self.data.global_batch_micro_batches)
-        return [(1, most)]
+        return 1, most
 
     def _publish(self, bound: Fraction) -> None:
         self.run.tighten(bound, "closed form and patterns")
@@ -173,23 +173,14 @@ class _Search:
             return self._one_number(node)
         if self.run.plan is not None and node.high <= _NARROW * node.low + 1:
             ratio = self.best / (node.high * self.k(node.low))
-            if self._refuted(self._ask(node.low, ratio)):
+            question = self._ask(node.low, ratio)
+            if self._decide(question, _CHEAP, whole=False) is False:
                 return []
         middle, cap = (node.low + node.high) // 2, -node.minus_bound
         return [
             self._node(node.low, middle, cap),
             self._node(middle + 1, node.high, cap),
         ]
-
-    def _refuted(self, question: Question) -> bool:
-        """Tell whether totals or prices prove that the answer is no."""
-        if question.refuted_by_totals():
-            return True
-        try:
-            rows = patterns(question, _CHEAP, self.run.check)
-        except TooMany:
-            return False
-        return refuted(question, rows)
 
     def _one_number(self, node: _Node) -> list[_Node]:
         """Improve groupings of one number of groups until there is no better one.
@@ -226,9 +217,12 @@ class _Search:
         return answer is not False
 
     def _decide(
-        self, question: Question, budget: int
+        self, question: Question, budget: int, *, whole: bool = True
     ) -> Groups | Literal[False] | None:
-        """Groups; False where there are none; None where that is beyond `budget`."""
+        """Groups; False where there are none; None where that is beyond `budget`.
+
+        Unless `whole`, None as well where totals and prices do not refute them.
+        """
         if question.refuted_by_totals():
             return False
         try:
@@ -237,6 +231,8 @@ class _Search:
             return None
         if refuted(question, rows):
             return False
+        if not whole:
+            return None
         limits = replace(self.run.limits, gap=None, time_s=self.run.left_s())
         return groups_of(question, rows, limits) or False
 

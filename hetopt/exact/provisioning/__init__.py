@@ -21,19 +21,9 @@ from ...modelling import Limits
 from ...problems import Evaluation, provisioning
 from ...problems.provisioning import MICRO, Data
 from ...result import Status, Stop
-from ...solving.run import Halt, Report, Run
+from ...solving.run import Report, Run
 from ...text.documents import Document
-from . import search
-from .goals import (
-    Found,
-    Least,
-    Tradeoffs,
-    largest_cost,
-    longest_iteration,
-    objective,
-    us,
-    usd,
-)
+from .search import Found, Least, Search, Tradeoffs, limits_of, total
 from .tables import Degree, Losses
 
 problem = "provisioning"
@@ -105,22 +95,22 @@ def solve(
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
     with run:
-        limits_of_one = longest_iteration(data), largest_cost(data)
-        goal = Least(*limits_of_one, of_time=data.minimises_time, tell=run.offer)
+        of_time = data.minimises_time
+        goal = Least(*limits_of(data), of_time=of_time, tell=run.offer)
         if warm_start is not None:
             goal.take(_priced_plan(data, warm_start))
         degrees = Degree.all_of(data)
-        if any(search.how_many(degree) > search.MOST_LISTED for degree in degrees):
+        searching = Search(degrees, goal, run.check)
+        if searching.too_large:
             for name in _PLANNERS:
                 run.offer_of(name, partial(entries.planner(name).plan, data))
-            raise Halt(Stop.MEMORY)
 
         def tighten(key: int) -> None:
-            value = objective(data, key)
+            value = total(data, key, of_time=of_time)
             if run.objective is None or value < run.objective:
                 run.tighten(value, _SOURCE)
 
-        search.Search(degrees, goal, run.check).run(tighten)
+        searching.run(tighten)
         if run.objective is not None:
             run.tighten(run.objective, _PROOF)
         else:
@@ -137,16 +127,15 @@ def frontier(data: Data, *, limits: Limits, report: Report | None = None) -> Fro
     with no bound and the number of points so far.
     """
     run = Run(problem, data, limits)
-    goal = Tradeoffs(longest_iteration(data), largest_cost(data))
-    searched: search.Search | None = None
+    goal = Tradeoffs(*limits_of(data))
+    searched: Search | None = None
 
     def tell(key: int) -> None:
         if report is not None:
             report(len(goal.points), None)
 
     with run:
-        degrees = Degree.all_of(data)
-        searched = search.Search(degrees, goal, run.check)
+        searched = Search(Degree.all_of(data), goal, run.check)
         searched.run(tell)
     points = []
     for found in goal.points:
@@ -178,14 +167,14 @@ def _why_none(
     elif data.budget_usd is not None:
         yield f"budget: no plan costs {data.budget_usd} USD or less"
     fastest, cheapest = Least(of_time=True), Least()
-    search.Search(degrees, fastest, check).run()
+    Search(degrees, fastest, check).run()
     if fastest.best is None:
         quotas = ", ".join(f"{offer.gpu} {offer.quota}" for offer in data.offers)
         yield f"memory: no plan within the quotas ({quotas}) holds {data.layers} layers"
         return
-    least_s = float(us(data, fastest.best.time) / MICRO)
+    least_s = float(total(data, fastest.best.time, of_time=True) / MICRO)
     yield f"deadline: the least that any plan meets is {least_s:.6f} s"
-    search.Search(degrees, cheapest, check).run()
+    Search(degrees, cheapest, check).run()
     if cheapest.best is not None:
-        least_usd = float(usd(data, cheapest.best.cost))
+        least_usd = float(total(data, cheapest.best.cost, of_time=False))
         yield f"budget: the cheapest plan costs {least_usd:.6f} USD"

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .bounds import extremes
-from .tables import NEVER, Degree, Ints, look_up
+from .tables import NEVER, Degree, Ints, extremes
 
 Stages = list[tuple[int, int]]  # (type, layers) of each stage
 _ROWS = 400_000  # labels of one level before the jobs are split
@@ -56,10 +55,7 @@ class _Labels:
 
 
 def place(
-    degree: Degree,
-    jobs: Jobs,
-    check: Callable[[], None],
-    beam: int | None = None,
+    degree: Degree, jobs: Jobs, check: Callable[[], None], beam: int | None
 ) -> dict[int, Stages]:
     """The stages of least V of each job that meets its limit, by index of the job.
 
@@ -78,11 +74,7 @@ def place(
 
 class _Placement:
     def __init__(
-        self,
-        degree: Degree,
-        jobs: Jobs,
-        check: Callable[[], None],
-        beam: int | None,
+        self, degree: Degree, jobs: Jobs, check: Callable[[], None], beam: int | None
     ) -> None:
         self.degree, self.jobs, self.check, self.beam = degree, jobs, check, beam
         self.stages = int(jobs.counts[0].sum())
@@ -91,18 +83,17 @@ class _Placement:
         order = np.argsort(jobs.counts == 0, axis=1, kind="stable")[:, :slots]
         self.types = order
         self.start = np.take_along_axis(jobs.counts, order, axis=1)
-        self.largest = degree.holds[:, jobs.beta].T
-        self.largest = np.minimum(self.largest, degree.cap[None, :, 1])
-        used = np.where(jobs.counts > 0, self.largest, 0)
-        self.widest = used.max(axis=1)
-        self.pairs = extremes(degree, jobs.counts)
-        self.kinds, self.kind = np.unique(
-            np.stack(self.pairs, axis=1), axis=0, return_inverse=True
+        largest = np.minimum(degree.holds[:, jobs.beta].T, degree.cap[None, :, 1])
+        self.widest = np.where(jobs.counts > 0, largest, 0).max(axis=1)
+        self.kinds, kind = np.unique(
+            extremes(degree, jobs.counts), axis=0, return_inverse=True
         )
-        self.kind = self.kind.reshape(-1)
+        self.kind = kind.reshape(-1)
 
     def run(self) -> dict[int, Stages]:
-        labels = self._first()
+        own = np.arange(len(self.jobs.beta))
+        zero, layers = np.zeros_like(own), np.full_like(own, self.degree.layers)
+        labels = _Labels(own, self.start, layers, zero, zero, zero, zero, zero)
         levels = [labels]
         for position in range(self.stages):
             self.check()
@@ -116,13 +107,6 @@ class _Placement:
             if job not in best:
                 best[job] = self._stages(levels, int(row))
         return best
-
-    def _first(self) -> _Labels:
-        count = len(self.jobs.beta)
-        zero = np.zeros(count, dtype=np.int64)
-        layers = np.full(count, self.degree.layers)
-        own = np.arange(count)
-        return _Labels(own, self.start, layers, zero, zero, zero, zero, zero)
 
     def _extend(self, labels: _Labels, q: int) -> list[_Labels]:
         """Labels with one stage more, the q-th from the end, slot by slot."""
@@ -194,11 +178,10 @@ class _Placement:
     def _rise(self, labels: _Labels, stages: int) -> Ints:
         """Exposure that the rest cannot avoid, beyond what is exposed already."""
         out = np.zeros(len(labels.job), dtype=np.int64)
-        for index, (b, s) in enumerate(self.kinds):
+        for index, pair in enumerate(self.kinds):
             rows = np.flatnonzero(self.kind[labels.job] == index)
-            table = self.degree.need(int(b), int(s))
             wide = self.widest[labels.job[rows]]
-            need = look_up(table, wide, stages, labels.layers[rows])
+            need = self.degree.need(pair, wide, stages, labels.layers[rows])
             out[rows] = np.maximum(need - labels.g[rows], 0)
         return out
 
@@ -208,37 +191,20 @@ class _Placement:
         labels = _Labels(*(np.concatenate(column) for column in columns))
         if not len(labels.job):
             return labels
-        code = self._code(labels)
-        order = np.lexsort((-labels.g, labels.v, code))
-        code = code[order]
-        group = np.cumsum(np.concatenate([[False], code[1:] != code[:-1]]))
+        same = np.stack([labels.job, labels.layers, *labels.rest.T])
+        order = np.lexsort((-labels.g, labels.v, *same))
+        group = np.cumsum(np.diff(same[:, order], prepend=-1).any(axis=0))
         # Ranks of G, group after group, so that one running maximum serves all.
         rank = np.unique(labels.g, return_inverse=True)[1].reshape(-1)[order] + 1
         height = rank + group * (len(rank) + 1)
         before = np.concatenate([[-1], np.maximum.accumulate(height)[:-1]])
         labels = labels.pick(order[height > before])
-        return labels if self.beam is None else self._narrow(labels, self.beam)
-
-    def _code(self, labels: _Labels) -> Ints:
-        """One number for job, rest and layers left."""
-        sizes = [int(n) + 1 for n in self.start.max(axis=0)]
-        total = len(self.jobs.beta) * (self.degree.layers + 1)
-        for size in sizes:
-            total *= size
-        columns = [labels.layers, *labels.rest.T]
-        if total >= NEVER:
-            table = np.stack([labels.job, *columns], axis=1)
-            return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
-        code = labels.job
-        for size, column in zip([self.degree.layers + 1, *sizes], columns, strict=True):
-            code = code * size + column
-        return code
-
-    def _narrow(self, labels: _Labels, beam: int) -> _Labels:
+        if self.beam is None:
+            return labels
         order = np.lexsort((labels.bound, labels.job))
         job = labels.job[order]
         start = np.searchsorted(job, job, side="left")
-        return labels.pick(order[np.arange(len(job)) - start < beam])
+        return labels.pick(order[np.arange(len(job)) - start < self.beam])
 
     def _stages(self, levels: list[_Labels], row: int) -> Stages:
         stages = []

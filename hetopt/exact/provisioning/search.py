@@ -7,23 +7,140 @@ left in the queue when the search stops bounds every plan that was not seen.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import count
+from math import floor
+from typing import Any
 
 import numpy as np
 
 from ...plans import Provisioning, RentedStage
+from ...problems.provisioning import MICRO, Data
 from ...result import Stop
+from ...schema import exact
 from ...solving.run import Halt
-from .bounds import by_beta, least_times
-from .goals import Found, Goal
 from .placement import Jobs, Stages, place
-from .tables import NEVER, Degree, Ints
+from .tables import NEVER, Degree, Ints, Losses, by_beta, least_times
 
 _FIRST, _LARGEST = 4, 256  # allocations of a batch that are placed together
-_BEAM, _QUICK_BATCHES = 16, 6
+_BEAM, _QUICK_BATCHES = 16, 6  # frontiers of tasks take several times as long without
 MOST_LISTED = 1_000_000  # allocations of a degree that are listed
 _MOST = 2**60  # us of an iteration, above every one that the tables allow
+
+
+LONGEST = 2**200  # above every time
+_PER_USD = 3600 * MICRO * MICRO  # us x micro-USD an hour
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan with its iteration time and its price."""
+
+    time: int
+    price: int
+    plan: Any
+
+    @property
+    def cost(self) -> int:
+        """Time x price."""
+        return self.time * self.price
+
+
+@dataclass
+class Goal:
+    """What is worth having, within limits of time and cost.
+
+    Prices are micro-USD an hour of all that is rented, times the expected ones of one
+    iteration in parts of a us (`Losses`), costs their product; all integers.
+    """
+
+    longest: int = LONGEST
+    most: int = LONGEST**2
+
+    def cut(self, price: int) -> int:
+        """Return the longest iteration at `price` within the limits; -1 for none."""
+        return min(self.longest, _within(self.most, price))
+
+    def key(self, time: int, cost: int) -> int:
+        """Return the objective of a bound (time, cost): smaller is searched first."""
+        raise NotImplementedError
+
+    def take(self, found: Found) -> None:
+        """Keep a plan that is within `cut`."""
+        raise NotImplementedError
+
+
+@dataclass
+class Least(Goal):
+    """The least cost, or the least time."""
+
+    of_time: bool = False
+    tell: Callable[[object], object] = id
+    best: Found | None = None
+
+    def cut(self, price: int) -> int:
+        """Within the limits, and better than the best."""
+        longest = super().cut(price)
+        if self.best is None:
+            return longest
+        if self.of_time:
+            return min(longest, self.best.time - 1)
+        return min(longest, _within(self.best.cost - 1, price))
+
+    def key(self, time: int, cost: int) -> int:
+        """The time or the cost."""
+        return time if self.of_time else cost
+
+    def take(self, found: Found) -> None:
+        """Keep the best."""
+        self.best = found
+        self.tell(found.plan)
+
+
+@dataclass
+class Tradeoffs(Goal):
+    """Every plan that no other beats in both time and cost."""
+
+    points: list[Found] = field(default_factory=list)  # ascending time, falling cost
+
+    def cut(self, price: int) -> int:
+        """Within the limits, and not reached by any point in both time and cost."""
+        less = (max(p.time - 1, _within(p.cost - 1, price)) for p in self.points)
+        return min([super().cut(price), *less])
+
+    def key(self, time: int, cost: int) -> int:
+        """Time x cost: the middle of the front first."""
+        return time * cost
+
+    def take(self, found: Found) -> None:
+        """Keep the point, and drop those that it reaches."""
+        kept = [p for p in self.points if p.time < found.time or p.cost < found.cost]
+        self.points = sorted([*kept, found], key=lambda point: point.time)
+
+
+def _within(cost: int, price: int) -> int:
+    """Return the longest iteration that costs no more at a price; -1 for none."""
+    if price:
+        return max(-1, cost // price)
+    return LONGEST if cost >= 0 else -1
+
+
+def limits_of(data: Data) -> tuple[int, int]:
+    """Return the longest iteration, and the largest cost of one, that are allowed."""
+    unit = Fraction(Losses.of(data).unit, data.iterations)
+    longest, most = LONGEST, LONGEST**2
+    if data.deadline_s is not None:
+        longest = floor(exact(data.deadline_s) * MICRO * unit)
+    if data.budget_usd is not None:
+        most = floor(exact(data.budget_usd) * _PER_USD * unit)
+    return longest, most
+
+
+def total(data: Data, key: int, *, of_time: bool) -> int | Fraction:
+    """Return a time of one iteration as us of all, or a cost as USD."""
+    unit = Losses.of(data).unit * (1 if of_time else _PER_USD)
+    return key * data.iterations if unit == 1 else Fraction(key * data.iterations, unit)
 
 
 @dataclass(frozen=True)
@@ -66,6 +183,8 @@ class Search:
         self._number = count()
         self._size = _FIRST
         self._batches = 0
+        #: Whether a degree has too many allocations to list.
+        self.too_large = any(how_many(x) > MOST_LISTED for x in self._pending)
 
     def run(self, report: Callable[[int], object] = id) -> None:
         """Search until nothing is left; `check` may leave by an exception.
@@ -73,23 +192,24 @@ class Search:
         `report` takes a key below which nothing is left. Raises `Halt` where a degree
         has more than `MOST_LISTED` allocations.
         """
+        if self.too_large:
+            raise Halt(Stop.MEMORY)
         while self._pending:
             self.check()
             degree = self._pending[-1]
-            if how_many(degree) > MOST_LISTED:
-                raise Halt(Stop.MEMORY)
-            self._push(self._batch(degree, allocations(degree)))
+            self._list(degree, allocations(degree))
             self._pending.pop()
         while self.queue:
             key, _, batch = self.queue[0]
             report(key)
             self.check()
-            self._place(batch.pick(slice(self._size)))
-            rest = self._wanted(batch.pick(slice(self._size, None)))
-            self._size = min(2 * self._size, _LARGEST)
-            # Only now: what a limit cuts short stays in the queue.
+            for beam in (_BEAM, None) if self._batches < _QUICK_BATCHES else (None,):
+                self._place(batch.pick(slice(self._size)), beam)
+            self._batches += 1
+            self._push(batch.pick(slice(self._size, None)))
+            # Only now: what a limit cuts short stays in the queue, before the rest.
             heapq.heappop(self.queue)
-            self._push(rest)
+            self._size = min(2 * self._size, _LARGEST)
 
     def may_beat(self, found: Found) -> bool:
         """Tell whether what is left may reach `found` in both time and cost."""
@@ -99,43 +219,27 @@ class Search:
             for time, price in batch.expected()
         )
 
-    def _push(self, entry: tuple[int, Batch] | None) -> None:
-        if entry is not None:
-            heapq.heappush(self.queue, (entry[0], next(self._number), entry[1]))
-
-    def _batch(self, degree: Degree, counts: Ints) -> tuple[int, Batch] | None:
-        """Allocations with their bounds, in order, those worth having."""
-        time = least_times(degree, counts)
-        price = degree.prices(counts)
+    def _list(self, degree: Degree, counts: Ints) -> None:
+        """Queue allocations of a degree by their bounds."""
+        time, price = least_times(degree, counts), degree.prices(counts)
         batch = Batch(degree, counts, time, price, degree.stretches(counts))
         keys = [self._key(*pair) for pair in batch.expected()]
-        order = sorted(range(len(price)), key=keys.__getitem__)
-        return self._wanted(batch.pick(order))
+        self._push(batch.pick(sorted(range(len(price)), key=keys.__getitem__)))
 
-    def _wanted(self, batch: Batch) -> tuple[int, Batch] | None:
-        """Return what may still be worth having of an ordered batch, with its key."""
-        cuts: dict[int, int] = {}
-        keep = []
-        for i, (time, price) in enumerate(batch.expected()):
-            if price not in cuts:
-                cuts[price] = self.goal.cut(price)
-            if time <= cuts[price]:
-                keep.append(i)
-        if not keep:
-            return None
-        kept = batch.pick(keep)
-        return self._key(*next(kept.expected())), kept
+    def _push(self, batch: Batch) -> None:
+        """Queue what may still be worth having of an ordered batch."""
+        cuts = {price: self.goal.cut(price) for price in {*batch.price}}
+        pairs = enumerate(batch.expected())
+        kept = batch.pick([i for i, (time, price) in pairs if time <= cuts[price]])
+        for first in kept.expected():
+            entry = self._key(*first), next(self._number), kept
+            heapq.heappush(self.queue, entry)
+            break
 
     def _key(self, time: int, price: int) -> int:
         return self.goal.key(time, time * price)
 
-    def _place(self, batch: Batch) -> None:
-        if self._batches < _QUICK_BATCHES:
-            self._place_within(batch, _BEAM)
-        self._batches += 1
-        self._place_within(batch, None)
-
-    def _place_within(self, batch: Batch, beam: int | None) -> None:
+    def _place(self, batch: Batch, beam: int | None) -> None:
         degree = batch.degree
         cuts = [
             min(self.goal.cut(price) // stretch, _MOST)

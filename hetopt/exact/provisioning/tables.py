@@ -7,6 +7,14 @@ Notation of the parts of this method: stage types t in ascending time per layer
 L layers, K micro-batches, P stages. `beta` is a cap on the time of every stage; only
 products w[t] x can be the slowest stage's time, so only those are tried.
 
+For every candidate beta the iteration of an allocation (numbers of stages by type) is
+at least
+    fill + (K - 1) beta + exposed,
+fill: the layers on the fastest stages first, each stage between one layer and what it
+does within beta and what its memory holds at the best positions; exposed: the least
+synchronisation that P stages of such a size leave uncovered (`Degree.need`). All
+integers, so nothing is lost to rounding.
+
 **How synchronisation is followed.** With W the times and B the backward times of the
 stages so far, and e the exposed synchronisation so far, keep V = W + e and G = B + e.
 A next stage of x layers on t makes
@@ -18,7 +26,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +40,7 @@ Ints = npt.NDArray[np.int64]
 NEVER = 2**61  # us; longer than any plan that is worth having
 # Above this many layers the synchronisation bound takes the simple form.
 _MANY_LAYERS = 256
+_CELLS = 1_000_000  # rows x betas of one piece
 
 
 class Losses(NamedTuple):
@@ -73,8 +82,8 @@ class Degree:
     s: Ints
     c: Ints
     quota: Ints
-    cap: Ints
     whole: Ints  # GPUs of an instance, rented together
+    cap: Ints
     unit: int  # parts of a us that expected times are counted in
     lost: tuple[int, ...]  # of these parts, what a machine of each type adds to each us
     choice: Fields  # what plans say of the variant
@@ -96,12 +105,12 @@ class Degree:
             cap = [_fits(offer, data, d, q) for q in range(stages + 1)]
             quota = min(offer.rentable // d, stages)
             if quota and cap[1]:
-                w = times.forward_us + times.backward_us
+                took = times.forward_us + times.backward_us
                 price = d * offer.micro_usd_per_hour
                 sync = times.sync_us if d > 1 else 0
                 back = times.backward_us if d > 1 else 0
-                whole = offer.gpus_per_instance
-                rows.append((w, offer.gpu, back, sync, price, quota, cap, whole))
+                sold = offer.gpus_per_instance
+                rows.append((took, offer.gpu, back, sync, price, quota, cap, sold))
         rows.sort(key=lambda row: row[:2])
         longest = (
             data.micro_batches * data.layers * max((r[0] for r in rows), default=0)
@@ -111,23 +120,18 @@ class Degree:
                 f"provisioning: an iteration may take {longest} us, more than the "
                 f"exact method counts ({NEVER}): give times in a larger unit"
             )
+        w, b, s, c, held, whole = (
+            np.array([row[i] for row in rows], dtype=np.int64)
+            for i in (0, 2, 3, 4, 5, 7)
+        )
+        fits = np.array([row[6] for row in rows], dtype=np.int64)
+        types = tuple(row[1] for row in rows)
         return cls(
-            d=d,
-            layers=data.layers,
-            micro_batches=data.micro_batches,
-            stages=stages,
-            types=tuple(row[1] for row in rows),
-            w=_column(rows, 0),
-            b=_column(rows, 2),
-            s=_column(rows, 3),
-            c=_column(rows, 4),
-            quota=_column(rows, 5),
-            cap=np.array([row[6] for row in rows], dtype=np.int64).reshape(
-                len(rows), stages + 1
-            ),
-            whole=_column(rows, 7),
+            *(d, data.layers, data.micro_batches, stages, types, w, b, s, c, held),
+            whole=whole,
+            cap=fits.reshape(len(rows), stages + 1),
             unit=losses.unit,
-            lost=tuple(losses.per_machine[row[1]] for row in rows),
+            lost=tuple(losses.per_machine[name] for name in types),
             choice=data.choice,
         )
 
@@ -189,16 +193,21 @@ class Degree:
         found = np.where(timeless, self.betas[None, :] == 0, whole)
         return np.asarray(found, dtype=np.bool_)
 
-    def need(self, b: int, s: int) -> Ints:
-        """[u, r, l]: the least G with which r stages of at most u layers hold l.
+    def need(self, pair: Ints, u: Ints, r: Ints | int, l: Ints | int) -> Ints:
+        """Return the least G with which r stages of at most u layers hold l.
 
-        For the largest backward time `b` and the least synchronisation `s` of a
-        layer among the stages, without more exposure: a lower bound for any stages.
-        From x layers first:  need[r, l] = min_x max(s x, need[r-1, l-x] - b x).
+        For a `pair` (b, s) of the largest backward time and the least synchronisation
+        of a layer among the stages, without more exposure: a lower bound for any
+        stages. From x layers first:
+            need[r, l] = min_x max(s x, need[r-1, l-x] - b x).
         """
+        b, s = int(pair[0]), int(pair[1])
         if (b, s) not in self._need:
             self._need[b, s] = self._least_gain(b, s)
-        return self._need[b, s]
+        table = self._need[b, s]
+        if len(table) == 1:
+            return np.asarray(table[0, 0, l] + 0 * u)
+        return np.asarray(table[u, r, l])
 
     def _least_gain(self, b: int, s: int) -> Ints:
         count = self.layers
@@ -217,18 +226,62 @@ class Degree:
         return table
 
 
-def look_up(table: Ints, u: Ints, r: Ints | int, l: Ints | int) -> Ints:
-    """Entries of a table of `Degree.need`."""
-    if table.shape[0] == 1:
-        return np.asarray(table[0, 0, l] + 0 * u)
-    return np.asarray(table[u, r, l])
-
-
 def _fits(offer: Offer, data: Data, d: int, q: int) -> int:
     held = min(data.micro_batches, q)
     each = offer.layer_mib_at(d) + held * offer.in_flight_mib
     return min(data.layers, offer.memory_mib // each) if each else data.layers
 
 
-def _column(rows: list[Any], index: int) -> Ints:
-    return np.array([row[index] for row in rows], dtype=np.int64)
+def least_times(degree: Degree, counts: Ints) -> Ints:
+    """The bound of each row of `counts`, least over all betas."""
+    size = max(1, _CELLS // max(1, len(degree.betas)))
+    pieces = [
+        by_beta(degree, counts[at : at + size]).min(axis=1, initial=NEVER)
+        for at in range(0, len(counts), size)
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *pieces])
+
+
+def by_beta(degree: Degree, counts: Ints) -> Ints:
+    """[row, i]: the bound with no stage above betas[i]; NEVER where nothing fits."""
+    fill = _fill(degree, counts)
+    longest = (degree.micro_batches - 1) * degree.betas
+    total = np.where(fill < NEVER, fill + longest, NEVER)
+    if degree.s.any():
+        total = np.minimum(total + _exposed(degree, counts), NEVER)
+    # A beta that no stage of the allocation can attain repeats a smaller one.
+    attained = ((counts > 0)[:, :, None] & degree.beta_of[None]).any(axis=1)
+    return np.where(attained, total, NEVER)
+
+
+def _fill(degree: Degree, counts: Ints) -> Ints:
+    shape = (len(counts), len(degree.betas))
+    left = np.broadcast_to(degree.layers - counts.sum(axis=1)[:, None], shape)
+    time = np.broadcast_to((counts @ degree.w)[:, None], shape)
+    fits = np.ones(shape, dtype=bool)
+    for t in range(len(degree.w)):
+        n = counts[:, t]
+        more = degree.room[t][n] - n[:, None]
+        fits = fits & ((n == 0)[:, None] | (more >= 0))
+        took = np.minimum(left, more)
+        left, time = left - took, time + degree.w[t] * took
+    return np.where(fits & (left == 0), time, NEVER)
+
+
+def _exposed(degree: Degree, counts: Ints) -> Ints:
+    pairs, stages = extremes(degree, counts), counts.sum(axis=1)
+    largest = np.minimum(degree.holds, degree.cap[:, 1, None]).max(axis=0)
+    out = np.zeros((len(counts), len(degree.betas)), dtype=np.int64)
+    for pair in np.unique(pairs, axis=0):
+        rows = np.flatnonzero((pairs == pair).all(axis=1))
+        widest, number = largest[None, :], stages[rows][:, None]
+        out[rows] = degree.need(pair, widest, number, degree.layers)
+    return out
+
+
+def extremes(degree: Degree, counts: Ints) -> Ints:
+    """Return the largest backward time and the least synchronisation of used types."""
+    used = counts > 0
+    b = np.where(used, degree.b[None, :], 0).max(axis=1, initial=0)
+    s = np.where(used, degree.s[None, :], NEVER).min(axis=1, initial=NEVER)
+    return np.stack([b, s], axis=1)
