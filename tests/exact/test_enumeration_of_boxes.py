@@ -114,14 +114,15 @@ def leave_every_column(instance, factor):
         if stages := [*tables.stages(size, most)]:
             every += Lister(tables, size, stages, Ample(tables), lambda: None).columns()
     asked = replicas, us, (1, min(gpus, tables.batch)), 10**9
-    listed = [*Listing(tables, lambda: None, 10**9).columns(*asked)]
+    kinds = [Listing(tables, lambda: None, 10**9, within) for within in (None, us)]
+    each = [[*listing.columns(*asked)] for listing in kinds]
 
     def useful(columns):
         some = tightened(tables, columns, us, lambda: None)
         pairs = zip(*lasting(tables, some, us), strict=True)
         return sorted((x.size, x.stages, samples) for x, samples in pairs)
 
-    assert useful(listed) == useful(every)
+    assert all(useful(listed) == useful(every) for listed in each)
 
 
 @pytest.mark.parametrize(

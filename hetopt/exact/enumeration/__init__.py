@@ -199,7 +199,6 @@ class _Search:
         self._check = check
         self._instance = instance = part.instance
         self._tables = StageTables(instance, part.pipelines or 1)
-        self._listing = Listing(self._tables, check, _MOST_STAGES)
         self._longest = longest(instance)
         self.bound = bound
         self.proved = False
@@ -233,7 +232,8 @@ class _Search:
             sizes = {b for b in self._instance.workload.micro_batch_sizes if b <= batch}
             counts = self._part.pipelines or 1, self._part.pipelines or gpus
             asked = {b: min(b, gpus) for b in sizes}, us, counts, _MOST_TRIED
-            listed = [*self._listing.columns(*asked)]
+            listing = Listing(self._tables, self._check, _MOST_STAGES, us)
+            listed = [*listing.columns(*asked)]
             self._listed = us, tightened(self._tables, listed, us, self._check)
         return lasting(self._tables, self._listed[1], us)
 

@@ -28,10 +28,19 @@ class Listing:
     """The listing finds all columns that packings of an instance may hold."""
 
     def __init__(
-        self, tables: StageTables, check: Callable[[], None], most_stages: int
+        self,
+        tables: StageTables,
+        check: Callable[[], None],
+        most_stages: int,
+        within_us: int | None = None,
     ) -> None:
-        """Put at most so many stages of one size of micro-batches into columns."""
+        """Put at most so many stages of one size of micro-batches into columns.
+
+        Where columns will be asked for `within_us` or less, stages are left out beside
+        which no others take the batch in time.
+        """
         self._tables, self._check, self._most = tables, check, most_stages
+        self._within_us = within_us
         # lru_cache on bound methods of this object only: it dies with the object.
         self._stages = lru_cache(None)(self._stages_of)
         self._completion = lru_cache(None)(self._completion_of)
@@ -69,7 +78,32 @@ class Listing:
         found = [*islice(every, self._most + 1)]
         if len(found) > self._most:
             raise TooMany
-        return found
+        return found if self._within_us is None else self._able(found, size)
+
+    def _able(self, stages: list[Used], size: int) -> list[Used]:
+        """Return stages that leave enough to the others, wherever they stand.
+
+        n samples through a stage leave the other layers, and the samples that are not
+        theirs, to the GPUs left, by the work that these do in the time.
+        """
+        tables, us, able = self._tables, self._within_us, list[Used]()
+        if tables.work_bound is None or us is None:
+            return stages
+        rates, ahead = tables.work_bound
+        shares, limit = ahead[None, :] - ahead[:, None], tables.batch // size
+        some = max(1, _AT_ONCE // (tables.layers + 1) ** 2)
+        for start in range(0, len(stages), some):
+            self._check()
+            part = stages[start : start + some]
+            each = tables.each_us([stage for stage, _ in part])
+            n = np.minimum((us - each) // np.maximum(each, 1) + 1, limit)
+            n = np.where(each == 0, limit, n) * size
+            mine = np.where(each <= us, n * shares, -np.inf).max(axis=(1, 2))
+            rest = (np.array(tables.gpus) - [used for _, used in part]) @ rates * us
+            # Floats: a little more is allowed than the bound says.
+            kept = np.flatnonzero(mine + rest >= tables.batch * (1 - 1e-9))
+            able += [part[k] for k in kept.tolist()]
+        return able
 
     def _completion_of(self, size: int, replicas: int) -> Completion:
         """Return what layers take at the least."""

@@ -8,7 +8,7 @@ is its pipeline's first, the one that ends with the layers its last.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate, combinations, combinations_with_replacement
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from . import splits
 
 Matrix = NDArray[np.int64]
 Counts = NDArray[np.int8]
+Floats = NDArray[np.float64]
 NEVER = 1 << 52  # us; longer than any plan, and sums of some still fit into 64 bits
 
 
@@ -266,6 +267,44 @@ class StageTables:
             held = ahead[end] - ahead[start] + copies * (trained.end or 0)
             found[start, end] = one(held)
         return found
+
+    @cached_property
+    def work_bound(self) -> tuple[Floats, Floats] | None:
+        """Return the most samples per us of a GPU of each pool, and shares of layers.
+
+        With any prices of pools, a sample costs at least the cheapest pool's price for
+        each of its layers, and GPUs are worth no more than their time: weak duality.
+        The prices are the speeds. The shares are those of the layers before each. None
+        where layers take no time on some pool: then prices say nothing.
+        """
+        work = np.array([self._work_us(p) for p in range(len(self.pools))])
+        total = work.sum(axis=1)
+        if not total.all():
+            return None
+        each = (work / total[:, None]).min(axis=0)
+        if not each.any():
+            return None
+        shares = np.cumsum([0.0, *each]) / each.sum()
+        return 1 / (total * each.sum()), shares
+
+    def _work_us(self, pool: int) -> list[float]:
+        """Return the least GPU time of a sample in each layer, huge if unmeasured."""
+        sizes = range(1, max(self.table.workload.micro_batch_sizes) + 1)
+        places = [
+            replica
+            for t in range(1, self.pools[pool].each + 1)
+            for s in sizes
+            for rule in range(len(self.rules))
+            if self._measured(replica := Replica(pool, t, s, rule))
+        ]
+        rows = [
+            [
+                p.t * us / p.samples
+                for us in self._tables[p.rule].layer_us(*self._key(p))
+            ]
+            for p in places
+        ]
+        return list(map(min, zip(*rows, strict=True))) or [1e18] * self.layers
 
     # --- memory ------------------------------------------------------------------
 
