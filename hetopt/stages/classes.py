@@ -5,7 +5,7 @@ has. Where all samples of a stage lie in one node, the next stage begins in that
 in another one; a stage in several nodes hands on from whichever is nearest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -31,18 +31,27 @@ class NodeClass(NamedTuple):
     least_us: Whole  # from any node that a stage lies in, to anywhere
 
 
-def node_classes(table: CostTable, samples: int) -> tuple[NodeClass, ...]:
-    """Return the classes of a cluster, in the order of their first nodes."""
+def node_classes(
+    table: CostTable, samples: int, apart: Container[str] = ()
+) -> tuple[NodeClass, ...]:
+    """Return the classes of a cluster, in the order of their first nodes.
+
+    Nodes `apart` are classes of their own. They stand for as many of their class,
+    whichever these are: so transfers are the least of all nodes of it.
+    """
     groups: dict[tuple[object, int], list[str]] = {}
     for node in table.cluster.nodes:
         key = (table.node_class[node.name], node.count)
         groups.setdefault(key, []).append(node.name)
     sides = [_transfers(table, names, samples) for names in groups.values()]
     least = np.min([inner for inner, _ in sides], axis=0)
-    return tuple(
-        NodeClass((*names,), count, *side, least)
-        for ((_, count), names), side in zip(groups.items(), sides, strict=True)
-    )
+    found = []
+    for ((_, count), names), side in zip(groups.items(), sides, strict=True):
+        others = tuple(name for name in names if name not in apart)
+        mine = tuple(name for name in names if name in apart)
+        parts = [part for part in (others, mine) if part]
+        found += [NodeClass(part, count, *side, least) for part in parts]
+    return tuple(found)
 
 
 def whole_us(times: Iterable[int]) -> Whole:

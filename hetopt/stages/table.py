@@ -1,6 +1,6 @@
 """Times of all stages of one instance, computed when asked for and kept."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -21,10 +21,11 @@ class StageTable:
     Arrays are of whole numbers and cannot be written to.
     """
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, apart: Container[str] = ()) -> None:
         """Read the instance; `InstanceError` where it has no cluster.
 
-        `Unsupported` for what the proofs by prices do not carry.
+        Nodes that are `apart` are classes of their own. Raises `Unsupported` for what
+        the proofs by prices do not carry.
         """
         capability.require("proof pipelines", instance)
         self.instance = instance
@@ -35,7 +36,7 @@ class StageTable:
         self.batch = workload.global_batch
         #: Sizes of micro-batches, in ascending order.
         self.sizes = tuple(sorted(set(workload.micro_batch_sizes)))
-        self.classes = node_classes(self.costs, self.sizes[-1])
+        self.classes = node_classes(self.costs, self.sizes[-1], apart)
         #: Nodes and GPUs of each class; GPUs of one node.
         self.nodes = _fixed([len(each.nodes) for each in self.classes])
         self.node_gpus = _fixed([each.gpus for each in self.classes])

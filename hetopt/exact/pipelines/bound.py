@@ -1,7 +1,8 @@
 """A lower bound on the iteration time of training plans, by a tree of boxes."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import floor, inf, isqrt, prod
 
@@ -33,6 +34,76 @@ _HALVES = 5  # ranges of what stages synchronise where backward passes hide it
 
 #: Tells whether all plans of a box can be listed, with an effort of 0 or 1.
 Listed = Callable[[Box, int], bool]
+
+
+class _View:
+    """Stages by class of nodes, or with hosts apart from others."""
+
+    def __init__(
+        self,
+        table: StageTable,
+        whole: StageTable,
+        schedule: Schedule,
+        check: Callable[[], None],
+        apart: Container[str] = (),
+    ) -> None:
+        """Read a table, whose classes are those of `whole` or parts of them.
+
+        Nodes that are `apart` are hosts, and others of their classes are not.
+        """
+        self.table, self._check = table, check
+        self.vectors = Vectors(table, schedule)
+        self._arcs: dict[int, Arcs] = {}
+        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
+        first = [each.nodes for each in whole.classes]
+        #: Of which class each is a part, and whether nodes of it are hosts and others.
+        self._of = [
+            next(c for c, names in enumerate(first) if each.nodes[0] in names)
+            for each in table.classes
+        ]
+        self._parted = [self._of.count(c) > 1 for c in self._of]
+        self._apart = [each.nodes[0] in apart for each in table.classes]
+
+    def stages(self, size: int) -> Arcs:
+        """Return the arcs of a size of micro-batches, by its number."""
+        if size not in self._arcs:
+            self._check()
+            self._arcs[size] = arcs(self.table, self.table.sizes[size])
+        return self._arcs[size]
+
+    def coupling(self, size: int, sharing: Sharing) -> Coupling:
+        """Return what a box says of such arcs: boxes are looked at several times."""
+        key = size, sharing
+        if key not in self._couplings:
+            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
+            if len(self._couplings) > _KEPT_COUPLINGS:
+                self._couplings.popitem(last=False)
+        self._couplings.move_to_end(key)
+        return self._couplings[key]
+
+    def hosts(self, box: Box) -> list[tuple[int, int]]:
+        """Return the fewest and the most hosts of each class."""
+        found = []
+        columns = self._of, self.table.classes, self._parted, self._apart
+        for c, one, parted, apart in zip(*columns, strict=True):
+            low = box.hosts_low[c] if box.hosts_low else 0
+            high = box.hosts_high[c] if box.hosts_high else len(one.nodes)
+            found.append((low, high) if apart or not parted else (0, 0))
+        return found
+
+    def priced(self, proposed: Array) -> Array:
+        """Return prices by these classes of prices by the whole ones."""
+        count = (len(proposed) - 3) // 2
+        each = proposed[:count], proposed[count : 2 * count]
+        return np.concatenate([*(x[self._of] for x in each), proposed[2 * count :]])
+
+    def merged(self, prices: Prices) -> Prices:
+        """Return prices by the whole classes: the same of both parts of one."""
+        first = [self._of.index(c) for c in range(max(self._of) + 1)]
+        gpu, share = (
+            tuple(row[i] for i in first) for row in (prices.gpu, prices.share)
+        )
+        return prices._replace(gpu=gpu, share=share)
 
 
 class PipelineBound:
@@ -83,9 +154,8 @@ class PipelineBound:
         #: Prices at which whole pipelines refuted the last box that they did.
         self._served: Array | None = None
         self._kept: OrderedDict[tuple[int, bytes], Segments] = OrderedDict()
-        self._vectors = Vectors(self.table, schedule)
-        self._arcs: dict[int, Arcs] = {}
-        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
+        self._view = _View(self.table, self.table, schedule, check)
+        self._views: dict[tuple[int, ...], _View] = {(): self._view}
         #: What a sequence is in whole prices; 0 where times are too long for proofs, or
         #: tables too large.
         self.scale = self._scaled(max(1, self._left(most_us, 0)))
@@ -93,7 +163,7 @@ class PipelineBound:
         if not fits:
             self.scale = 0
         sizes = range(len(self.table.sizes)) if fits else ()
-        each = [*map(self.stages, sizes)]
+        each = [*map(self._view.stages, sizes)]
         slowest = [_least_slowest(self.table, x) for x in each]
         self.least_slowest_us = slowest
         self.division = self._division(min(slowest, default=0))
@@ -146,7 +216,7 @@ class PipelineBound:
     @property
     def few(self) -> bool:
         """Return whether numbers of GPUs are so few that counting comes early."""
-        return self.whole and self._vectors.are_few
+        return self.whole and self._view.vectors.are_few
 
     def _hosts(self) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
         """Return nodes and their GPUs by class, where it matters which are hosts.
@@ -247,12 +317,14 @@ class PipelineBound:
         """
         if box.state.prices is None:
             return False
-        rows, left = self._rows(box), self._left(time_us, box.sync_low_us)
-        parts = self._parts(box, time_us, left, rows, ordered=True)
+        view, left = self._view_of(box), self._left(time_us, box.sync_low_us)
+        rows = replace(self._rows(box), gpus=tuple(view.table.gpus.tolist()))
+        parts = self._parts(box, time_us, left, rows, view)
+        hosts = tuple(low for low, _ in view.hosts(box))
         master = IntegerMaster(
             {number: pricing for number, pricing, _ in parts},
-            *(rows, self.batch, self.scale, box.hosts_low),
-            *(self._vectors, self.check),
+            *(rows, self.batch, self.scale, hosts),
+            *(view.vectors, self.check),
         )
         ends = dict[int, tuple[int, int]]()
         for number, pricing, (low, high) in parts:
@@ -261,8 +333,9 @@ class PipelineBound:
                 ends[number] = begin, end
         # Prices of another box may serve better.
         some = [box.state.prices, *(x for x in [self._served] if x is not None)]
-        each = [np.maximum(x, 0.0) for x in some]
-        box.whole = master.refute(each, ends, most_labels)
+        each = [np.maximum(view.priced(x), 0.0) for x in some]
+        found = master.refute(each, ends, most_labels)
+        box.whole = found and view.merged(found)
         if most_labels < inf:
             self._learn(refuted=box.whole is not None, exhausted=master.exhausted)
         if box.whole:
@@ -276,6 +349,20 @@ class PipelineBound:
             self._early_labels = min(most, 2 * self._early_labels)
         elif exhausted:
             self._early_labels = max(least, self._early_labels // 2)
+
+    def _view_of(self, box: Box) -> _View:
+        """Return stages with hosts apart where it is known how many there are."""
+        nodes = self.table.nodes.tolist()
+        each = zip(box.hosts_low, box.hosts_high, nodes, strict=False)
+        apart = tuple(low if low == high < n else 0 for low, high, n in each)
+        key = apart if any(apart) else ()
+        if key not in self._views:
+            named = zip(apart, self.table.classes, strict=True)
+            hosts = {name for number, one in named for name in one.nodes[:number]}
+            table = StageTable(self.instance, apart=hosts)
+            given = self.table, self.schedule, self.check
+            self._views[key] = _View(table, *given, hosts)
+        return self._views[key]
 
     def verdict(self, box: Box, time_us: int) -> Verdict:
         """Return prices that refute a box, or what a packing takes."""
@@ -314,23 +401,24 @@ class PipelineBound:
         time_us: int,
         left: int,
         rows: Rows,
-        *,
-        ordered: bool = False,
+        view: _View | None = None,
     ) -> list[tuple[int, Pricing, tuple[int, int]]]:
         """Return the parts of a box by number, and ranges of their slowest stages.
 
-        Paths need not be `ordered` where layers are equal. The number says size and the
-        range of what is hidden: it is the same in the parts of a box.
+        Paths of a `view` are in order, others need not be where layers are equal. The
+        number says size and the range of what is hidden: it is the same in the parts of
+        a box.
         """
-        found, table = [], self.table
-        bare = frozenset(c for c, high in enumerate(box.hosts_high) if not high)
+        found, own = [], view or self._view
+        table = own.table
+        bare = frozenset(c for c, (_, high) in enumerate(own.hosts(box)) if not high)
         for size in range(box.size_low, box.size_high + 1):
             b = self.table.sizes[size]
             if box.count_high == 1 and self.batch % b:
                 continue
             for i, (sync, spent) in enumerate(self._syncs(box, time_us)):
                 pipelines = box.replicas_low, box.count_low, rows.pipelines
-                coupling = self._coupling(size, Sharing(*pipelines, sync, bare))
+                coupling = own.coupling(size, Sharing(*pipelines, sync, bare))
                 limits = Limits(left, self.batch, spent)
                 high = left
                 if box.count_high == 1:  # it has the whole batch
@@ -339,30 +427,13 @@ class PipelineBound:
                     high = min(high, box.slowest_high_us)
                 low = max(self.least_slowest_us[size], box.slowest_low_us)
                 given = table, coupling, limits, rows
-                if table.runs.equal and not ordered:
+                if table.runs.equal and view is None:
                     known = self._segments(coupling)
                     pricing: Pricing = Unordered(*given, known)
                 else:
                     pricing = Pricing(*given)
                 found.append((size * (_HALVES + 2) + i, pricing, (low, high)))
         return found
-
-    def stages(self, size: int) -> Arcs:
-        """Return the arcs of a size of micro-batches, by its number."""
-        if size not in self._arcs:
-            self.check()
-            self._arcs[size] = arcs(self.table, self.table.sizes[size])
-        return self._arcs[size]
-
-    def _coupling(self, size: int, sharing: Sharing) -> Coupling:
-        """Return what a box says of such arcs: boxes are looked at several times."""
-        key = size, sharing
-        if key not in self._couplings:
-            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
-            if len(self._couplings) > _KEPT_COUPLINGS:
-                self._couplings.popitem(last=False)
-        self._couplings.move_to_end(key)
-        return self._couplings[key]
 
     def _segments(self, coupling: Coupling) -> Segments:
         """Return segments: the same for couplings of a size that allow as much."""
