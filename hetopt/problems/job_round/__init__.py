@@ -22,52 +22,13 @@ from pydantic import Field, model_validator
 
 from ... import plans
 from ...errors import InstanceError
-from ...schema import Count, Instance, Name, Record, once, table_record
+from ...schema import Count, Instance, Record, once, table_record
 from .. import Evaluation, Violation, job_scheduling
+from .offers import Configuration as Configuration
+from .offers import JobClass, Offers, Slots
 
 sense: Literal["minimise"] = "minimise"
 Plan = plans.Round
-
-Cost = Annotated[int, Field(ge=0, lt=10**9)]
-
-
-class Configuration(Record):
-    """GPUs of one type that a job may get, and what the job then costs."""
-
-    gpu: Name
-    gpus: Count
-    cost: Cost
-
-    @model_validator(mode="after")
-    def _power_of_two(self) -> Self:
-        if self.gpus & (self.gpus - 1):
-            raise ValueError(
-                f"found {self.gpus} gpus, expected a power of two: use one"
-            )
-        return self
-
-
-class JobClass(Record):
-    """Jobs that are alike in this round."""
-
-    name: Name
-    jobs: Count
-    unserved: Cost
-    configurations: tuple[Configuration, ...]
-
-    @model_validator(mode="after")
-    def _each_configuration_once(self) -> Self:
-        rows = (f"{c.gpus} x {c.gpu}" for c in self.configurations)
-        once(f"class {self.name!r} lists twice", rows, "remove one")
-        return self
-
-
-class Slots(Record):
-    """GPUs of a type that jobs of at least `size` GPUs can hold together."""
-
-    gpu: Name
-    size: Count
-    gpus: Annotated[int, Field(ge=0, le=10**7)]
 
 
 class Data(Record):
@@ -114,7 +75,6 @@ def data(
     Jobs that no GPUs of one type can hold are left out: `InstanceError` where all are.
     """
     from ...costs.offers import as_cluster
-    from .offers import Offers
 
     if isinstance(instance, Instance):
         queue = _queue(as_cluster(instance), jobs or 8, batches or (8, 16))

@@ -9,10 +9,13 @@ nothing costs lambda = 1.1 SCALE. Source: Sia (SOSP 2023), sections 3.3 and 3.4.
 
 from collections.abc import Mapping
 from math import isqrt
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
 
 from ...costs.job_rates import Option, Trained
+from ...schema import Count, Name, Record, once
 from ..job_scheduling import Data
-from . import Configuration, JobClass, Slots
 
 SCALE = 10_000
 UNSERVED = 11_000
@@ -21,6 +24,46 @@ PARTS = 32
 Key = tuple[str, int]  # GPU type and number of GPUs
 # Model, batch, GPUs asked for (None: any), what it holds, 32nds of r.
 ClassKey = tuple[str, int, int | None, Key | None, int]
+Cost = Annotated[int, Field(ge=0, lt=10**9)]
+
+
+class Configuration(Record):
+    """GPUs of one type that a job may get, and what the job then costs."""
+
+    gpu: Name
+    gpus: Count
+    cost: Cost
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> Self:
+        if self.gpus & (self.gpus - 1):
+            raise ValueError(
+                f"found {self.gpus} gpus, expected a power of two: use one"
+            )
+        return self
+
+
+class JobClass(Record):
+    """Jobs that are alike in this round."""
+
+    name: Name
+    jobs: Count
+    unserved: Cost
+    configurations: tuple[Configuration, ...]
+
+    @model_validator(mode="after")
+    def _each_configuration_once(self) -> Self:
+        rows = (f"{c.gpus} x {c.gpu}" for c in self.configurations)
+        once(f"class {self.name!r} lists twice", rows, "remove one")
+        return self
+
+
+class Slots(Record):
+    """GPUs of a type that jobs of at least `size` GPUs can hold together."""
+
+    gpu: Name
+    size: Count
+    gpus: Annotated[int, Field(ge=0, le=10**7)]
 
 
 class Offers:
@@ -29,14 +72,11 @@ class Offers:
     def __init__(self, data: Data) -> None:
         self.data, self.types = data, list(data.cluster.gpus)
         self._best: dict[tuple[Trained, int | None], dict[Key, Option]] = {}
-        self._slots = {gpu: self._sizes(gpu) for gpu in self.types}
+        nodes = data.cluster.nodes
+        self._sizes = {g: [n.count for n in nodes if n.gpu == g] for g in self.types}
         self._made: dict[
             tuple[Trained, int | None, Key | None, int], tuple[Configuration, ...]
         ] = {}
-
-    def _sizes(self, gpu: str) -> list[int]:
-        """Node sizes of a type."""
-        return [node.count for node in self.data.cluster.nodes if node.gpu == gpu]
 
     def best(self, trained: Trained, asked: int | None = None) -> dict[Key, Option]:
         """Return the fastest (d, t) of each configuration.
@@ -60,7 +100,7 @@ class Offers:
         return self._best[trained, asked]
 
     def _placeable(self, gpu: str, gpus: int) -> bool:
-        sizes = self._slots[gpu]
+        sizes = self._sizes[gpu]
         largest = max(sizes)
         if gpus & (gpus - 1):
             return False
@@ -72,7 +112,7 @@ class Offers:
         nodes = self.data.cluster.nodes
         found = []
         for gpu in self.types:
-            size, largest = 1, max(self._slots[gpu])
+            size, largest = 1, max(self._sizes[gpu])
             while size <= largest:
                 room = sum(free[n.name] // size * size for n in nodes if n.gpu == gpu)
                 found.append(Slots(gpu=gpu, size=size, gpus=room))
