@@ -66,24 +66,17 @@ def part_times(
     """Times of a part of a layer for one micro-batch."""
     fw, t, tokens = run.framework, run.tp, run.tokens
     products_again, attention_again, traffic_again = again(c, run, part)
-    dense = grouped = 0.0
-    for matrix in a.matrices(part, t, run.experts):
-        once = kernels.product_s(c, machine, run.precision, tokens, matrix, fw)
-        if run.rowwise:
-            once /= c("product.rowwise")
-        if matrix.routed:
-            grouped += once
-        else:
-            dense += once
+    dense, grouped = _products_s(c, machine, a, run, part)
     passes = (c("lora.passes") if run.lora else 3) + products_again
-    attention = 0.0
+    attention = context = exchange = 0.0
     if part in ATTENDING:
+        context = 3 * wires.context_s(machine, a, run) * c("context", fw)
         forward = kernels.attention_s(c, machine, a, run, part)
         attention = forward * (1 + _BACKWARD_ATTENTION + attention_again)
         if run.sinks:
             attention /= c("attention.sinks")
-    moved = kernels.traffic_s(c, machine, a, run, part)
-    moved *= 1 + _BACKWARD_TRAFFIC + traffic_again
+    passed = 1 + _BACKWARD_TRAFFIC + traffic_again
+    moved = kernels.traffic_s(c, machine, a, run, part) * passed
     collective = wires.tensor_s(c, machine, a, run, tokens)
     collective *= 2 + (products_again if run.recompute != "ops" else 0)
     collective *= c("tp", fw, machine.site, _BESIDE[run.overlap_tp])
@@ -91,20 +84,14 @@ def part_times(
     if (part == EXPERTS and divided) or part == FURTHER:
         # Tokens stay divided; what is joined is part of the layer that follows.
         collective = 0.0
-    exchange = 0.0
     hooks = ["gathered"] if run.zero == 3 and memory.of_deepspeed(run) else []
     launch, waits = c("launch", run.style, fw, *hooks), 0.0
     launch *= 1 + c("launch.again") * traffic_again
     if memory.has_adapters(run, part):
         beside = a.adapters(part, run.rank, t)
         launch *= 1 + c("lora.launch") * beside.products
-        moved += (
-            c("lora.traffic", run.style, fw)
-            * 2
-            * tokens
-            * beside.elements
-            * ((1 + _BACKWARD_TRAFFIC + traffic_again) / machine.memory_bytes_per_s)
-        )
+        elements = c("lora.traffic", run.style, fw) * 2 * tokens * beside.elements
+        moved += elements * (passed / machine.memory_bytes_per_s)
     if part == EXPERTS:
         exchange = wires.experts_s(machine, a, run, tokens)
         exchange *= (2 + products_again) * c("exchange", fw)
@@ -119,9 +106,6 @@ def part_times(
     if run.graphs:
         launch *= c("launch.graphs")
         waits *= c("launch.graphs")
-    context = 0.0
-    if part in ATTENDING:
-        context = 3 * wires.context_s(machine, a, run) * c("context", fw)
     return LayerTimes(
         dense * passes,
         attention,
@@ -134,6 +118,22 @@ def part_times(
         weights_s(c, machine, a, run, part),
         launch,
     )
+
+
+def _products_s(
+    c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
+) -> tuple[float, float]:
+    """Seconds of one pass over a part's matrices: those alone, those of experts."""
+    dense, grouped, fw = 0.0, 0.0, run.framework
+    for matrix in a.matrices(part, run.tp, run.experts):
+        once = kernels.product_s(c, machine, run.precision, run.tokens, matrix, fw)
+        if run.rowwise:
+            once /= c("product.rowwise")
+        if matrix.routed:
+            grouped += once
+        else:
+            dense += once
+    return dense, grouped
 
 
 def weights_s(
