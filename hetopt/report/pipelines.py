@@ -97,37 +97,37 @@ def drawn(
     interleave = split_of(result.data, result.plan).interleave
     held = [[words.layers(x) for x in one.held(interleave)] for one in pipelines]
     boxes = [
-        (stage, layers, _gpu(cluster, stage), times["compute_us"] * each)
+        [
+            (stage, layers, _gpu(cluster, stage), times)
+            for stage, layers, times in zip(pipeline.stages, of, timed, strict=True)
+        ]
         for pipeline, of, timed in zip(pipelines, held, parts["stages"], strict=True)
-        for stage, layers, times in zip(pipeline.stages, of, timed, strict=True)
     ]
-    types = sorted({gpu for _, _, gpu, _ in boxes})
+    types = sorted({gpu for row in boxes for _, _, gpu, _ in row})
     letters = {gpu: ascii_uppercase[i % 26] for i, gpu in enumerate(types)}
     # Boxes of a picture speak alike: each names its type of GPU, or has its letter.
     named = all(
-        _fits(_forms(stage, layers, gpu)[0], inches)
-        for stage, layers, gpu, inches in boxes
+        _fits(_forms(stage, layers, gpu)[0], times["compute_us"] * each)
+        for row in boxes
+        for stage, layers, gpu, times in row
     )
-    for row, (pipeline, of, timed) in enumerate(
-        zip(pipelines, held, parts["stages"], strict=True)
-    ):
+    for y, row in enumerate(boxes):
         start = 0.0
-        for stage, layers, times in zip(pipeline.stages, of, timed, strict=True):
-            gpu = _gpu(cluster, stage)
+        for stage, layers, gpu, times in row:
             busy, hop = times["compute_us"] / unit, times["hop_us"] / unit
-            box: Look = {"y": row, "height": 0.8, "color": palette[gpu]}
+            box: Look = {"y": y, "height": 0.8, "color": palette[gpu]}
             # The axes hold all boxes: to clip each to them would weigh a third more.
             light: Look = {"edgecolor": "white", "clip_on": False}
             axes.barh(width=busy + hop, left=start, **light, **box)
             if hop:
-                dark: Look = {"y": row, "height": 0.74, "color": "black", "alpha": 0.28}
+                dark: Look = {"y": y, "height": 0.74, "color": "black", "alpha": 0.28}
                 dark["clip_on"] = False
                 axes.barh(width=hop, left=start + busy, **dark)
             forms = _forms(stage, layers, words.plain(gpu) if named else letters[gpu])
             inches = times["compute_us"] * each
             said = next((form for form in forms if _fits(form, inches)), "")
             text: Look = {"ha": "center", "va": "center", "color": "#10151c"}
-            axes.text(start + busy / 2, row, said, **text)
+            axes.text(start + busy / 2, y, said, **text)
             start += busy + hop
     sizes = [f"{p.micro_batches} × {p.micro_batch_size}" for p in pipelines]
     axes.set_yticks(range(len(pipelines)), sizes)
