@@ -78,7 +78,7 @@ class Listing:
         found = [*islice(every, self._most + 1)]
         if len(found) > self._most:
             raise TooMany
-        return found if self._within_us is None else self._able(found, size)
+        return self._able(found, size)
 
     def _able(self, stages: list[Used], size: int) -> list[Used]:
         """Return stages that leave enough to the others, wherever they stand.
@@ -87,7 +87,7 @@ class Listing:
         theirs, to the GPUs left, by the work that these do in the time.
         """
         tables, us, able = self._tables, self._within_us, list[Used]()
-        if tables.work_bound is None or us is None:
+        if us is None or tables.work_bound is None:
             return stages
         rates, ahead = tables.work_bound
         shares, limit = ahead[None, :] - ahead[:, None], tables.batch // size
