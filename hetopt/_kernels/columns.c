@@ -44,7 +44,7 @@ KERNEL(extended, "k sfl s ~sxl r rl rl =krx =krx")
 /* --- completion ------------------------------------------------------------------------ */
 
 typedef struct {
-    const int64_t *us, *final_us, *hops, *used, *need, *pool, *use;
+    const int64_t *us, *hops, *used, *need, *pool, *use;
     int64_t moves, side, ways, pools, count, high;
 } moves_t;
 
@@ -68,8 +68,8 @@ static void complete(const moves_t *of, int64_t *least, int64_t *whole)
                 int64_t began = before[first], at = (s * of->side + first) * of->side;
                 if (began >= BIG)
                     continue;
-                if (of->final_us[at + layers] <= of->high)
-                    whole[v] = lesser(whole[v], began + of->final_us[at + layers]);
+                if (of->us[at + layers] <= of->high)
+                    whole[v] = lesser(whole[v], began + of->us[at + layers]);
                 for (int64_t last = first + 1; last < layers; last++)
                     for (int64_t q = 0; q < of->ways; q++) {
                         int64_t t = of->us[at + last] + hops[q];
@@ -82,16 +82,15 @@ static void complete(const moves_t *of, int64_t *least, int64_t *whole)
     }
 }
 
-KERNEL(completed, "sll sll sq sp s s vp p # =vql =v")
+KERNEL(completed, "sll sq sp s s vp p # =vql =v")
 {
     moves_t of = {
         array(given, 0), array(given, 1), array(given, 2), array(given, 3),
-        array(given, 4), array(given, 5), array(given, 6), given->size['s'],
-        given->size['l'], given->size['q'], given->size['p'], given->size['v'],
-        given->numbers[8],
+        array(given, 4), array(given, 5), given->size['s'], given->size['l'],
+        given->size['q'], given->size['p'], given->size['v'], given->numbers[7],
     };
-    const int64_t *strides = array(given, 7);
-    int right = within(given, 4, 1, of.count) && within(given, 5, 0, of.ways - 1) &&
+    const int64_t *strides = array(given, 6);
+    int right = within(given, 3, 1, of.count) && within(given, 4, 0, of.ways - 1) &&
                 of.side > 0;
     for (int64_t s = 0; right && s < of.moves; s++)
         right = product(of.used + s * of.pools, strides, of.pools) == of.need[s];
@@ -99,7 +98,7 @@ KERNEL(completed, "sll sll sq sp s s vp p # =vql =v")
         right = product(of.use + v * of.pools, strides, of.pools) == v;
     if (!right)
         return OUTSIDE;
-    complete(&of, array(given, 9), array(given, 10));
+    complete(&of, array(given, 8), array(given, 9));
     return DONE;
 }
 

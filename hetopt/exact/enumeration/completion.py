@@ -121,7 +121,7 @@ class Completion:
         shape = len(states.use), moves.hops.shape[1], moves.us.shape[1]
         least, whole = np.empty(shape, np.int64), np.empty(shape[0], np.int64)
         given = states.use, states.strides, high, least, whole
-        compiled("completed", moves.us, moves, *given)  # last stages, and all others
+        compiled("completed", moves, *given)
         return least, whole
 
     def interval(self, low: int, high: int, us: int) -> _Interval:
