@@ -7,6 +7,7 @@ of it where the instance has no more, joined at each rate of the network that is
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from time import monotonic
 
 from ..errors import Unsupported
@@ -137,13 +138,12 @@ def scale(
             plans.append(("another number of machines or rate", found.plan))
         return found
 
-    alone, first = None, cluster.nodes[0]
-    for node in kinds.values():
-        found = planned([node], rates[-1])
-        if found is not None and (alone is None or _faster(found, alone)):
-            alone, first = found, node
+    results: dict[float | None, Result] = {}
+    singles = [(planned([node], rates[-1]), node) for node in kinds.values()]
+    alone, first = min(singles, key=lambda one: _time_us(one[0]))
+    if alone is not None:
+        results[None] = alone
     nodes = _machines(cluster, first, count)
-    results: dict[float | None, Result] = {} if alone is None else {None: alone}
     for rate in sorted(rates, key=lambda rate: (rate != own, rate)):
         found = planned(nodes, rate)
         if found is not None:
@@ -153,11 +153,9 @@ def scale(
     return Scaling(data.name, names, own, ordered, complete)
 
 
-def _faster(one: Result, other: Result) -> bool:
-    """Return whether a result has a faster plan, or the first one."""
-    if one.objective is None or other.objective is None:
-        return one.objective is not None
-    return one.objective < other.objective
+def _time_us(found: Result | None) -> float:
+    """Return how long a plan takes; longer than any where there is none."""
+    return inf if found is None or found.objective is None else float(found.objective)
 
 
 def _machines(cluster: Cluster, first: Node, count: int) -> list[Node]:
@@ -176,10 +174,6 @@ def _joined(data: Instance, nodes: Sequence[Node], gbits: Fraction) -> Instance:
     """Return the instance on these machines, joined at that rate."""
     cluster = data.planned_cluster
     rate, latency_us = float(gbits / 8), cluster.inter.latency_us or 0
-    kinds = {node.gpu for node in nodes}
-    fields = {
-        "nodes": tuple(nodes),
-        "inter": Inter(gbytes_per_s=rate, latency_us=latency_us),
-        "gpus": {name: gpu for name, gpu in cluster.gpus.items() if name in kinds},
-    }
-    return data.model_copy(update={"cluster": cluster.model_copy(update=fields)})
+    inter = Inter(gbytes_per_s=rate, latency_us=latency_us)
+    made = cluster.only(nodes).model_copy(update={"inter": inter})
+    return data.model_copy(update={"cluster": made})
