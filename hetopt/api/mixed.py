@@ -20,9 +20,9 @@ from ..formats.importing.clusters import Host
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..schema import Instance, ModelSpec
+from ..schema.groups import WHOLE
 from ..text.complaints import validated
 
-_RULES = "none", "selective", "full"
 _SAME = "hidden", "heads", "kv_heads", "head_dim", "intermediate", "gated", "vocabulary"
 
 
@@ -105,7 +105,7 @@ def _options(run: Run, plan: TrainingPlan, layout: Layout) -> dict[str, object]:
         f"optimizer {run.optimizer!r}": layout.moments_bits != 32,
         f"fsdp {run.fsdp!r}": "HSDP" in str(run.fsdp),
         f"precision {run.precision!r}": layout.precision in ("fp32", "tf32"),
-        f"recompute {run.recompute!r}": layout.recompute not in _RULES,
+        f"recompute {run.recompute!r}": layout.recompute in ("block", "ops"),
     }
     if given := [name for name, is_told in lacks.items() if is_told]:
         raise NotModelled(f"{', '.join(given)} beside a plan is not modelled")
@@ -117,7 +117,7 @@ def _options(run: Run, plan: TrainingPlan, layout: Layout) -> dict[str, object]:
         "products": layout.precision,
         "flash": layout.kernel is not None,
         "sequence_parallel": layout.split_sequence,
-        "recompute": ",".join(dict.fromkeys((layout.recompute, *_RULES))),
+        "recompute": ",".join(dict.fromkeys((layout.recompute, *WHOLE))),
         "zero": own if plan.zero is None else plan.zero,
         "context_parallel": plan.context_parallel or run.cp or 1,
         "interleave": plan.interleave or run.vp or 1,

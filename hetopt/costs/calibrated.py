@@ -47,7 +47,7 @@ from .constants import Stated
 from .formulas import kernels, step, wires
 from .formulas.architecture import Architecture, Indexer, Layer, Mixer, mamba_2
 from .formulas.frameworks import by_pytorch, framework
-from .formulas.layout import BESIDE_ALL, Layout
+from .formulas.layout import BESIDE_ALL, Layout, rule_on
 from .formulas.machine import Machine, host_of
 from .formulas.step import LayerTimes
 
@@ -246,7 +246,7 @@ class Calibrated:
             ep=costs.compute.expert_parallel,
             pp=stages,
             zero=costs.updates.zero,
-            recompute=rule,
+            recompute=rule_on(calibration.framework, rule),
             split_sequence=costs.compute.sequence_parallel,
             kernel=calibration.kernel if fused else None,
             sharding=usual.sharding,

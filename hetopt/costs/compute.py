@@ -1,9 +1,11 @@
 """Times of layers and of the head, for one micro-batch on one tensor-parallel group.
 
     flops_l = c (2 p_l b S + 4 b N_l W)      c = 3, or 4 with full recomputation
-              (selective: 3 and 4 for the two terms, the scores are computed again)
+              (selective: 3 and 4 for the two terms, the scores are computed again;
+              modules by name: 2 p b S more of the p that are multiplied again)
     compute = flops_l / (t F_g)
-    tp      = A (t - 1) (alpha + e b S H / (t beta))      A = 12 recomputed, else 8
+    tp      = A (t - 1) (alpha + e b S H / (t beta))      A = 12 recomputed, else 8;
+                                                    2 more of `mlp` or `moe` alone
 
 N_l = S^2 scores of a head. With flash attention a layer whose attention sees a window
 of w tokens has the S^2 - (S - w)^2 that twice the causal half of it has, one whose
@@ -25,7 +27,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ..schema import CostSettings, GpuType, ModelSpec, Workload, exact
-from ..schema.layers import ATTENDING, FURTHER, WINDOW
+from ..schema.groups import modules_of
+from ..schema.layers import ATTENDING, FURTHER, MODULE_OF, WINDOW
 from .formulas.shared import ring_s
 from .formulas.shared import scores as scores_within
 
@@ -111,15 +114,20 @@ def layer_flops(model: ModelSpec, workload: Workload, layer: int, b: int) -> int
         tokens = 2 * b * workload.sequence_length
         flops -= tokens * model.active_parameters[layer]
         flops += passes(costs) * tokens * costs.updates.lora.active(model)[layer]
-    if workload.costs.compute.recompute == "selective":
+    named, kind = modules_of(costs.compute.recompute), model.kinds[layer]
+    if "core_attn" in named:
         flops += scores_flops(model, workload, layer, b)
-    return flops
+    repeated = sum(model.of(kind).repeated(part, named) for part in kind)
+    return flops + 2 * b * workload.sequence_length * repeated
 
 
 def reductions(model: ModelSpec, costs: CostSettings, layer: int) -> int:
     """Times (t - 1) / t of a layer's activation that a group exchanges."""
     parts = len(model.kinds[layer]) - (FURTHER in model.kinds[layer])
-    return (6 if costs.compute.recompute == "full" else 4) * parts
+    if (rule := costs.compute.recompute) == "full":
+        return 6 * parts
+    whole = [MODULE_OF.get(x) in modules_of(rule) for x in model.kinds[layer]]
+    return 4 * parts + 2 * sum(whole)
 
 
 def backward_share(costs: CostSettings) -> Fraction:

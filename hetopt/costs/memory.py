@@ -14,6 +14,7 @@
                 = in flight * layers * a layer                          none
                 = in flight * layers * a layer without scores, and those of one layer
                                                                         selective
+                = the same with what named modules drop            modules (`mlp+moe`)
                 = layers * e b S H                           activations: checkpoint
                   of the layers of the stage the one that needs most
     a layer     = b S H (4 e + 2 + 12 e / t + (2 e + 1) a S / (H t)),  e = 2 bytes:
@@ -36,7 +37,8 @@ from math import lcm
 from typing import NamedTuple
 
 from ..schema import CostSettings, ModelSpec, StateBytes, Workload
-from ..schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, Parts
+from ..schema.groups import modules_of
+from ..schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, MODULE_OF, Parts
 from .compute import Share
 from .formulas import shared
 
@@ -145,20 +147,44 @@ def layer_bytes(
     model: ModelSpec, workload: Workload, kind: Parts, t: int, b: int
 ) -> LayerBytes:
     """Return the bytes of a layer on `t` GPUs with micro-batches of `b` sequences."""
-    costs, none = workload.costs, Fraction(0)
+    costs = workload.costs
     boundary = Fraction(
         costs.memory.element_bytes * b * workload.sequence_length * model.hidden
     )
     if costs.memory.activations == "checkpoint":
-        return LayerBytes(boundary, none)
+        return LayerBytes(boundary, Fraction(0))
     if costs.compute.sequence_parallel:
         boundary /= t
     kept, scores = _kept(model, workload, kind, t, b)
-    return {
-        "none": LayerBytes(kept + scores, none),
-        "selective": LayerBytes(kept, scores),
-        "full": LayerBytes(boundary, kept + scores),
-    }[costs.compute.recompute]
+    if costs.compute.recompute == "full":
+        return LayerBytes(boundary, kept + scores)
+    again = boundary * _dropped(model, costs, kind, t)
+    if "core_attn" in modules_of(costs.compute.recompute):
+        again += scores
+    return LayerBytes(kept + scores - again, again)
+
+
+def _dropped(model: ModelSpec, costs: CostSettings, kind: Parts, t: int) -> Fraction:
+    """Return how many inputs' worth of a layer named modules leave out.
+
+    An MLP has four before and four after its function, attention three of queries, keys
+    and values, each cut among `t` GPUs, and a norm that is a module one.
+    """
+    named, model = modules_of(costs.compute.recompute), model.of(kind)
+    every = model.shared_experts + (model.active_experts or 0)
+    shared, cut, whole = Fraction(model.shared_experts, every or 1), Fraction(0), 0
+    for part in kind:
+        latent = model.latent is not None and part in ATTENDING
+        whole += (latent or part == EXPERTS) and "layernorm" in named
+        if MODULE_OF.get(part) in named:
+            cut += 8
+            whole += part == DENSE
+        elif part == EXPERTS:
+            cut += 8 * shared * ("shared_experts" in named)
+            cut += 4 * (1 - shared) * ("moe_act" in named)
+        elif latent:
+            cut += 3 * ("mla_up_proj" in named)
+    return whole + cut / (1 if costs.compute.sequence_parallel else t)
 
 
 def _kept(
@@ -173,7 +199,7 @@ def _kept(
     costs, model = workload.costs, model.of(kind)
     e, h = costs.memory.element_bytes, model.hidden
     whole = Fraction((len(kind) - (FURTHER in kind)) * (2 * e + 1) * h)
-    if costs.compute.recompute == "selective" and costs.compute.sequence_parallel:
+    if modules_of(costs.compute.recompute) and costs.compute.sequence_parallel:
         whole /= t
     whole += 4 * e * h * (FURTHER in kind)
     attending = sum(part in ATTENDING for part in kind)

@@ -12,11 +12,11 @@ from .. import portfolio
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..schema import Cluster, Instance, Inter, Link, Node
+from ..schema.groups import WHOLE
 from ..search.quick import fastest, replanned, time_of
 
 _ROUNDS = 3_000  # candidates of a local search
 _Linked = TypeVar("_Linked", Inter, Link, Node)
-_RECOMPUTES = ("none", "selective", "full")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _settings(instance: Instance) -> Iterator[Change]:
         costs.compute.layer_times != "profile"
         and costs.memory.activations != "checkpoint"
     ):
-        for rule in _RECOMPUTES:
+        for rule in WHOLE:
             if rule != costs.compute.recompute:
                 words = f"recompute: {rule} instead of {costs.compute.recompute}"
                 changed = instance.with_costs(recompute=rule)

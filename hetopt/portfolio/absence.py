@@ -13,7 +13,7 @@ from ..modelling import Limits
 from ..problems.training_plan.settings import state_choices
 from ..result import Result, Status, Stop
 from ..schema import Instance
-from ..search.grid import RULES
+from ..schema.groups import WHOLE
 from ..search.quick import replanned, time_of
 from .shares import PORTFOLIO
 
@@ -110,7 +110,7 @@ def _not_offered(instance: Instance, own: dict[str, Any]) -> list[dict[str, Any]
         costs.compute.layer_times != "profile"
         and costs.memory.activations != "checkpoint"
     ):
-        rules = (*rules, *(rule for rule in RULES if rule != costs.compute.recompute))
+        rules = (*rules, *(rule for rule in WHOLE if rule != costs.compute.recompute))
     zeros: tuple[int, ...] = (costs.updates.zero,)
     if not any(row.layer_mib for row in costs.compute.profile):
         zeros = (*zeros, *(z for z in range(4) if z != costs.updates.zero))

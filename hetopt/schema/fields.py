@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from ..trainers.megatron import TABLE as MEGATRON
 from ..trainers.table import Fields, text_of
-from .groups import Split
+from .groups import WHOLE, Split
 from .instance import Instance
 from .layers import (
     CONVOLUTION,
@@ -43,7 +43,7 @@ def fields_of(data: Instance, tp: int) -> Fields:
         "mixers": model.mamba is not None or model.mamba1 is not None,
         "precision": costs.memory.precision or "bf16_mixed",
         "products": timed.precision if timed and timed.precision in _EIGHT else "bf16",
-        "recompute": costs.compute.recompute,
+        **fields_of_rule(costs.compute.recompute),
         "sequence_parallel": tp > 1
         and bool(costs.compute.sequence_parallel or model.experts),
         "optimiser": costs.memory.optimiser,
@@ -66,6 +66,15 @@ def fields_of(data: Instance, tp: int) -> Fields:
     if model.architecture is not None:
         made |= _architecture(model, model.architecture, workload.sequence_length)
     return made
+
+
+def fields_of_rule(rule: str) -> Fields:
+    """Return a rule of whole layers, and the modules that `selective` is told."""
+    if rule in WHOLE:
+        return {"recompute": rule, "modules": None}
+    named = tuple(rule.split("+"))
+    grouped = {"grouped": True} if "moe_act" in named else {}
+    return {"recompute": "selective", "modules": named, **grouped}
 
 
 def fields_of_split(split: Split) -> Fields:

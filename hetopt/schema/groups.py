@@ -4,13 +4,16 @@ Every field says one thing about the cost model; a paper's variant of it is data
 two groups must agree on stands in `hetopt.schema.settings`.
 """
 
+import re
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from ..text.complaints import nearest, shown
+from ..trainers.megatron import MODULES
 from .calibration import Calibration, Profile
 from .record import LatencyUs, NotNegative, Positive, Record, ReserveMib, once
 from .states import Lora, Offload, Optimiser, StateBytes, states_of
@@ -35,7 +38,36 @@ class Split(NamedTuple):
 FIELDS = ("context_parallel", "expert_parallel", "interleave", "zero_groups")
 
 
-Recompute = Literal["full", "selective", "none"]
+#: Rules of recomputation of whole layers, the fastest first.
+WHOLE = ("none", "selective", "full")
+
+
+def rule_of(given: object) -> str:
+    """Return a rule of recomputation as it is written: of modules by name, `mlp+moe`.
+
+    `selective: moe, mlp` is read as well; attention's scores alone are `selective`.
+    """
+    if (text := str(given)) in WHOLE:
+        return text
+    named = set(re.split(r"[+,\s]+", text.removeprefix("selective:").strip()))
+    if unknown := sorted(named - {*MODULES}):
+        near = nearest(unknown[0], [*WHOLE, *MODULES])
+        raise ValueError(
+            f"found {shown(given)}, expected full, selective, none, or modules that "
+            f"are joined by +; {near}"
+        )
+    made = "+".join(module for module in MODULES if module in named)
+    return "selective" if made == MODULES[0] else made
+
+
+def modules_of(rule: str) -> tuple[str, ...]:
+    """Return the modules that a rule names; attention's scores, of `selective`."""
+    if rule in ("full", "none"):
+        return ()
+    return MODULES[:1] if rule == "selective" else tuple(rule.split("+"))
+
+
+Recompute = Annotated[str, BeforeValidator(rule_of)]
 Precision = Literal["fp32", "bf16", "bf16_mixed", "fp16_mixed", "bf16_fp32_gradients"]
 
 

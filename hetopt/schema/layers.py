@@ -20,6 +20,8 @@ DENSE, EXPERTS, FURTHER = "dense", "experts", "further"
 #: Parts that mix tokens without scores; each is a field of the model of its name.
 MIXERS = (MAMBA, MAMBA_1, LINEAR, CONVOLUTION)
 ATTENDING = (ATTENTION, WINDOW)
+#: Modules that are a part without its norm, as Megatron-LM calls them.
+MODULE_OF = {DENSE: "mlp", EXPERTS: "moe"}
 PARTS = (*ATTENDING, *MIXERS, DENSE, EXPERTS)
 _MOST_PARTS = 8
 
@@ -63,12 +65,13 @@ class LatentAttention(Record):
 
     def matrices(self, hidden: int, heads: int) -> int:
         """Parameters of the products; `query_rank` 0: queries are not compressed."""
-        queries = heads * self.scored
-        low = self.query_rank
-        asked = low * (hidden + queries) if low else hidden * queries
-        down = hidden * (self.key_rank + self.rotary)
-        up = self.key_rank * heads * (self.plain + self.value_dim)
-        return asked + down + up + heads * self.value_dim * hidden
+        down = hidden * (self.query_rank + self.key_rank + self.rotary)
+        return self.raised(hidden, heads) + down + heads * self.value_dim * hidden
+
+    def raised(self, hidden: int, heads: int) -> int:
+        """Return the parameters that make queries, keys and values of low ranks."""
+        keyed = (self.plain + self.value_dim) * self.key_rank
+        return heads * (self.scored * (self.query_rank or hidden) + keyed)
 
 
 class Indexer(Record):

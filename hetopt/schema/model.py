@@ -1,16 +1,19 @@
 """A transformer: its shape, and the parameters of its layers."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from .layers import (
+    ATTENDING,
     ATTENTION,
     DENSE,
     EXPERTS,
     FURTHER,
     MIXERS,
+    MODULE_OF,
     WINDOW,
     Indexer,
     Kind,
@@ -431,6 +434,20 @@ class ModelSpec(Record):
             return self.latent.matrices(h, self.heads) + indexed
         kept = self.kv_products * self.kv_width
         return h * (2 * self.attention_width + kept + self.gate_width) + indexed
+
+    def repeated(self, part: str, modules: Sequence[str]) -> int:
+        """Return the parameters of a part that a token is multiplied with again.
+
+        `modules` are what of a layer is computed again.
+        """
+        if MODULE_OF.get(part) in modules:
+            return self._matrices(part, self.active_experts or 0)
+        if part == EXPERTS and "shared_experts" in modules:
+            width = self.expert_intermediate or self.mlp_width
+            return (3 if self.gated else 2) * width * self.shared_experts * self.hidden
+        if self.latent and part in ATTENDING and "mla_up_proj" in modules:
+            return self.latent.raised(self.hidden, self.heads)
+        return 0
 
     def _beside(self, part: str, experts: int) -> int:
         """Return the parameters of a part that are in no matrix."""

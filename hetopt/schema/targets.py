@@ -85,6 +85,7 @@ class Feature(StrEnum):
     EXPERT_PARALLEL = "experts divided among GPUs (expert parallelism)"
     WIDE_UNDIVIDED = "fp32 gradient sums with bf16 and without ZeRO"
     # What the executor does not do (`_NOT_EXECUTED`):
+    MODULES = "modules that are recomputed by name"
     ZERO_2 = "gradients divided among replicas, too (ZeRO 2)"
     ZERO_3 = "weights divided among replicas, too (ZeRO 3)"
     ZERO_GROUPS = "states divided in groups of replicas (HSDP)"
@@ -164,7 +165,7 @@ _LAYERS = frozenset(
     _EACH[_EACH.index(Feature.LISTED_PARAMETERS) : _EACH.index(Feature.ZERO_1)]
 )
 #: How layers are trained that the executor has no words for.
-_NOT_EXECUTED = _EACH[_EACH.index(Feature.ZERO_2) :]
+_NOT_EXECUTED = _EACH[_EACH.index(Feature.MODULES) :]
 _ZERO = (Feature.ZERO_1, Feature.ZERO_2, Feature.ZERO_3)
 #: By which field of a trainer's table, and which of its values, it is given a feature.
 FIELDS: Mapping[Feature, tuple[str, object]] = MappingProxyType(
@@ -181,6 +182,7 @@ FIELDS: Mapping[Feature, tuple[str, object]] = MappingProxyType(
         Feature.ZERO_GROUPS: ("zero_groups", 2),
         Feature.SELECTIVE: ("recompute", "selective"),
         Feature.NOT_RECOMPUTED: ("recompute", "none"),
+        Feature.MODULES: ("modules", ("mlp",)),
         Feature.SINGLE_PRECISION: ("precision", "fp32"),
         Feature.FLOAT16: ("precision", "fp16_mixed"),
         Feature.BFLOAT16: ("precision", "bf16_mixed"),

@@ -77,7 +77,7 @@ class _Race:
             if zero in settings.lightest_zeros(way.workload)
         ]
         self.settings.sort(
-            key=lambda one: grid.RULES.index(one.workload.costs.compute.recompute)
+            key=lambda one: grid.RANKS.get(one.workload.costs.compute.recompute, 1)
         )
         self._least: dict[int, Objective] = {}
         self._best: dict[int, tuple[int, TrainingPlan]] = {}  # by number of setting

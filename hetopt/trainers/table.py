@@ -27,7 +27,8 @@ Fields = dict[str, Any]
 
 def text_of(value: object) -> str:
     """Return a value as a file says it."""
-    return "" if value is True else str(value)
+    words = value if isinstance(value, list) else [value]
+    return "" if value is True else " ".join(map(str, words))
 
 
 # --- kinds of values -----------------------------------------------------------------

@@ -34,7 +34,7 @@ def work(**costs: Any) -> Workload:
 
 
 @pytest.mark.parametrize("flash", [False, True])
-@pytest.mark.parametrize("rule", ["full", "selective", "none"])
+@pytest.mark.parametrize("rule", ["full", "selective", "none", "mlp"])
 def test_a_layer_keeps_megatrons_formula(flash: bool, rule: str) -> None:
     """Arxiv 2205.05198, Eq. 1 and 2: s b h (10 + 24 / t + 5 a s / (h t))."""
     b, t = 2, 4
@@ -44,7 +44,9 @@ def test_a_layer_keeps_megatrons_formula(flash: bool, rule: str) -> None:
     sbh = 2048 * b * 1024
     kept = 10 * sbh + Fraction(24 * sbh, t)
     scores = 0 if flash else Fraction(5 * 16 * 2048**2 * b, t)
+    mlp = 2 * sbh + Fraction(16 * sbh, t)  # its norm, before and after its function
     each, once = {
+        "mlp": (kept + scores - mlp, mlp),
         "none": (kept + scores, 0),
         "selective": (kept, scores),
         "full": (2 * sbh, kept + scores),

@@ -305,6 +305,10 @@ def test_another_run_than_the_instances_is_refused(
     ("change", "name", "value"),
     [
         ("--recompute-granularity selective", "recompute", "selective"),
+        (
+            "--recompute-granularity selective --recompute-modules mlp core_attn",
+            *("recompute", "core_attn+mlp"),
+        ),
         ("--num-layers-per-virtual-pipeline-stage 2", "interleave", 2),
         ("--use-distributed-optimizer ", "zero", 1),
     ],

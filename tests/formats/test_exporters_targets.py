@@ -269,6 +269,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         "selective recomputation",
         {"megatron", "flagscale", "torchtitan"},
     ),
+    ({"recompute": "mlp"}, "by name", {"megatron", "flagscale"}),
     (
         {"precision": "fp32"},
         "single",

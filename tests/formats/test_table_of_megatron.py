@@ -64,7 +64,7 @@ def _models(draw: Any) -> dict[str, Any]:
 _COSTS = st.fixed_dictionaries(
     {
         "precision": st.sampled_from(["bf16_mixed", "bf16_fp32_gradients", "fp32"]),
-        "recompute": st.sampled_from(["none", "selective", "full"]),
+        "recompute": st.sampled_from(["none", "selective", "full", "mlp+layernorm"]),
         "zero": st.sampled_from([0, 1]),
         "optimiser": st.sampled_from(["adamw", "sgd", "muon"]),
     }

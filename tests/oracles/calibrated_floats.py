@@ -151,7 +151,9 @@ class FloatTimes:
             self.calibration.framework, self.calibration.style,
             self.calibration.precision, self.instance.workload.sequence_length, b, 1,
             tp=t // self.costs.context_parallel, cp=self.costs.context_parallel,
-            ep=self.costs.expert_parallel, recompute=rule, kernel=said,
+            ep=self.costs.expert_parallel, kernel=said, recompute="ops"
+            if (self.calibration.framework, rule) == ("torchtitan", "selective")
+            else rule,
             split_sequence=self.costs.sequence_parallel, dropout=self.model.dropout,
             states="fp32" if self.costs.precision == "fp32" else "mixed",
             fused_loss=self.costs.fused_loss

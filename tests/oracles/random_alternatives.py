@@ -8,7 +8,7 @@ from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost
 
-RULES = ("full", "selective", "none")
+RULES = ("full", "selective", "none", "mlp")
 
 
 def with_alternatives(

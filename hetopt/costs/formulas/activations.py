@@ -8,7 +8,7 @@ parallelism that is the 34 s b h + 5 a s^2 b of Korthikanti et al. (arXiv 2205.0
 
 from typing import NamedTuple
 
-from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER
+from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, MODULE_OF
 from .architecture import Architecture, Layer, Mixer
 from .kernels import ELEMENT, Constants
 from .layout import Layout
@@ -26,7 +26,7 @@ class Kept(NamedTuple):
     normed: float  # the norm's output, as products are given it
     projected: float  # queries, keys and values; what a function is given
     probabilities: float
-    attended: float  # attention's output, what a state space holds
+    attended: float  # attention's output, low ranks, what a state space holds
     function: float  # the activation function's output
     routed: float  # tokens as sorted for experts
     mask: float
@@ -154,10 +154,10 @@ def _attention(a: Architecture, run: Layout) -> Kept:
     attended = 2 if _adapted(run, "attention") else 1
     return Kept(
         _stream(a, run),
-        _normed(a, run, 3, "attention") + _in_norm(a, run) + low,
+        _normed(a, run, 3, "attention") + _in_norm(a, run),
         copies * e * inputs,
         probabilities,
-        attended * e * out + (4 * heads if not probabilities else 0),
+        low + attended * e * out + (4 * heads if not probabilities else 0),
         0.0,
         0.0,
         _mask(a, run),
@@ -213,23 +213,34 @@ def _under(a: Architecture, run: Layout, part: str, x: Kept) -> float:
         return run.recomputed * entry + (1 - run.recomputed) * whole
     if run.recompute == "ops":
         return _every_other(a, run, part)
-    if "core_attn" in run.modules or run.recompute == "selective":
-        whole -= x.probabilities
-    if "layernorm" in run.modules and not _joined_norm(a, part):
-        whole -= x.normed
-    if part == DENSE and "mlp" in run.modules:
-        return x.stream + x.mask
-    if "mla_up_proj" in run.modules and a.latent and part in ATTENDING:
-        whole -= x.projected
-    if part == EXPERTS and "moe" in run.modules:
-        return x.stream + x.normed
-    if part == EXPERTS and "moe_act" in run.modules:
-        whole -= x.function
-    if part == EXPERTS and "shared_experts" in run.modules:
+    return whole - sum(dropped(a, run, part, x))
+
+
+def dropped(a: Architecture, run: Layout, part: str, x: Kept) -> Kept:
+    """Return what modules that are computed again by name leave out of a part's."""
+    gone, named = dict.fromkeys(Kept._fields, 0.0), run.modules
+    if "core_attn" in named:
+        gone["probabilities"] = x.probabilities
+    if "layernorm" in named and not _joined_norm(a, part):
+        gone["normed"] = x.normed
+    if "mla_up_proj" in named and a.latent and part in ATTENDING:
+        gone["projected"] = x.projected
+    if is_whole(run, part):
+        own = {"projected", "function", "routed"} | (
+            {"normed"} if part == DENSE else set()
+        )
+        gone |= {name: getattr(x, name) for name in own}
+    elif part == EXPERTS:
         shared = a.shared_intermediate / run.tp / (_expert_width(a, run) or 1)
-        kept_of_it = x.projected + (0 if "moe_act" in run.modules else x.function)
-        whole -= shared * kept_of_it
-    return whole
+        beside = shared * ("shared_experts" in named)
+        gone["projected"] = beside * x.projected
+        gone["function"] = (beside + (1 - shared) * ("moe_act" in named)) * x.function
+    return Kept(**gone)
+
+
+def is_whole(run: Layout, part: str) -> bool:
+    """Return whether a part is computed again from what its module is given."""
+    return MODULE_OF.get(part) in run.modules
 
 
 def _joined_norm(a: Architecture, part: str) -> bool:

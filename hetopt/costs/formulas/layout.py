@@ -3,10 +3,16 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from ...schema.groups import modules_of
 from .architecture import Division
 
 #: Adapters beside all matrices of a layer.
 BESIDE_ALL = ("attention", "mlp")
+
+
+def rule_on(framework: str, rule: str) -> str:
+    """Return what a rule is on a framework: torchtitan's `selective` is by operator."""
+    return "ops" if (framework, rule) == ("torchtitan", "selective") else rule
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Layout:
     zero: int = 0
     shard: int = 0  # GPUs that divide the weights: FSDP, ZeRO-3; 0: none
     sharding: str = "fsdp"  # who gathers: fsdp, fsdp1, deepspeed
-    recompute: str = "none"  # full, block (some layers), selective, ops (per operator)
+    recompute: str = "none"  # a rule of plans, block (some layers), ops (per operator)
     recomputed: float = 1.0  # share of layers that "block" recomputes
     split_sequence: bool = True  # sequence parallelism along with tp
     kernel: str | None = "flash2"  # of attention; None: scores in memory
@@ -57,7 +63,6 @@ class Layout:
     dropout: bool = False  # with masks in memory
     fused_loss: bool = False  # logits without copies of 32 bits
     chunked_loss: bool = False  # logits of a part of the tokens at a time
-    modules: tuple[str, ...] = ()  # computed again, in Megatron's words: moe_act, ...
     own: bool = True  # whether the program is the framework itself
     hosted: tuple[str, ...] = ()  # on the host: optimizer, parameters
     hosted_layers: float = 0.0  # share of layers whose activations are on the host
@@ -71,6 +76,11 @@ class Layout:
     def tokens(self) -> float:
         """Return the tokens of a micro-batch that one GPU has."""
         return self.micro_batch * self.sequence / self.cp
+
+    @cached_property
+    def modules(self) -> tuple[str, ...]:
+        """Return what of a layer is computed again by name."""
+        return () if self.recompute in ("block", "ops") else modules_of(self.recompute)
 
     @cached_property
     def experts(self) -> Division:

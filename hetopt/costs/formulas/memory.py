@@ -341,7 +341,8 @@ def cuts(c: Constants, a: Architecture, run: Layout) -> float:
     What lives on is put into blocks that a first pass leaves: where little is kept,
     those of the logits, which want new ones from then on.
     """
-    if run.recompute == "none":
+    discarded = {"layernorm", "mla_up_proj", "moe_act"}.issuperset(run.modules)
+    if run.recompute == "none" or (run.modules and discarded):
         return 0.0
     return c("memory.fragments.again", run.framework) * activations.head(c, a, run)
 

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER
+from ...schema.layers import ATTENDING, EXPERTS, FURTHER
 from ...schema.states import Offload
 from . import activations, kernels, memory, wires
 from .architecture import Architecture
@@ -48,16 +48,50 @@ class LayerTimes(NamedTuple):
         return sum(self) - self.launches
 
 
-def again(c: Constants, run: Layout, part: str) -> tuple[float, float, float]:
-    """Shares of a part's forward pass computed again: products, attention, traffic."""
-    if part == DENSE and "mlp" in run.modules:
-        return 1.0, 0.0, 1.0
+class Again(NamedTuple):
+    """Shares of a part's forward pass that the backward pass computes again."""
+
+    products: float = 0.0
+    experts: float = 0.0  # their products, and the exchange
+    attention: float = 0.0
+    traffic: float = 0.0
+    tensor: float = 0.0
+
+
+def again(
+    c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
+) -> Again:
+    """Return what of a part is computed again.
+
+    What modules drop by name is written once more, from what they read.
+    """
     if run.recompute in ("full", "block"):
-        return (run.recomputed,) * 3
+        return Again(*(run.recomputed,) * len(Again._fields))
     if run.recompute == "ops":
-        return c("recompute.ops"), 0.0, 1.0
-    shares = {"selective": (0.0, 1.0, 0.1), "activations": (0.0, 0.0, 0.6)}
-    return shares.get(run.recompute, (0.0, 0.0, 0.0))
+        products = c("recompute.ops")
+        return Again(products, products, traffic=1.0)
+    if activations.is_whole(run, part):
+        return Again(1.0, 1.0, 0.0, 1.0, 1.0)
+    scores = float("core_attn" in run.modules)
+    gone = activations.dropped(a, run, part, activations.kept(a, run, part))
+    wide = gone.normed + gone.function * (1.5 if a.gated else 1)
+    each = 4 * wide / activations.narrow(run) + 2 * gone.projected
+    moved = each * run.tokens * c("traffic", run.style, run.framework)
+    whole = kernels.traffic_s(c, machine, a, run, part) * machine.memory_bytes_per_s
+    traffic = (moved / whole if moved else 0.0) + 0.1 * scores
+    return Again(_repeated(a, run, part), 0.0, scores, traffic)
+
+
+def _repeated(a: Architecture, run: Layout, part: str) -> float:
+    """Return the share of unrouted products that modules by name repeat."""
+    again = 0
+    if a.latent and part in ATTENDING and "mla_up_proj" in run.modules:
+        again = a.latent.raised(a.hidden, a.heads)
+    elif part == EXPERTS and "shared_experts" in run.modules:
+        again = (3 if a.gated else 2) * a.shared_intermediate * a.hidden
+    every = a.matrices(part, run.tp, run.experts)
+    alone = sum(one.parameters * one.rows for one in every if not one.routed)
+    return again / run.tp / alone if again else 0.0
 
 
 def part_times(
@@ -65,20 +99,20 @@ def part_times(
 ) -> LayerTimes:
     """Times of a part of a layer for one micro-batch."""
     fw, t, tokens = run.framework, run.tp, run.tokens
-    products_again, attention_again, traffic_again = again(c, run, part)
+    twice = again(c, machine, a, run, part)
     dense, grouped = _products_s(c, machine, a, run, part)
-    passes = (c("lora.passes") if run.lora else 3) + products_again
+    passes = c("lora.passes") if run.lora else 3
     attention = context = exchange = 0.0
     if part in ATTENDING:
         context = 3 * wires.context_s(machine, a, run) * c("context", fw)
         forward = kernels.attention_s(c, machine, a, run, part)
-        attention = forward * (1 + _BACKWARD_ATTENTION + attention_again)
+        attention = forward * (1 + _BACKWARD_ATTENTION + twice.attention)
         if run.sinks:
             attention /= c("attention.sinks")
-    passed = 1 + _BACKWARD_TRAFFIC + traffic_again
+    passed = 1 + _BACKWARD_TRAFFIC + twice.traffic
     moved = kernels.traffic_s(c, machine, a, run, part) * passed
     collective = wires.tensor_s(c, machine, a, run, tokens)
-    collective *= 2 + (products_again if run.recompute != "ops" else 0)
+    collective *= 2 + twice.tensor
     collective *= c("tp", fw, machine.site, _BESIDE[run.overlap_tp])
     divided = run.ep > 1 and not a.shared_intermediate and run.split_sequence
     if (part == EXPERTS and divided) or part == FURTHER:
@@ -86,7 +120,7 @@ def part_times(
         collective = 0.0
     hooks = ["gathered"] if run.zero == 3 and memory.of_deepspeed(run) else []
     launch, waits = c("launch", run.style, fw, *hooks), 0.0
-    launch *= 1 + c("launch.again") * traffic_again
+    launch *= 1 + c("launch.again") * max(twice.products, twice.traffic)
     if memory.has_adapters(run, part):
         beside = a.adapters(part, run.rank, t)
         launch *= 1 + c("lora.launch") * beside.products
@@ -94,7 +128,7 @@ def part_times(
         moved += elements * (passed / machine.memory_bytes_per_s)
     if part == EXPERTS:
         exchange = wires.experts_s(machine, a, run, tokens)
-        exchange *= (2 + products_again) * c("exchange", fw)
+        exchange *= (2 + twice.experts) * c("exchange", fw)
         if run.overlap_ep is None:
             exchange *= c("exchange.untold")
         elif run.overlap_ep:
@@ -107,10 +141,10 @@ def part_times(
         launch *= c("launch.graphs")
         waits *= c("launch.graphs")
     return LayerTimes(
-        dense * passes,
+        dense * (passes + twice.products),
         attention,
         0.0 if part == EXPERTS else moved,
-        grouped * passes,
+        grouped * (passes + twice.experts),
         moved if part == EXPERTS else 0.0,
         collective,
         context,
@@ -154,7 +188,8 @@ def weights_s(
         among = run.ep if part == EXPERTS else 1
         moved = each * a.adapters(part, run.rank, run.tp).parameters / among
     if run.frozen_bits is not None:
-        passes = (2 + again(c, run, part)[0]) * c("frozen.read", run.framework)
+        repeated = again(c, machine, a, run, part).products
+        passes = (2 + repeated) * c("frozen.read", run.framework)
         moved += passes * (memory.QUANTISED[run.frozen_bits] + 2) * held
     return moved / machine.memory_bytes_per_s
 

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Self
 
+from ...schema.groups import rule_of
 from ...schema.layers import ATTENTION, DENSE, EXPERTS, MAMBA, LatentAttention
 from ..constants import Table
 from ..formulas import memory, step
@@ -20,7 +21,7 @@ from ..formulas.frameworks import (
     framework,
     kernel_of,
 )
-from ..formulas.layout import BESIDE_ALL, Layout
+from ..formulas.layout import BESIDE_ALL, Layout, rule_on
 from ..formulas.machine import Machine
 from . import machines
 from .rows import Run
@@ -294,7 +295,7 @@ def precision_of(run: Run) -> str:
     )
 
 
-def _recompute(run: Run) -> tuple[str, float]:
+def _recompute(run: Run, name: str) -> tuple[str, float]:
     text = (run.recompute or "none").lower()
     if "per op" in text or "per-op" in (run.activation_checkpointing or ""):
         return "ops", 1.0
@@ -304,9 +305,14 @@ def _recompute(run: Run) -> tuple[str, float]:
         return "full", 1.0
     if "share of blocks" in text:
         return "block", 0.5
-    if text.startswith("selective"):
-        return ("selective" if "core_attn" in text else "activations"), 1.0
-    return "none", 1.0
+    if text.startswith("selective") and ":" not in text:
+        text = "selective"
+    try:
+        return rule_on(name, rule_of(text)), 1.0
+    except ValueError as error:
+        if text.startswith("selective"):
+            raise NotModelled(f"recompute: {error}") from None
+        return "none", 1.0
 
 
 def _micro_batches(run: Run) -> tuple[int, int]:
@@ -327,7 +333,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     words, loss = (run.overlap or "").lower(), (run.loss or "").lower()
     offload = (run.offload or "").lower()
     bucket = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
-    recompute, share = _recompute(run)
+    recompute, share = _recompute(run, name)
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
     lora = _has_adapters(run)
     shard = 0
@@ -381,7 +387,6 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         dropout=usual.dropout,
         fused_loss="plain" not in loss if run.loss else usual.fused_loss,
         chunked_loss="chunk" in loss,
-        modules=_modules(run),
         own=_is_own(run),
         hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
         hosted_layers=_hosted_layers(run, words, offload),
@@ -576,12 +581,6 @@ def _kernel_of(words: str) -> str | None:
         f"attention {words!r} is no kernel that is known: give unfused, flash1, "
         "flash2, flash3, cudnn or sdpa"
     )
-
-
-def _modules(run: Run) -> tuple[str, ...]:
-    """Return what of a layer is computed again, of `selective: layernorm, moe_act`."""
-    head, _, words = (run.recompute or "").lower().partition("selective:")
-    return () if head else tuple(filter(None, map(str.strip, words.split(","))))
 
 
 def _hosted_layers(run: Run, words: str, offload: str) -> float:

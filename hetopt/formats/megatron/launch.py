@@ -72,7 +72,8 @@ def export(
     lines = [f"# {escaped(data.model.name)}, a plan of hetopt for Megatron-LM"]
     lines += [f"# not set: {word}" for word in untold(data)]
     for name, value in given(data, pipeline).items():
-        word = "" if value is True else f" {shlex.quote(str(value))}"
+        words = value if isinstance(value, list) else [value]
+        word = "" if value is True else f" {shlex.join(map(str, words))}"
         lines.append(f"--{name}{word}")
     made = {LAUNCH: torchruns(_ABOUT, _SETUP, ranks(pipeline))}
     if init_from is not None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ...errors import InstanceError
 from ...schema import Instance, Split
-from ...schema.fields import fields_of
+from ...schema.fields import fields_of, fields_of_rule
+from ...schema.groups import rule_of
 from ...text.documents import Document
 from ...trainers.megatron import FSDP, OLDER, SHARDED, TABLE
 from ...trainers.megatron.stages import EACH, Division
@@ -155,7 +156,8 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
         **{"tp": tp, "pp": settings.pipeline_parallel, "cp": settings.context_parallel},
         **{"ep": settings.expert_parallel, "vp": settings.interleave},
         **{"zero_groups": settings.zero_groups, "mbs": settings.micro_batch_size},
-        **{"recompute": settings.recompute, "zero": settings.zero},
+        **fields_of_rule(settings.recompute),
+        "zero": settings.zero,
         "stage_layers": settings.layers,
         "sequence_parallel": fields["sequence_parallel"] or now["sequence_parallel"],
     }
@@ -239,6 +241,8 @@ def _fields(told: Reading, data: Instance) -> Fields:
     own = (*parts[:-1], parts[-1] - mtp)  # further tokens are of the last part
     (*before, last), runs = cut(own, made["pp"], whole - mtp, told.place)
     layers = (*before, last + mtp)
+    if made["recompute"] == "selective" and (modules := told.get("modules")):
+        made |= fields_of_rule(rule_of("+".join(modules)))
     return made | {
         **{"mbs": told.need("mbs"), "zero": _zero(told), "vp": runs},
         "sequence_parallel": told.get("sequence_parallel", False),
@@ -275,7 +279,7 @@ def _claim(
         degree=tensor * context,
         samples=samples,
         micro_batches=batch // (samples * replicas),
-        recompute=run["recompute"],
+        recompute="+".join(run.get("modules") or [run["recompute"]]),
         zero=run["zero"],
         split=Split(context, run["ep"], run["vp"], run["zero_groups"]),
         tells_layers=run["stage_layers"] is not None,
@@ -397,22 +401,9 @@ def _in_precision(
             f"the run is {with_it} --sequence-parallel: judged {without}, as in the "
             "instance"
         )
-    if unread := list(_not_read(told)):
+    if unread := list(TABLE.not_read(told.given, told.fields)):
         notes.append(f"not read: {', '.join(unread)}")
     return data, notes
 
 
 _FSDP = (*FSDP, "use-torch-fsdp2")
-
-
-def _not_read(told: Reading) -> Iterator[str]:
-    """Arguments that change time or memory and that the judge does not know, in words.
-
-    Recomputation of core attention is what `selective` is here, and what is left of
-    FSDP is told as its stage of ZeRO.
-    """
-    for text in TABLE.not_read(told.given, told.fields):
-        name, _, value = text.removeprefix("--").partition(" ")
-        if name == "recompute-modules" and "core_attn" in value and " " not in value:
-            continue
-        yield text

@@ -13,10 +13,10 @@ are read by their parts.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
+from ...schema.groups import WHOLE
 from ...text.documents import Document, Fields
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
@@ -36,7 +36,6 @@ from ..runs.logs import literal
 
 OPTIONS: Document = {"hosts": str}
 TRAINER = "torchtitan"
-_RULES = get_args(Recompute)
 _ENDS = ("first", "last")
 _SCHEDULE = "parallelism.pipeline_parallel_schedule"
 _TOKENS = "training.num_tokens_per_microbatch_per_dp_rank"
@@ -383,10 +382,10 @@ def _rule(given: Fields, place: str) -> Recompute:
         return "none" if kind is None else _rule_of_class(str(kind))
     if "mode" in section:
         mode: Recompute = section["mode"]
-        if mode not in _RULES:
+        if mode not in WHOLE:
             raise InstanceError(
                 f"{place}: {name}.mode: found {mode!r}, expected one of "
-                f"{', '.join(_RULES)}"
+                f"{', '.join(WHOLE)}"
             )
         return mode
     if "class" in section:

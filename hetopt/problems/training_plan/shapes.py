@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from ...costs import CostTable
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from ...schema import CostSettings, Instance, ModelSpec, Split
-from ...schema.groups import FIELDS
+from ...schema.groups import FIELDS, WHOLE
 from ...schema.targets import UNTOLD, Feature
 
 
@@ -154,6 +154,7 @@ def of_choice(zero: int, *rules: str) -> frozenset[Feature]:
         Feature.MIXED_RECOMPUTE: len(set(rules)) > 1,
         Feature.SELECTIVE: "selective" in rules,
         Feature.NOT_RECOMPUTED: "none" in rules,
+        Feature.MODULES: any(rule not in WHOLE for rule in rules),
     }
     return _used(asked) | ({_ZERO[zero - 1]} if zero else frozenset())
 

@@ -56,8 +56,21 @@ def _window(text: str) -> int | None:
     return int(found[1]) + 1 if found else None
 
 
+def _modules(text: str) -> tuple[str, ...]:
+    found = tuple(re.findall(r"[\w.-]+", text))
+    if not {*found} <= {*MODULES}:
+        raise ValueError(text)
+    return found
+
+
+#: Of a layer, that are computed again by name.
+MODULES = (
+    *("core_attn", "layernorm", "mla_up_proj"),
+    *("mlp", "moe", "moe_act", "shared_experts"),
+)
 BITS = Kind("a list of layers", bits_of, pattern)
 WINDOW = Kind("two numbers of tokens", _window, lambda tokens: f"{tokens - 1},0")
+NAMED = Kind(f"some of {', '.join(MODULES)}", _modules, list)
 SCALE = Kind("a whole number", float, int)
 
 # --- the table -----------------------------------------------------------------------
@@ -99,7 +112,7 @@ _UNREAD = (
     *("first-last-layers-bf16", "fp4-param-gather"),
     *("reuse-grad-buf-for-mxfp8-param-ag", "fp32-residual-connection"),
     *("use-precision-aware-optimizer", "cpu-offloading", "cpu-offloading-num-layers"),
-    *("offload-modules", "fine-grained-activation-offloading", "recompute-modules"),
+    *("offload-modules", "fine-grained-activation-offloading"),
     *("recompute-method", "recompute-num-layers", "distribute-saved-activations"),
     *("moe-layer-recompute", "use-tp-pp-dp-mapping", "overlap-grad-reduce"),
     *("overlap-param-gather", "tp-comm-overlap", "overlap-moe-expert-parallel-comm"),
@@ -289,6 +302,8 @@ TABLE = Table(
                 ("full", {"checkpoint-activations": True}),  # of 2022
             ),
         ),
+        Row("recompute-modules", "modules", NAMED, needs="recompute-granularity"),
+        Row("moe-grouped-gemm", "grouped", ON, default=False),  # moe_act needs it
         Choice(
             "zero",
             {0: {}, 1: {"use-distributed-optimizer": True}},

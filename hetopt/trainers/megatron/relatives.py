@@ -63,6 +63,7 @@ NEMO = Dialect(
     ),
 )
 SWIFT = Dialect("ms-swift")
+_RECOMPUTE = ("granularity", "method", "num-layers", "modules")
 FLAGSCALE = Dialect(
     "FlagScale",
     lacks=frozenset(
@@ -71,7 +72,7 @@ FLAGSCALE = Dialect(
     sections=frozenset({"system", "model"}),
     written={
         **dict.fromkeys(("sequence-parallel", "use-distributed-optimizer"), "system"),
-        **{f"recompute-{x}": "system" for x in ("granularity", "method", "num-layers")},
+        **{f"recompute-{x}": "system" for x in _RECOMPUTE},
         **dict.fromkeys(("bf16", "fp16", "grad-reduce-in-bf16"), "precision"),
     },
 )

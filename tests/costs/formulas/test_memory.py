@@ -212,17 +212,17 @@ def test_what_is_recomputed_by_name_is_not_kept() -> None:
     )  # fmt: skip
     run = replace(RUN, ep=8, dp=64)
     held = {
-        modules: activations.of_stage(
-            C, moe, replace(run, recompute="activations", modules=modules), moe.layers
+        rule: activations.of_stage(
+            C, moe, replace(run, recompute=rule), moe.layers
         ).held
-        for modules in ((), ("moe_act",), ("mla_up_proj",), ("moe",), ("layernorm",))
+        for rule in ("none", "moe_act", "mla_up_proj", "moe", "layernorm")
     }
     tokens, layers = run.sequence, len(moe.layers)
-    acts = 2 * (8 + 1) * 2048
+    acts = 2 * 8 * 2048  # of the experts that tokens are sent to
     keys = 2 * 128 * (2 * (128 + 64) + 128)
-    assert held[()] - held["moe_act",] == pytest.approx(layers * tokens * acts)
-    assert held[()] - held["mla_up_proj",] == pytest.approx(layers * tokens * keys)
-    assert held["moe",] < held["moe_act",] < held[()] > held["layernorm",]
+    assert held["none"] - held["moe_act"] == pytest.approx(layers * tokens * acts)
+    assert held["none"] - held["mla_up_proj"] == pytest.approx(layers * tokens * keys)
+    assert held["moe"] < held["moe_act"] < held["none"] > held["layernorm"]
 
 
 def test_eight_bits_keep_half_of_what_products_are_given() -> None:
