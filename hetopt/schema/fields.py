@@ -72,9 +72,8 @@ def fields_of_rule(rule: str) -> Fields:
     """Return a rule of whole layers, and the modules that `selective` is told."""
     if rule in WHOLE:
         return {"recompute": rule, "modules": None}
-    named = tuple(rule.split("+"))
-    grouped = {"grouped": True} if "moe_act" in named else {}
-    return {"recompute": "selective", "modules": named, **grouped}
+    made = {"recompute": "selective", "modules": tuple(rule.split("+"))}
+    return made | ({"grouped": True} if "moe_act" in made["modules"] else {})
 
 
 def fields_of_split(split: Split) -> Fields:

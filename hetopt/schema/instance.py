@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from ..errors import InstanceError, UnknownName
 from .calibration import multiplied_in
 from .cluster import Cluster
-from .groups import FIELDS, modules_of
+from .groups import FIELDS
 from .model import ModelSpec
 from .record import (
     Count,
@@ -91,7 +91,6 @@ class Instance(Record):
         self._losses_cost_something()
         self._cards_are_told()
         self._experts_divide()
-        self._low_ranks_are_there()
         self._adapters_are_counted()
         self._hosts_are_reached()
         once("offers of one GPU type", (x.gpu for x in self.offers), "merge them")
@@ -135,14 +134,6 @@ class Instance(Record):
                     f"expert_parallel {e} does not divide the {self.model.experts or 0}"
                     " experts of the model: give a divisor"
                 )
-
-    def _low_ranks_are_there(self) -> None:
-        named = {x for rule in self.workload.recomputes for x in modules_of(rule)}
-        if "mla_up_proj" in named and self.model.latent is None:
-            raise ValueError(
-                "found recompute with mla_up_proj, and the model has no latent "
-                "attention: leave it out"
-            )
 
     def _adapters_are_counted(self) -> None:
         lora = self.workload.costs.updates.lora

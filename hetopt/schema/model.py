@@ -436,10 +436,7 @@ class ModelSpec(Record):
         return h * (2 * self.attention_width + kept + self.gate_width) + indexed
 
     def repeated(self, part: str, modules: Sequence[str]) -> int:
-        """Return the parameters of a part that a token is multiplied with again.
-
-        `modules` are what of a layer is computed again.
-        """
+        """Return the parameters of a part that modules by name multiply with again."""
         if MODULE_OF.get(part) in modules:
             return self._matrices(part, self.active_experts or 0)
         if part == EXPERTS and "shared_experts" in modules:

@@ -263,7 +263,7 @@ class Unread:
 class Rule:
     """A trainer refuses what is `given` with an excluded name, or without a needed one.
 
-    Conditions are `name`, `name=value`, `name>1`.
+    Conditions are `name`, `name=value`, `name>1`, `name~word`.
     """
 
     given: tuple[str, ...]
@@ -275,7 +275,7 @@ class Rule:
         if not all(_holds(one, given) for one in self.given):
             return None
         wrong = [one for one in self.excludes if _holds(one, given)]
-        flags = " with ".join(f"--{one}" for one in self.given)
+        flags = " with ".join(f"--{one.replace('~', ' ')}" for one in self.given)
         if wrong:
             return f"{flags} together with {', '.join(f'--{one}' for one in wrong)}"
         if self.needs and not any(_holds(one, given) for one in self.needs):
@@ -284,12 +284,12 @@ class Rule:
 
 
 def _holds(condition: str, given: Given) -> bool:
-    name, sign, value = re.fullmatch(r"([\w-]+)([=>]?)(.*)", condition).groups()  # type: ignore[union-attr]
+    name, sign, value = re.fullmatch(r"([\w-]+)([=>~]?)(.*)", condition).groups()  # type: ignore[union-attr]
     if name not in given:
         return False
     if sign == ">":
         return given[name].isdecimal() and int(given[name]) > int(value)
-    return not sign or given[name] == value
+    return not sign or value in ([given[name]] if sign == "=" else given[name].split())
 
 
 # --- tables --------------------------------------------------------------------------

@@ -226,9 +226,7 @@ def dropped(a: Architecture, run: Layout, part: str, x: Kept) -> Kept:
     if "mla_up_proj" in named and a.latent and part in ATTENDING:
         gone["projected"] = x.projected
     if is_whole(run, part):
-        own = {"projected", "function", "routed"} | (
-            {"normed"} if part == DENSE else set()
-        )
+        own = ("projected", "function", "routed", "normed")[: 4 if part == DENSE else 3]
         gone |= {name: getattr(x, name) for name in own}
     elif part == EXPERTS:
         shared = a.shared_intermediate / run.tp / (_expert_width(a, run) or 1)

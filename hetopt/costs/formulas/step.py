@@ -61,10 +61,7 @@ class Again(NamedTuple):
 def again(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> Again:
-    """Return what of a part is computed again.
-
-    What modules drop by name is written once more, from what they read.
-    """
+    """Return what is computed again; what modules drop by name is written once more."""
     if run.recompute in ("full", "block"):
         return Again(*(run.recomputed,) * len(Again._fields))
     if run.recompute == "ops":
@@ -72,13 +69,13 @@ def again(
         return Again(products, products, traffic=1.0)
     if activations.is_whole(run, part):
         return Again(1.0, 1.0, 0.0, 1.0, 1.0)
-    scores = float("core_attn" in run.modules)
     gone = activations.dropped(a, run, part, activations.kept(a, run, part))
     wide = gone.normed + gone.function * (1.5 if a.gated else 1)
     each = 4 * wide / activations.narrow(run) + 2 * gone.projected
     moved = each * run.tokens * c("traffic", run.style, run.framework)
     whole = kernels.traffic_s(c, machine, a, run, part) * machine.memory_bytes_per_s
-    traffic = (moved / whole if moved else 0.0) + 0.1 * scores
+    scores = float("core_attn" in run.modules)
+    traffic = moved / whole + 0.1 * scores
     return Again(_repeated(a, run, part), 0.0, scores, traffic)
 
 

@@ -380,6 +380,8 @@ TABLE = Table(
         Rule(("use-torch-fsdp2",), excludes=("pipeline-model-parallel-size>1",)),
         Rule(("recompute-granularity=selective",), excludes=("recompute-method",)),
         Rule(("recompute-granularity=full",), needs=("recompute-method",)),
+        Rule(("recompute-modules~mla_up_proj",), needs=(_MLA,)),
+        Rule(("recompute-modules~moe_act",), needs=("moe-grouped-gemm",)),
         Rule(("optimizer-cpu-offload",), needs=("use-precision-aware-optimizer",)),
         Rule(("overlap-param-gather",), needs=("overlap-grad-reduce",)),
         Rule(("expert-model-parallel-size>1",), needs=("num-experts",)),

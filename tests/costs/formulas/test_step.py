@@ -107,3 +107,20 @@ def test_the_pace_of_all_is_not_that_of_one(micro_batches: int, vp: int) -> None
     each = sum(plain[x] for x in names) / micro_batches
     assert plain["bubble"] == pytest.approx(7 * each / vp)
     assert slow["bubble"] == pytest.approx(plain["bubble"])
+
+
+def test_modules_by_name_pass_again() -> None:
+    run = Layout("megatron", "fused", "bf16", 4096, micro_batch=1, micro_batches=1)
+    mixture = replace(
+        LLAMA, layers=((ATTENTION, EXPERTS),), experts=64, experts_per_token=6,
+        expert_intermediate=1408, shared_intermediate=2816,
+    )  # fmt: skip
+    whole, shared, function = (
+        step.again(C, H100, mixture, replace(run, recompute=rule), EXPERTS)
+        for rule in ("moe", "shared_experts", "moe_act")
+    )
+    assert whole == step.Again(1, 1, 0, 1, 1)
+    assert shared.products == pytest.approx(3 * 2816 / (3 * 2816 + 64))  # the router
+    # Both halves are read, and their product is written.
+    moved = function.traffic * traffic_s(C, H100, mixture, run, EXPERTS) * RATE
+    assert moved == pytest.approx(4096 * 6 * 3 * 1408 * 2 * C("traffic", "fused"))
