@@ -147,13 +147,12 @@ class FloatTimes:
         )
         if said == "none" or not (chosen or "bf16" in (gpu.peaks or {})):
             said = None
+        titan = {"selective": "ops"} if "titan" in self.calibration.framework else {}
         return Layout(
             self.calibration.framework, self.calibration.style,
             self.calibration.precision, self.instance.workload.sequence_length, b, 1,
             tp=t // self.costs.context_parallel, cp=self.costs.context_parallel,
-            ep=self.costs.expert_parallel, kernel=said, recompute="ops"
-            if (self.calibration.framework, rule) == ("torchtitan", "selective")
-            else rule,
+            ep=self.costs.expert_parallel, recompute=titan.get(rule, rule), kernel=said,
             split_sequence=self.costs.sequence_parallel, dropout=self.model.dropout,
             states="fp32" if self.costs.precision == "fp32" else "mixed",
             fused_loss=self.costs.fused_loss

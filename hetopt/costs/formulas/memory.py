@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...schema.layers import ATTENDING, DENSE, EXPERTS
+from ...schema.layers import ATTENDING, DENSE, EXPERTS, MODULE_OF
 from ...schema.states import QUANTISED as _QUANTISED
 from . import activations, shared
 from .activations import logits
@@ -341,8 +341,8 @@ def cuts(c: Constants, a: Architecture, run: Layout) -> float:
     What lives on is put into blocks that a first pass leaves: where little is kept,
     those of the logits, which want new ones from then on.
     """
-    discarded = {"layernorm", "mla_up_proj", "moe_act"}.issuperset(run.modules)
-    if run.recompute == "none" or (run.modules and discarded):
+    whole = run.recompute in ("full", "block", "ops")
+    if not whole and {*MODULE_OF.values()}.isdisjoint(run.modules):
         return 0.0
     return c("memory.fragments.again", run.framework) * activations.head(c, a, run)
 

@@ -56,13 +56,6 @@ def _window(text: str) -> int | None:
     return int(found[1]) + 1 if found else None
 
 
-def _modules(text: str) -> tuple[str, ...]:
-    found = tuple(re.findall(r"[\w.-]+", text))
-    if not {*found} <= {*MODULES}:
-        raise ValueError(text)
-    return found
-
-
 #: Of a layer, that are computed again by name.
 MODULES = (
     *("core_attn", "layernorm", "mla_up_proj"),
@@ -70,7 +63,11 @@ MODULES = (
 )
 BITS = Kind("a list of layers", bits_of, pattern)
 WINDOW = Kind("two numbers of tokens", _window, lambda tokens: f"{tokens - 1},0")
-NAMED = Kind(f"some of {', '.join(MODULES)}", _modules, list)
+NAMED = Kind(
+    f"some of {', '.join(MODULES)}",
+    lambda text: tuple(MODULES[MODULES.index(x)] for x in re.findall(r"[\w.-]+", text)),
+    list,
+)
 SCALE = Kind("a whole number", float, int)
 
 # --- the table -----------------------------------------------------------------------
@@ -302,7 +299,7 @@ TABLE = Table(
                 ("full", {"checkpoint-activations": True}),  # of 2022
             ),
         ),
-        Row("recompute-modules", "modules", NAMED, needs="recompute-granularity"),
+        Row("recompute-modules", "modules", NAMED),
         Row("moe-grouped-gemm", "grouped", ON, default=False),  # moe_act needs it
         Choice(
             "zero",

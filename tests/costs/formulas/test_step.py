@@ -121,6 +121,5 @@ def test_modules_by_name_pass_again() -> None:
     )
     assert whole == step.Again(1, 1, 0, 1, 1)
     assert shared.products == pytest.approx(3 * 2816 / (3 * 2816 + 64))  # the router
-    # Both halves are read, and their product is written.
     moved = function.traffic * traffic_s(C, H100, mixture, run, EXPERTS) * RATE
     assert moved == pytest.approx(4096 * 6 * 3 * 1408 * 2 * C("traffic", "fused"))
