@@ -50,12 +50,8 @@ def _with_cluster(
 
 def _nodes(instance: Instance) -> Iterator[Change]:
     """One more node like each that there is; it has the links of the one it copies."""
-    cluster, seen = instance.planned_cluster, set()
-    for node in cluster.nodes:
-        make = node.model_copy(update={"name": ""})
-        if make in seen:
-            continue
-        seen.add(make)
+    cluster = instance.planned_cluster
+    for node, *_ in cluster.alike:
         bigger = _with_copy(cluster, node)
         if bigger is not None:
             words = f"one more node of {node.count} × {node.gpu}"
