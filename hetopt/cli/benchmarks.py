@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +76,6 @@ def bench(
     from ..bench import gate, journal
     from ..bench.running import Chosen, failed
     from ..report import bench as reports
-    from ..report import writers
     from ..text.writing import write_text
 
     if report is not None:
@@ -111,8 +111,8 @@ def bench(
     document = reports.document(made)
     if judged:
         document["gate"] = [verdict.model_dump(mode="json") for verdict in judged]
-    shown = writers.terminal(reports.sheet(made))
-    output.give(document, shown, lost, as_json=as_json)
+    shown = partial(reports.sheet, made)
+    output.present(document, shown, None, lost, as_json=as_json)
     if made.contradicted:
         output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
         raise typer.Exit(OURS)

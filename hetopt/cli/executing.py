@@ -1,6 +1,5 @@
 """The commands that run a plan, and look at the states that it saved."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from enum import StrEnum
 from functools import partial
@@ -16,6 +15,7 @@ from .options import AsJson, PlanFile, PlanInstance, arg, flag, opt
 from .quantities import count, duration
 
 if TYPE_CHECKING:
+    from ..report.sheet import Sheet
     from .progress import Steps
 
 
@@ -212,14 +212,15 @@ def checkpoint(
         output.print_json(told) if as_json else output.tell(words)
         return
     found = handover.summary(folder)
-    output.give(found, _shown(found), as_json=as_json)
+    output.present(found, lambda: _sheet(found), as_json=as_json)
     raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
 
 
-def _shown(found: Document) -> Iterator[object]:
-    from ..report import words
+def _sheet(found: Document) -> "Sheet":
+    from ..report.sheet import Sheet
 
     size = f"{found['bytes'] / 2**30:.3f} GiB in {counted(found['files'], 'file')}"
-    yield f"step {found['step']}: {found['parameters']:,} parameters, {size}"
-    if found["incomplete"]:
-        yield words.plain("not whole: " + ", ".join(found["incomplete"]))
+    told = f"step {found['step']}: {found['parameters']:,} parameters, {size}"
+    if lacks := found["incomplete"]:
+        told += f"; not whole: {', '.join(lacks)}"
+    return Sheet("States", answer=told)

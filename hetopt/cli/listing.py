@@ -4,6 +4,7 @@ import ast
 import json
 from collections.abc import Iterator, Sequence
 from enum import Enum, StrEnum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -265,13 +266,11 @@ def list_entries(
             expected = f"expected one of {', '.join(OF_A_PROBLEM)}"
             raise Unsupported(f"--problem with {kind.value}: {expected}")
         problems.get(problem := problem.replace("-", "_"))
-    found = entries(kind.value, problem)
-    if as_json:
-        output.print_json(found)
-        return
     from ..report import listing
 
-    if markdown:
+    found = entries(kind.value, problem)
+    if markdown and not as_json:
         output.print_text(listing.page(kind.value, found))
     else:
-        output.show([listing.terminal(kind.value, found)])
+        shown = partial(listing.sheet, kind.value, found)
+        output.present(found, shown, as_json=as_json)
