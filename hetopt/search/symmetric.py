@@ -47,18 +47,14 @@ def worst_shortage(cost: FastCost, pipes: Iterable[Pipe]) -> Shortage | None:
     for n, b, slots in set(pipes):
         cost.check()
         for j, slot in enumerate(slots):
-            key = (
-                n,
-                b,
-                len(slots),
-                j,
+            kind, room, place = (
                 cost.kind[slot.node],
                 cost.room[slot.node],
-                slot[1:],
+                (b, n, len(slots), j),
             )
+            key = place, kind, room, slot[1:]
             if key not in lacking:
-                need = cost.need_mib(b, n, len(slots), j, slot)
-                lacking[key] = need - cost.room[slot.node]
+                lacking[key] = cost.need_mib(*place, slot) - room
             if lacking[key] > 0:
                 found.append(Shortage(lacking[key], cost.names[slot.node], j))
     return max(found, default=None)
