@@ -60,11 +60,6 @@ def worst_shortage(cost: FastCost, pipes: Iterable[Pipe]) -> Shortage | None:
     return max(found, default=None)
 
 
-class _Candidate(NamedTuple):
-    name: str
-    pipes: tuple[Pipe, ...]
-
-
 def plan(
     data: Instance, *, seed: int = 0, deadline: float | None = None
 ) -> TrainingPlan:
@@ -91,7 +86,9 @@ def plan(
     raise NoPlan(_reason(data, nearest))
 
 
-def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
+def _candidates(
+    cost: FastCost, nodes: list[int]
+) -> Iterator[tuple[str, tuple[Pipe, ...]]]:
     """Every symmetric plan on all GPUs of `nodes`, with a name for messages."""
     batch, layers = cost.instance.workload.global_batch, cost.layers
     sizes = sorted(set(cost.instance.workload.micro_batch_sizes))
@@ -105,7 +102,9 @@ def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
             if not known or not cost.makes_groups(dp):
                 continue
             cost.check()
-            groups = groups or _groups(cost, nodes, t)
+            groups = groups or [
+                i for i in nodes for _ in range(cost.nodes[i].count // t)
+            ]
             cuts = equal_cuts(layers, pp)
             by_rank = [groups[d::dp] for d in range(dp)]
             in_nodes = [groups[d * pp : (d + 1) * pp] for d in range(dp)]
@@ -115,12 +114,7 @@ def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
                 for rows in (by_rank,) if 1 in (pp, dp) else (by_rank, in_nodes):
                     chains = [[(node, t) for node in row] for row in rows]
                     pipes = (Pipe(n, b, stages_on(row, cuts)) for row in chains)
-                    yield _Candidate(name, tuple(pipes))
-
-
-def _groups(cost: FastCost, nodes: Sequence[int], t: int) -> list[int]:
-    """The node of every group of `t` GPUs."""
-    return [node for node in nodes for _ in range(cost.nodes[node].count // t)]
+                    yield name, tuple(pipes)
 
 
 def common_degrees(cost: FastCost, nodes: Sequence[int]) -> list[int]:
