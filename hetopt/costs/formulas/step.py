@@ -229,25 +229,26 @@ def gradients_s(
     width = gradient_bytes(run)
     if run.lora and not run.shard:  # those of adapters are a thousandth
         return 0.0
+    alike, apart = int(run.expert_replicas(group)), run.ep * run.experts.cut
     if run.shard:
-        held, each = dense + ends + experts, 2.0
+        each = 2.0
         if run.lora:
             width = 0.0
         if run.frozen_bits is not None:
             each = memory.QUANTISED[run.frozen_bits]
-        inside = min(run.shard, group)
-        gathered = 2 * ring(each * held, inside, run.tp)
-        reduced = ring(width * held, inside, run.tp)
-        outer = ring(2 * width * held / inside, group // inside, run.tp * inside)
-        comm = (gathered + reduced) * run.micro_batches + outer
+        inside, comm = min(run.shard, group), 0.0
+        for held, own, every, stride in (
+            (dense + ends, inside, group, run.tp),
+            (experts, max(1, int(run.expert_replicas(inside))), alike, apart),
+        ):
+            passed = ring((2 * each + width) * held, own, stride)
+            outer = ring(2 * width * held / own, every // own, stride * own)
+            comm += passed * run.micro_batches + outer
         shown = c("fsdp", run.sharding)
         return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)
     volume = (width + 2) * (dense + ends)
     comm = ring(volume, group, run.tp)
-    if experts:
-        alike = int(run.expert_replicas(group))
-        apart = run.ep * run.experts.cut
-        comm += ring((width + 2) * experts, alike, apart)
+    comm += ring((width + 2) * experts, alike, apart)
     return c("dp", run.framework, machine.site, _BESIDE[run.overlap_dp]) * comm
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
-from hetopt.costs.formulas import memory
+from hetopt.costs.formulas import memory, step
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import predictions
@@ -78,6 +78,22 @@ def test_optimiser_states_of_experts_are_divided_among_those_that_hold_them(
 ) -> None:
     alike = 16 // (ep * etp)
     assert layout(ep=ep, etp=etp).expert_replicas(4) == pytest.approx(alike)
+
+
+@pytest.mark.parametrize(("ep", "rate"), [(1, 400), (4, 100), (8, 50)])
+def test_experts_are_gathered_among_those_that_hold_the_same(
+    ep: int, rate: int
+) -> None:
+    """By FSDP over two nodes; divided within one, one adapter of eight is a ring's."""
+    words = {"tp": 1, "dp": 16, "ep": ep, "zero": 3, "framework": "torchtitan"}
+    found = described(Run.model_validate({**ROW, **words}))
+    machine = found.machine._replace(adapters=8, adapter_bytes_per_s=50e9)
+    none = memory.Parameters(0, 1e9 / ep, 0, 0)
+    c = Table({"fsdp": 1.0})
+    alone = step.gradients_s(c, machine, found.layout, none, 0.0)
+    alike, n = 16 // ep, found.layout.micro_batches
+    passes = n * (2 * 2 + 4) * 1e9 / ep * (alike - 1) / alike
+    assert alone == pytest.approx(passes / (rate * 1e9))
 
 
 @pytest.mark.parametrize(
