@@ -96,6 +96,22 @@ def test_experts_are_gathered_among_those_that_hold_the_same(
     assert alone == pytest.approx(passes / (rate * 1e9))
 
 
+@pytest.mark.parametrize(("ep", "normal"), [(1, 0), (2, 0.564), (8, 1.424)])
+def test_all_wait_for_the_gpu_that_most_tokens_are_sent_to(
+    ep: int, normal: float
+) -> None:
+    """By the mean of the greatest of normal numbers (any table has them)."""
+    forced = [{"routing": "forced balance, dropless"}, {"set": "nemo-h100-fp8"}]
+    found = [
+        described(Run.model_validate({**ROW, "ep": ep, "etp": 1, **words}))
+        for words in ({}, {"routing": "dropless"}, *forced)
+    ]
+    c = Table({"experts.uneven": 0.3})
+    free, *_ = most = [step.fullest(c, one.architecture, one.layout) for one in found]
+    assert free == pytest.approx(1 + 0.3 * normal * (ep / 8) ** 0.5, rel=0.01)
+    assert most == [free, free, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("words", "bits"),
     [
