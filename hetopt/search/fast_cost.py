@@ -472,6 +472,8 @@ class FastCost:
             return None
         if split_of(self.instance, plan) != self.costs.split:
             return None
+        if any(stage.runs or not stage.span for stage in plan.stages()):
+            return None
         return tuple(
             Pipe(
                 pipeline.micro_batches,
