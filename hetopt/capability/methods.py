@@ -141,10 +141,7 @@ _NOT_COUNTED: Reasons = MappingProxyType(
 )
 _BOUNDED = "plans are found and bounded, but not all listed on small clusters"
 _LAYOUT = _only(_APART, "layout")
-_TABLES: Reasons = {
-    "many_layers": "tables of so many runs of layers are too large",
-    **_LAYOUT,
-}
+_TABLES: Reasons = {**_LAYOUT, "many_layers": "tables of so many runs are too large"}
 _ONE_RUN = _APART["interleave"]
 _STATEMENT: Reasons = MappingProxyType(
     {

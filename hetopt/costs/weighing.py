@@ -36,17 +36,12 @@ class Weighing:
         #: The sort of each layer: equal ones weigh alike.
         self.sorts = times.sorts
 
-    def _of(self, layers: _Layers) -> Sequence[Sort]:
-        if isinstance(layers, range):
-            return self.sorts[layers.start : layers.stop]
-        return [self.sorts[layer] for layer in layers]
-
     def held(self, gpu: str, layers: _Layers, t: int, b: int, *, alone: bool) -> int:
         """Return the bytes of a micro-batch; `alone`: the stage has no neighbour."""
         handed_on = memory.passed_on(
             self._architecture, self._run(gpu, t, b, alone=alone)
         )
-        sorts = self._of(layers)
+        sorts = (self.sorts[x] for x in layers)
         return sum(self._pass(gpu, t, b, x)[0] for x in sorts) + math.ceil(handed_on)
 
     def once(
@@ -66,7 +61,7 @@ class Weighing:
         return max(found, math.ceil(head)) + math.ceil(cuts) + held
 
     def _stand_ins(self, layers: _Layers, run: Layout, *, last: bool) -> float:
-        kinds = frozenset(x.parts for x in self._of(layers))
+        kinds = frozenset(self.sorts[x].parts for x in layers)
         head = last and self._times.workload.costs.compute.head != "omit"
         return self._stood_in(kinds, run, head=head)
 
@@ -77,8 +72,8 @@ class Weighing:
         return memory.stand_ins(self._constant, self._architecture, run, of, last=head)
 
     def _widest(self, gpu: str, layers: _Layers, t: int, b: int) -> int:
-        sorts = self._of(layers)
-        return max((self._pass(gpu, t, b, x)[1] for x in set(sorts)), default=0)
+        sorts = {self.sorts[x] for x in layers}
+        return max((self._pass(gpu, t, b, x)[1] for x in sorts), default=0)
 
     @cached_method
     def _pass(self, gpu: str, t: int, b: int, sort: Sort) -> tuple[int, int]:

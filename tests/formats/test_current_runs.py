@@ -264,21 +264,6 @@ def test_ends_alone_and_unequal_runs_are_read_judged_and_written(
     assert read("megatron", tmp_path / "arguments.txt", own) == plan
 
 
-@pytest.mark.parametrize(
-    ("layout", "message"),
-    [
-        ("Et*6||t*6L", "whose part 1 has neither layer nor end"),
-        ("t*6|t*6|EL", "expected E, each layer as t, 0 as m, L, in this order"),
-    ],
-)
-def test_a_layout_without_a_plan_is_refused_by_name(
-    layout: str, message: str, tmp_path: Path
-) -> None:
-    told = f"--pipeline-model-parallel-layout {layout}"
-    with pytest.raises(InstanceError, match=message):
-        read("megatron", arguments(tmp_path, told), instance())
-
-
 def test_whether_norms_are_divided_is_told_where_it_differs(tmp_path: Path) -> None:
     for flag, own in (("--sequence-parallel ", False), ("--swiglu ", True)):
         data = instance(costs={"sequence_parallel": own})
@@ -341,6 +326,14 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
         (
             "--pipeline-model-parallel-layout Et*6|t*6L",
             "in 2 parts, expected 12 in 3",
+        ),
+        (
+            "--pipeline-model-parallel-layout Et*6||t*6L",
+            "whose part 1 has neither layer nor end",
+        ),
+        (
+            "--pipeline-model-parallel-layout t*6|t*6|EL",
+            "expected E, each layer as t, 0 as m, L, in this order",
         ),
     ],
 )

@@ -355,10 +355,8 @@ def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
         mine = table.under(stage.recompute)
         for replica in stage.replicas:
             key = (replica.node, replica.degree, replica.samples)
-            whole, behind = (
-                sum(map(times.__getitem__, stage.span))
-                for times in (mine.layer_us(*key), mine.backward_us(*key))
-            )
+            whole = sum(map(mine.layer_us(*key).__getitem__, stage.span))
+            behind = sum(map(mine.backward_us(*key).__getitem__, stage.span))
             if j == last:
                 whole += table.head_us(*key)
                 behind += ceil(Fraction(2 * table.head_us(*key), 3))
