@@ -225,7 +225,7 @@ def dropped(a: Architecture, run: Layout, part: str, x: Kept) -> Kept:
         gone["normed"] = x.normed
     if "mla_up_proj" in named and a.latent and part in ATTENDING:
         gone["projected"] = x.projected
-    if is_whole(run, part):
+    if MODULE_OF.get(part) in named:
         own = ("projected", "function", "routed", "normed")[: 4 if part == DENSE else 3]
         gone |= {name: getattr(x, name) for name in own}
     elif part == EXPERTS:
@@ -234,11 +234,6 @@ def dropped(a: Architecture, run: Layout, part: str, x: Kept) -> Kept:
         gone["projected"] = beside * x.projected
         gone["function"] = (beside + (1 - shared) * ("moe_act" in named)) * x.function
     return Kept(**gone)
-
-
-def is_whole(run: Layout, part: str) -> bool:
-    """Return whether a part is computed again from what its module is given."""
-    return MODULE_OF.get(part) in run.modules
 
 
 def _joined_norm(a: Architecture, part: str) -> bool:

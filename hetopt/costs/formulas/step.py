@@ -11,7 +11,7 @@ from functools import partial
 from statistics import NormalDist
 from typing import NamedTuple
 
-from ...schema.layers import ATTENDING, EXPERTS, FURTHER
+from ...schema.layers import ATTENDING, EXPERTS, FURTHER, MODULE_OF
 from ...schema.states import Offload
 from . import activations, kernels, memory, wires
 from .architecture import Architecture
@@ -67,7 +67,7 @@ def again(
     if run.recompute == "ops":
         products = c("recompute.ops")
         return Again(products, products, traffic=1.0)
-    if activations.is_whole(run, part):
+    if MODULE_OF.get(part) in run.modules:
         return Again(1.0, 1.0, 0.0, 1.0, 1.0)
     gone = activations.dropped(a, run, part, activations.kept(a, run, part))
     wide = gone.normed + gone.function * (1.5 if a.gated else 1)
