@@ -255,6 +255,7 @@ class Calibrated:
             dropout=self.model.dropout,
             expert_biases=bool(self.model.vectors and self.model.vectors.expert),
             fused_loss=costs.memory.fused_loss or usual.fused_loss,
+            chunked_loss=usual.chunked_loss,
             lora=lora is not None,
             rank=lora.rank if lora else 0,
             adapted=("attention",) if alone else BESIDE_ALL,

@@ -14,6 +14,9 @@ class Framework(NamedTuple):
     sharding: str = "fsdp"  # who gathers where weights are divided
     fused_loss: bool = False
     dropout: bool = False
+    chunked_loss: bool = False
+    recompute: str = "none"  # where a run does not tell
+    narrow_states: bool = False  # as wide as weights, where these have 16 bits
 
 
 #: Software before FlashAttention was in it (2020 to 2022).
@@ -36,6 +39,8 @@ FRAMEWORKS: dict[str, Framework] = {
     "executor": Framework(),
     # Heads of LoRA's models and losses are made in chunks of 128 tokens.
     "litgpt": Framework(fused_loss=True),
+    # Its recipes: `CEWithChunkedOutputLoss`, checkpointing, one kernel for AdamW.
+    "torchtune": Framework(chunked_loss=True, recompute="full", narrow_states=True),
     # Its own kernels of norms, rotations, losses and adapters make no copies.
     "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
 }
@@ -47,7 +52,7 @@ DEEPSPEED = frozenset(
 
 #: Programs that take the kernel of their own choice; others leave it to PyTorch.
 _OWN_KERNEL = frozenset(FRAMEWORKS) - {
-    *("torch", "executor", "litgpt", "trainer", "unsloth")
+    *("torch", "executor", "litgpt", "torchtune", "trainer", "unsloth")
 }
 
 

@@ -84,7 +84,7 @@ def states(run: Layout) -> States:
 
 def _of_adapters(run: Layout) -> States:
     """Return what is kept of a parameter of an adapter; PEFT has all in 32 bits."""
-    if run.framework == "megatron":
+    if run.framework in ("megatron", "torchtune"):
         return states(replace(run, lora=False))
     return States(4, 4, 8)
 

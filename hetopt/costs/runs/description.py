@@ -180,7 +180,20 @@ def _is_tied(run: Run, notes: str) -> bool:
         return run.tied
     if found := re.search(r"\b(un)?tied\b", notes):
         return found.group(1) is None
-    return not run.gated
+    if run.gated and _TIED.search(run.model or ""):
+        return True
+    return not (run.gated or _UNTIED.search(run.model or ""))
+
+
+#: Models by name, as their configurations have it: gated ones with one matrix for
+#: embedding and head, and plain ones with two.
+_TIED = re.compile(
+    r"gemma|llama[-_ ]?3\.2[-_ ]?[13]b|qwen[-_ ]?2(\.5)?[-_ ]?(0\.5|1\.5|3)b"
+    r"|qwen[-_ ]?3[-_ ]?(0\.6|1\.7|4)b|qwen1\.5[-_ ]?0\.5b|smollm|minicpm"
+    r"|command[-_ ]?r|phi[-_ ]?4[-_ ]?mini|granite[-_ ]?3|olmo[-_ ]?1b",
+    re.IGNORECASE,
+)
+_UNTIED = re.compile(r"phi[-_ ]?[12]|pythia|neox|gpt-?j", re.IGNORECASE)
 
 
 def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
@@ -224,6 +237,7 @@ WORDS = {
     "fms": "fms",
     "torchtitan": "torchtitan",
     "litgpt": "litgpt",
+    "torchtune": "torchtune",
     "nanotron": "nanotron",
     "deepspeed": "deepspeed",
     "swift": "trainer",
@@ -294,8 +308,8 @@ def precision_of(run: Run) -> str:
     )
 
 
-def _recompute(run: Run) -> tuple[str, float]:
-    text = (run.recompute or "none").lower()
+def _recompute(run: Run, usual: Framework) -> tuple[str, float]:
+    text = (run.recompute or usual.recompute).lower()
     if "per op" in text or "per-op" in (run.activation_checkpointing or ""):
         return "ops", 1.0
     if found := re.search(r"block, (\d+) layers", text):
@@ -327,7 +341,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     words, loss = (run.overlap or "").lower(), (run.loss or "").lower()
     offload = (run.offload or "").lower()
     bucket = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
-    recompute, share = _recompute(run)
+    recompute, share = _recompute(run, usual)
+    loss = loss or ("chunked" if usual.chunked_loss or "chunked" in words else "")
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
     lora = _has_adapters(run)
     shard = 0
@@ -379,7 +394,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         states=_states(run, name, shard=bool(shard), lora=lora),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
-        fused_loss="plain" not in loss if run.loss else usual.fused_loss,
+        fused_loss="plain" not in loss if loss else usual.fused_loss,
         chunked_loss="chunk" in loss,
         modules=_modules(run),
         own=_is_own(run),
@@ -510,7 +525,9 @@ def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
     """
     if precision_of(run) in ("fp32", "tf32"):
         return "fp32"
-    if "16-bit states" in (run.optimizer or ""):
+    told = (run.precision or "").lower()
+    alone = framework(name).narrow_states and not re.search("mixed|fp32", told)
+    if alone or "16-bit states" in (run.optimizer or ""):
         return "16bit"
     by_torch = name == "torch" or (name == "trainer" and not (run.zero or lora))
     autocast = by_torch and not shard and "mixed" in (run.precision or "")

@@ -1,6 +1,7 @@
 """Predictions of measured runs: seconds, an interval, memory, or why there is none."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -93,19 +94,34 @@ def _chance(
 
 
 def predicted_bytes(run: Run, found: memory.Terms) -> float:
-    """The bytes that the row's own statistic would show of these terms.
-
-    `peak_gb` is what `nvidia-smi` shows, context and communicators included;
-    `peak_gib` and `peak_reserved_mib` are what the allocator has, and
-    `peak_allocated_mib` is tensors alone.
-    """
-    if run.peak_gib is None and run.peak_gb is not None:
+    """The bytes that the row's own statistic would show of these terms."""
+    shown = statistic(run)
+    if shown == "nvidia-smi":
         return sum(found.values())
-    if run.peak_gib is not None or run.peak_reserved_mib is not None:
-        return memory.reserved(found)
-    if run.peak_allocated_mib is not None:
-        return memory.allocated(found)
-    return sum(found.values())
+    return memory.reserved(found) if shown == "reserved" else memory.allocated(found)
+
+
+def statistic(run: Run) -> str:
+    """Return whose memory a row tells: `nvidia-smi`, `reserved`, `allocated`.
+
+    PyTorch's active bytes are those allocated. Where neither words nor a field of one
+    kind tell, `peak_gib` is what the allocator has, and `peak_gb`, as what is not
+    measured, what `nvidia-smi` shows, with context and communicators.
+    """
+    if run.peak_gib is None and run.peak_gb is None:
+        if run.peak_reserved_mib is not None:
+            return "reserved"
+        if run.peak_allocated_mib is not None:
+            return "allocated"
+    if told := _STATISTICS.search((run.statistic or "").lower()):
+        return "allocated" if told[0] == "active" else told[0]
+    return "nvidia-smi" if run.peak_gib is None else "reserved"
+
+
+#: Words of a statistic; parameters of experts are active, too.
+_STATISTICS = re.compile(
+    "nvidia-smi|reserved|allocated|(?<![a-z])active(?!.(?:param|expert))"
+)
 
 
 def unsaid(run: Run) -> str | None:

@@ -300,6 +300,7 @@ def test_every_constant_is_asked_for() -> None:
         *(replace(RUN, framework=x, dp=2) for x in ("nanotron", "sailor")),
         replace(RUN, framework="torchtitan", recompute="full"),
         replace(RUN, fused_loss=True, shard=2, dp=2, recompute="full"),
+        replace(RUN, framework="torchtune", style="eager", chunked_loss=True),
     ):
         old, bus = H100._replace(generation="Volta"), H100._replace(linked=False)
         for card in (H100, old, bus):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.formulas import activations
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs.description import NotModelled, described, framework_of
 from hetopt.costs.runs.machines import card_of
@@ -235,10 +236,32 @@ def test_adapters_of_fewer_products_take_less_time() -> None:
     assert seconds(**short) > seconds(**{**short, "framework": "Megatron-LM"})
 
 
-def test_a_loss_in_chunks_keeps_few_logits() -> None:
-    """Of 128 K words and 16 K tokens: an eighth of all copies of the logits."""
-    run = {**ADAPTERS, "vocabulary": 128256, "seq": 16384, "recompute": "full"}
-    assert gib(**run) - gib(**run, loss="chunked") > 20
+@pytest.mark.parametrize(
+    ("words", "each"),
+    [
+        ({"overlap": "torch.compile"}, 2 + 10 / 8),  # torchtune's own default
+        ({}, 6.5),
+        ({"framework": "HF Trainer", "overlap": "chunked cross entropy"}, 12.4 / 8),
+        ({"framework": "HF Trainer"}, 12.4),
+        ({"loss": "plain"}, 12.4),
+    ],
+)
+def test_bytes_of_a_logit_are_by_loss_and_program(
+    words: dict[str, Any], each: float
+) -> None:
+    row = {**ROW, "vocabulary": 128256, "framework": "torchtune", **words}
+    found = described(Run.model_validate(row))
+    ends = found.layout.tokens * found.architecture.hidden * 4
+    made = activations.head(C, found.architecture, found.layout) - ends
+    logits = activations.logits(found.architecture, found.layout)
+    assert made / logits == pytest.approx(each, rel=0.02)
+
+
+def test_torchtune_has_states_of_16_bits_and_checkpoints() -> None:
+    words = {"framework": "torchtune (PyTorch)", "recompute": None}
+    layout = described(Run.model_validate({**ROW, **words})).layout
+    assert (layout.states, layout.recompute) == ("16bit", "full")
+    assert gib(**ADAPTERS) > gib(**{**ADAPTERS, "framework": "torchtune"})
 
 
 def test_links_of_a_node_are_told() -> None:
@@ -275,6 +298,10 @@ def test_cards_go_by_the_names_that_tools_print(words: str, card: str | None) ->
         ({"shape_notes": "tied embedding and head"}, True),
         ({"tied": True}, True),
         ({"gated": False, "tied": False}, False),
+        ({"model": "Llama-3.2-3B-Instruct"}, True),
+        ({"model": "LLAMA3.2-11B-Vision"}, False),
+        ({"model": "Qwen2.5-32B"}, False),
+        ({"model": "phi-1.5", "gated": False}, False),
     ],
 )
 def test_embedding_and_head_are_tied_where_a_row_says_so(
@@ -338,6 +365,10 @@ def test_a_row_is_compared_with_what_it_measured() -> None:
         ({"peak_gib": 1}, 4.0),
         ({"peak_reserved_mib": 1, "peak_allocated_mib": 1}, 4.0),
         ({"peak_allocated_mib": 1}, 1.0),
+        ({"peak_gib": 1, "statistic": "peak memory active, GiB"}, 1.0),
+        ({"peak_gb": 1, "statistic": "seconds of all; reserved GiB"}, 4.0),
+        ({"peak_gib": 1, "statistic": "nvidia-smi"}, 34.0),
+        ({"peak_gib": 1, "statistic": "MFU by active parameters"}, 4.0),
     ):
         run = Run.model_validate({**ROW, **words})
         assert predicted_bytes(run, found) == pytest.approx(seen)
