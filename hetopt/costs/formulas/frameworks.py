@@ -17,6 +17,7 @@ class Framework(NamedTuple):
     chunked_loss: bool = False
     recompute: str = "none"  # where a run does not tell
     narrow_states: bool = False  # as wide as weights, where these have 16 bits
+    listed: bool = False  # AdamW by lists of tensors (`foreach`), not one kernel
 
 
 #: Software before FlashAttention was in it (2020 to 2022).
@@ -29,12 +30,13 @@ FRAMEWORKS: dict[str, Framework] = {
     "deepspeed-2021": _OLD,
     "trainer-2021": _OLD,
     "deepspeed": Framework(sharding="deepspeed"),
-    "trainer": Framework(sharding="deepspeed"),
+    "trainer": Framework(sharding="deepspeed", listed=True),
     "torchtitan": Framework(fp32_gradients=True),
     "nanotron": Framework(fp32_gradients=True, overlapped=False),
     "llm-foundry": Framework(kernel="flash1", fused_loss=True),
     "fms": Framework(),
     "torch": Framework(),
+    "internevo": Framework(listed=True),
     # `hetopt run`: plain PyTorch, but loss, rotations and AdamW operator by operator.
     "executor": Framework(),
     # Heads of LoRA's models and losses are made in chunks of 128 tokens.

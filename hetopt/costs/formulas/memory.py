@@ -30,6 +30,7 @@ OUTSIDE = ("context", "communicators")
 #: all of which has a gradient, and sums those of micro-batches before it divides them.
 _JOINED = ("litgpt",)
 _BUCKET = 5e8  # elements: DeepSpeed's `reduce_bucket_size` unless told
+_SUB_GROUP = 1e9  # elements that ZeRO-3 updates at once: `sub_group_size`
 _LIVE = 1e9  # elements: DeepSpeed's `stage3_max_live_parameters` unless told
 #: Bytes of a frozen weight by its bits.
 QUANTISED = {bits: float(width) for bits, width in _QUANTISED.items()}
@@ -64,21 +65,26 @@ def states(run: Layout) -> States:
 
     Mixed precision has a 16-bit weight, a master and two moments of 32 bits. The
     gradient is where frameworks differ: of 16 bits until the optimiser copies it
-    (fp16 of DeepSpeed), of 32 bits in place (Megatron, nanotron, FSDP), or of both
-    (bf16 of Megatron-DeepSpeed). An update that is not one kernel wants copies.
+    (DeepSpeed), of 32 bits in place (Megatron, nanotron, FSDP), or of both (bf16 of
+    DeepSpeed without ZeRO, or where it is told to). The copies of an update are flat:
+    one as it was summed, one widened, and with InternEvo two lists of AdamW's beside.
     """
     moments = run.moments_bits / 4
     if run.states == "16bit":
         return States(2, 2, 4)
     if run.states == "fp32":
-        return States(4, 4, moments, update=8)
+        return States(4, 4, moments)
+    if run.framework == "internevo":
+        flat = 4 if run.shard else 6
+        return States(2, 2, 4 + moments, update=flat + (8 if run.listed else 0))
     if run.states == "amp" or (run.shard and not of_deepspeed(run)):
         return States(4, 4, moments)
-    if of_deepspeed(run) and run.precision != "fp16":
+    summed = run.accumulate_fp32 or not run.zero  # by its `BF16_Optimizer`
+    if of_deepspeed(run) and summed and run.precision != "fp16":
         return States(2, 6, 4 + moments)
     if of_deepspeed(run):
         # One copy of a gradient in 32 bits, under ZeRO one of 16, too.
-        return States(2, 2, 4 + moments, update=6 if run.zero in (1, 2) else 4)
+        return States(2, 2, 4 + moments, update=6 if run.zero else 4)
     return States(2, 4 if run.accumulate_fp32 else 2, 4 + moments)
 
 
@@ -183,7 +189,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         "weights": each.weights * (parted if full else held.all),
         "gradients": each.gradients * (parted if full or zero == 2 else held.all),
         "optimiser": each.optimiser * parted,
-        "update": each.update * parted,
+        "update": each.update * _updated(run, parted),
         "gathered": _gathered(c, run, held) if full else 0.0,
     }
     if run.quantised_beside and not full:
@@ -219,6 +225,24 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     if "parameters" in run.hosted:
         found["weights"] = 0.0
     return found
+
+
+def _updated(run: Layout, parameters: float) -> float:
+    """Return how many of a GPU's parameters an optimiser copies at once."""
+    by_groups = run.zero == 3 and of_deepspeed(run)
+    return min(parameters, _SUB_GROUP) if by_groups else parameters
+
+
+def _listed(run: Layout, held: Parameters) -> float:
+    """Return the bytes of a list of tensors as large as a moment (PyTorch's AdamW).
+
+    InternEvo's are flat, and so among the copies of its update.
+    """
+    if not run.listed or run.lora or run.framework == "internevo" or run.hosted:
+        return 0.0
+    divided, fewer = divisors(run)
+    parted = (held.dense + held.ends) / divided + held.experts / fewer
+    return (2 if run.states == "16bit" else 4) * _updated(run, parted)
 
 
 def _gathered(c: Constants, run: Layout, held: Parameters) -> float:
@@ -327,6 +351,9 @@ def of_stage(
         # Gradients appear as activations and casts of weights go.
         free = found["activations"] + found["working"] + found["gathered"]
         found["gradients"] = max(0.0, found["gradients"] - free)
+    # Lists of tensors are put into blocks that passes leave, and casts.
+    left = found["activations"] + found["working"] + found["gathered"]
+    found["optimiser"] += max(0.0, _listed(run, held) - left)
     found["fragments"] = c("memory.fragments", run.framework) * sum(found.values())
     found["cuts"] = cuts(c, a, run) if last else 0.0
     # As measured, the number of groups and of their members does not show in it.
@@ -442,8 +469,10 @@ def reserved(found: Terms) -> float:
 
 
 def allocated(found: Terms) -> float:
-    """Bytes of tensors at the peak; what only an update needs is not there then."""
-    return reserved(found) - found["fragments"] - found["cuts"] - found["update"]
+    """Bytes of tensors at the peak, of passes or of the update."""
+    passes = found["activations"] + found["working"]
+    beside = found["fragments"] + found["cuts"] + min(found["update"], passes)
+    return reserved(found) - beside
 
 
 def needed(c: Constants, found: Terms) -> float:

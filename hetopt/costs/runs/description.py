@@ -236,6 +236,7 @@ WORDS = {
     "llm-foundry": "llm-foundry",
     "fms": "fms",
     "torchtitan": "torchtitan",
+    "internevo": "internevo",
     "litgpt": "litgpt",
     "torchtune": "torchtune",
     "nanotron": "nanotron",
@@ -392,6 +393,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
+        listed=usual.listed and not _is_one_kernel(run),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
         fused_loss="plain" not in loss if loss else usual.fused_loss,
@@ -401,6 +403,16 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
         hosted_layers=_hosted_layers(run, words, offload),
     )
+
+
+def _is_one_kernel(run: Run) -> bool:
+    """Return whether AdamW is one kernel: bitsandbytes', or PyTorch's if asked for.
+
+    Transformers asks for it since its version 5.
+    """
+    told = re.search("8-bit|fused", run.optimizer or "")
+    new = re.search(r"transformers[ =v]*([5-9]|\d\d)\.", (run.framework or "").lower())
+    return told is not None or new is not None
 
 
 def _overlap_tp(run: Run, name: str, words: str) -> bool:
@@ -493,6 +505,8 @@ def _gradients_fp32(run: Run, usual: Framework) -> bool:
     """
     if run.gradient_bits is not None:
         return run.gradient_bits == 32
+    if re.search("grad_accum_dtype.{1,4}fp32", run.overlap or ""):
+        return True
     own = re.search("megatron|nemo", (run.framework or "").lower())
     measured = (run.set or "").lower().startswith(_TUNED)
     by_recipe = own and not measured and precision_of(run) not in ("fp16", "fp32")

@@ -74,6 +74,7 @@ FP16 = replace(OLD, precision="fp16", dp=64)
         (replace(FP16, zero=3, shard=64), 16 / 64),
         (replace(RUN, zero=1, dp=8), 6 + 12 / 8),  # Megatron's distributed optimiser
         (replace(OLD, zero=1, dp=8), 8 + 12 / 8),  # gradients of both sorts
+        (replace(OLD, zero=1, dp=8, accumulate_fp32=False), 4 + 12 / 8),
         (replace(RUN, framework="torchtitan", shard=8, dp=8), 16 / 8),
         (replace(AMP, states="16bit"), 8),
         (replace(OLD, precision="fp16", moments_bits=8), 2 + 2 + 4 + 2),
@@ -83,6 +84,36 @@ def test_states_of_frameworks(run: Layout, each: float) -> None:
     found = memory.state_bytes(C, run, memory.Parameters(1e9, 0, 0, 0))
     states = sum(found[x] for x in ("weights", "gradients", "optimiser"))
     assert states == pytest.approx(each * 1e9)
+
+
+@pytest.mark.parametrize(
+    ("run", "each"),
+    [
+        (replace(FP16, zero=2), 6 / 64),
+        (replace(OLD, zero=3, dp=4, shard=4, accumulate_fp32=False), 6 / 6),  # groups
+        (replace(RUN, framework="internevo", zero=1, dp=8, listed=True), 14 / 8),
+        (replace(RUN, framework="internevo", shard=8, dp=8), 4 / 8),  # one kernel
+    ],
+)
+def test_copies_of_an_update(run: Layout, each: float) -> None:
+    found = memory.state_bytes(C, run, memory.Parameters(6e9, 0, 0, 0))
+    assert found["update"] == pytest.approx(each * 6e9)
+
+
+def test_lists_of_an_optimiser_are_put_where_activations_were() -> None:
+    run = replace(AMP, framework="trainer", states="16bit", micro_batches=2)
+    one, short = (
+        memory.wanted(C, ENDLESS, GPT, replace(run, sequence=s)) for s in (8192, 64)
+    )
+    more = [
+        memory.wanted(C, ENDLESS, GPT, replace(run, sequence=s, listed=True))[
+            "optimiser"
+        ]
+        - found["optimiser"]
+        for s, found in ((8192, one), (64, short))
+    ]
+    held = memory.parameters(GPT, run, GPT.layers, first=True, last=True).all
+    assert more[0] == 0.0 < more[1] < 2 * held
 
 
 def test_gradients_come_as_activations_and_casts_go() -> None:
