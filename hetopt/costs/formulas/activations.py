@@ -250,7 +250,8 @@ def _expert_width(a: Architecture, run: Layout) -> float:
 def _every_other(a: Architecture, run: Layout, part: str) -> float:
     """torchtitan's policy: outputs of every other product, of attention, the input.
 
-    Of queries, keys, values, output, and gate, up and down: the odd ones.
+    Of queries, keys, values, output, and gate, up and down: the odd ones. Grouped
+    products of experts are none of its list: of those their input is kept alone.
     """
     e = element(run)
     if part in ATTENDING:
@@ -258,10 +259,8 @@ def _every_other(a: Architecture, run: Layout, part: str) -> float:
         kv = max(a.kv_heads / run.tp, 1)
         inner = (2 * heads + kv) * a.value_width
         return e * inner + 4 * heads + _stream(a, run)
-    width = a.intermediate / run.tp
-    if part == EXPERTS:
-        width = _expert_width(a, run)
-    return e * width + e * a.hidden / _split(run)
+    width = a.shared_intermediate if part == EXPERTS else a.intermediate
+    return e * width / run.tp + e * a.hidden / _split(run)
 
 
 def of_stage(

@@ -16,6 +16,7 @@ class Framework(NamedTuple):
     dropout: bool = False
     chunked_loss: bool = False
     recompute: str = "none"  # where a run does not tell
+    selective: str = "activations"  # what that alone means
     narrow_states: bool = False  # as wide as weights, where these have 16 bits
     listed: bool = False  # AdamW by lists of tensors (`foreach`), not one kernel
 
@@ -31,7 +32,7 @@ FRAMEWORKS: dict[str, Framework] = {
     "trainer-2021": _OLD,
     "deepspeed": Framework(sharding="deepspeed"),
     "trainer": Framework(sharding="deepspeed", listed=True),
-    "torchtitan": Framework(fp32_gradients=True),
+    "torchtitan": Framework(fp32_gradients=True, selective="ops"),
     "nanotron": Framework(fp32_gradients=True, overlapped=False),
     "llm-foundry": Framework(kernel="flash1", fused_loss=True),
     "fms": Framework(),

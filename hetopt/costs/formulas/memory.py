@@ -356,6 +356,9 @@ def of_stage(
     found["optimiser"] += max(0.0, _listed(run, held) - left)
     found["fragments"] = c("memory.fragments", run.framework) * sum(found.values())
     found["cuts"] = cuts(c, a, run) if last else 0.0
+    # Blocks of shorter lengths, which do not serve the longest.
+    each = c("memory.fragments.again", run.framework, "ragged") if run.ragged else 0.0
+    found["lengths"] = each * found["working"]
     # As measured, the number of groups and of their members does not show in it.
     found["communicators"] = _communicators(c, machine) if run.gpus > 1 else 0.0
     found["context"] = c("memory.context", machine.generation, run.framework)
@@ -406,6 +409,7 @@ def spare(c: Constants, found: Terms) -> dict[str, float]:
     return {
         "update": min(found["update"], passes),
         "fragments": c("memory.recoverable") * found["fragments"],
+        "lengths": found["lengths"],  # free whole
     }
 
 
@@ -471,8 +475,8 @@ def reserved(found: Terms) -> float:
 def allocated(found: Terms) -> float:
     """Bytes of tensors at the peak, of passes or of the update."""
     passes = found["activations"] + found["working"]
-    beside = found["fragments"] + found["cuts"] + min(found["update"], passes)
-    return reserved(found) - beside
+    beside = sum(found[name] for name in ("fragments", "cuts", "lengths"))
+    return reserved(found) - beside - min(found["update"], passes)
 
 
 def needed(c: Constants, found: Terms) -> float:

@@ -320,7 +320,7 @@ def _recompute(run: Run, usual: Framework) -> tuple[str, float]:
     if "share of blocks" in text:
         return "block", 0.5
     if text.startswith("selective"):
-        return ("selective" if "core_attn" in text else "activations"), 1.0
+        return ("selective" if "core_attn" in text else usual.selective), 1.0
     return "none", 1.0
 
 
@@ -393,6 +393,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
+        ragged=name == "trainer" and _is_ragged(run),
         listed=usual.listed and not _is_one_kernel(run),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
@@ -403,6 +404,19 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
         hosted_layers=_hosted_layers(run, words, offload),
     )
+
+
+#: Programs that pad samples to the longest of a micro-batch, unless told otherwise.
+_RAGGED = re.compile("swift|llama-?factory|trl|axolotl|fastchat")
+
+
+def _is_ragged(run: Run) -> bool:
+    """Return whether micro-batches differ in length, `seq` being the most."""
+    words = " ".join(
+        filter(None, (run.framework, run.overlap, run.task, run.statistic))
+    )
+    told = re.search("pack|padded|equal length|fixed length", words.lower())
+    return told is None and _RAGGED.search((run.framework or "").lower()) is not None
 
 
 def _is_one_kernel(run: Run) -> bool:

@@ -153,7 +153,7 @@ def test_recomputation_cuts_what_logits_lie_in_for_good() -> None:
     assert kept["cuts"] == 0.0 < again["cuts"]
     logits = activations.head(C, GPT, AMP)
     assert again["cuts"] == pytest.approx(C("memory.fragments.again") * logits)
-    assert set(memory.spare(C, again)) == {"update", "fragments"}
+    assert set(memory.spare(C, again)) == {"update", "fragments", "lengths"}
 
 
 def test_one_gpu_has_what_was_measured_of_tensors() -> None:
@@ -256,6 +256,14 @@ def test_what_is_recomputed_by_name_is_not_kept() -> None:
     assert held["moe",] < held["moe_act",] < held[()] > held["layernorm",]
 
 
+def test_torchtitan_keeps_of_experts_what_they_are_given() -> None:
+    a = replace(LLAMA, layers=((EXPERTS,),), experts=64, experts_per_token=8,
+                expert_intermediate=768, shared_intermediate=512)  # fmt: skip
+    run = replace(RUN, framework="torchtitan", recompute="ops")
+    held = activations.of_stage(C, a, run, a.layers).held
+    assert held == pytest.approx(run.tokens * 2 * (a.hidden + 512))
+
+
 def test_eight_bits_keep_half_of_what_products_are_given() -> None:
     wide, narrow = layer(LLAMA, RUN), layer(LLAMA, replace(RUN, precision="fp8"))
     inputs = 2 * LLAMA.hidden + LLAMA.intermediate  # of attention, of both of the MLP
@@ -331,7 +339,9 @@ def test_every_constant_is_asked_for() -> None:
         *(replace(RUN, framework=x, dp=2) for x in ("nanotron", "sailor")),
         replace(RUN, framework="torchtitan", recompute="full"),
         replace(RUN, fused_loss=True, shard=2, dp=2, recompute="full"),
-        replace(RUN, framework="torchtune", style="eager", chunked_loss=True),
+        replace(
+            RUN, framework="torchtune", style="eager", chunked_loss=True, ragged=True
+        ),
     ):
         old, bus = H100._replace(generation="Volta"), H100._replace(linked=False)
         for card in (H100, old, bus):

@@ -111,6 +111,14 @@ LATENT = "MLA attention (q_lora 1536, kv_lora 512)"
         ("chunked_loss", {"loss": "in chunks"}, True),
         ("moments_bits", {"optimizer": "bnb 8-bit Adam"}, 8),
         ("moments_bits", {"optimizer": "Adam"}, 32),
+        ("states", {"framework": "torchtune"}, "16bit"),
+        ("recompute", {"framework": "torchtune"}, "full"),
+        ("recompute", {"framework": "torchtitan", "recompute": "selective AC"}, "ops"),
+        ("listed", {"framework": "transformers 4.40"}, True),
+        ("listed", {"framework": "transformers 5.1"}, False),
+        ("ragged", {"framework": "ms-swift 2"}, True),
+        ("ragged", {"framework": "ms-swift 2", "overlap": "packing"}, False),
+        ("ragged", {"framework": "HF Trainer"}, False),
         (
             "hosted",
             {"offload": "parameters and optimizer"},
@@ -257,13 +265,6 @@ def test_bytes_of_a_logit_are_by_loss_and_program(
     assert made / logits == pytest.approx(each, rel=0.02)
 
 
-def test_torchtune_has_states_of_16_bits_and_checkpoints() -> None:
-    words = {"framework": "torchtune (PyTorch)", "recompute": None}
-    layout = described(Run.model_validate({**ROW, **words})).layout
-    assert (layout.states, layout.recompute) == ("16bit", "full")
-    assert gib(**ADAPTERS) > gib(**{**ADAPTERS, "framework": "torchtune"})
-
-
 def test_links_of_a_node_are_told() -> None:
     run = {"gpu": "RTX3090", "gpus": 2, "dp": 2, "gbs": 16, "zero": 3, "fsdp": 2}
     slow, fast = (seconds(**run, intra_gbytes_per_s=x) for x in (4.0, 25.0))
@@ -358,8 +359,8 @@ def test_zero_sums_gradients_in_buckets_of_16_bits(
 
 
 def test_a_row_is_compared_with_what_it_measured() -> None:
-    found = dict.fromkeys(("weights", "working", "fragments", "cuts", "update"), 1.0)
-    found |= {"activations": 0.0, "context": 10.0, "communicators": 20.0}
+    found = dict.fromkeys(("weights", "working", "fragments", "lengths", "update"), 1.0)
+    found |= {"activations": 0.0, "cuts": 0.0, "context": 10.0, "communicators": 20.0}
     for words, seen in (
         ({"peak_gb": 1}, 35.0),
         ({"peak_gib": 1}, 5.0),
