@@ -15,6 +15,7 @@ class Framework(NamedTuple):
     fused_loss: bool = False
     dropout: bool = False
     chunked_loss: bool = False
+    compiled_loss: bool = False  # one kernel where it compiles
     recompute: str = "none"  # where a run does not tell
     selective: str = "activations"  # what that alone means
     narrow_states: bool = False  # as wide as weights, where these have 16 bits
@@ -32,7 +33,7 @@ FRAMEWORKS: dict[str, Framework] = {
     "trainer-2021": _OLD,
     "deepspeed": Framework(sharding="deepspeed"),
     "trainer": Framework(sharding="deepspeed", listed=True),
-    "torchtitan": Framework(fp32_gradients=True, selective="ops"),
+    "torchtitan": Framework(fp32_gradients=True, compiled_loss=True, selective="ops"),
     "nanotron": Framework(fp32_gradients=True, overlapped=False),
     "llm-foundry": Framework(kernel="flash1", fused_loss=True),
     "fms": Framework(),

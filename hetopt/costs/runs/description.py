@@ -248,10 +248,12 @@ WORDS = {
 #: Programs that are meant whatever year it is: of what their own words tell.
 _OLD_WORDS = ("megatron-deepspeed", "old branch", "1.1.5")
 #: Collections of runs, and the year of the software that ran them.
-_YEARS = {"bigscience": 2021, "vtrain": 2021}
+_YEARS = {"bigscience": 2021, "vtrain": 2021, "torchtitan-h100$": 2024}
 #: The first year of software that has FlashAttention.
 _FLASH = 2023
 _OLD_YEAR = 2021
+#: The first year in which programs that compile a model compile its loss.
+_LOSS_COMPILED = 2025
 
 
 def framework_of(run: Run) -> str:
@@ -281,13 +283,18 @@ def _is_own(run: Run) -> bool:
 
 def _is_old(run: Run) -> bool:
     """Return whether the software is told to be of a year before FlashAttention."""
+    if year := _year(run):
+        return year < _FLASH
     words = f"{run.framework or ''} {run.release or ''}".lower()
-    if years := re.findall(r"\b20\d\d\b", words):
-        return int(years[0]) < _FLASH
-    known = [y for name, y in _YEARS.items() if (run.set or "").startswith(name)]
-    if known:
-        return known[0] < _FLASH
     return any(word in words for word in _OLD_WORDS)
+
+
+def _year(run: Run) -> int | None:
+    """Return the year of the software, of its words or of the collection's."""
+    words = f"{run.framework or ''} {run.release or ''}"
+    years = [int(x) for x in re.findall(r"\b20\d\d\b", words)]
+    years += [y for name, y in _YEARS.items() if re.match(name, run.set or "")]
+    return years[0] if years else None
 
 
 _PRECISIONS = "bf16, fp16, fp8, mxfp8, nvfp4, tf32 or fp32"
@@ -346,6 +353,9 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     loss = loss or ("chunked" if usual.chunked_loss or "chunked" in words else "")
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
     lora = _has_adapters(run)
+    style = "compiled" if "torch.compile" in words else usual.style
+    compiled = usual.compiled_loss and style == "compiled"
+    compiled &= (_year(run) or _LOSS_COMPILED) >= _LOSS_COMPILED
     shard = 0
     if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":
         shard = run.dp * (run.cp or 1)
@@ -354,7 +364,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     return Layout(
         framework=name,
         # Whether element-wise operations are single kernels, compiled or fused.
-        style="compiled" if "torch.compile" in words else usual.style,
+        style=style,
         precision=precision_of(run),
         sequence=run.seq or 0,
         micro_batch=b,
@@ -397,7 +407,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         listed=usual.listed and not _is_one_kernel(run),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
-        fused_loss="plain" not in loss if loss else usual.fused_loss,
+        fused_loss="plain" not in loss if loss else usual.fused_loss or compiled,
         chunked_loss="chunk" in loss,
         modules=_modules(run),
         own=_is_own(run),

@@ -107,6 +107,8 @@ LATENT = "MLA attention (q_lora 1536, kv_lora 512)"
         ("modules", {"recompute": "full"}, ()),
         ("fused_loss", {"set": "torchtitan"}, False),
         ("fused_loss", {"set": "torchtitan", "loss": "fused"}, True),
+        ("fused_loss", {"set": "torchtitan", "overlap": "torch.compile"}, True),
+        ("fused_loss", {"set": "torchtitan-h100", "overlap": "torch.compile"}, False),
         ("fused_loss", {"set": "megatron", "loss": "plain"}, False),
         ("chunked_loss", {"loss": "in chunks"}, True),
         ("moments_bits", {"optimizer": "bnb 8-bit Adam"}, 8),
