@@ -184,7 +184,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         each = States(min(each.weights, activations.element(run)), 0, 0)
     zero, full = run.zero, bool(run.shard) or run.zero == 3
     divided, fewer = divisors(run)
-    parted = (held.dense + held.ends) / divided + held.experts / fewer
+    parted = _parted(run, held)
     found = {
         "weights": each.weights * (parted if full else held.all),
         "gradients": each.gradients * (parted if full or zero == 2 else held.all),
@@ -227,6 +227,11 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     return found
 
 
+def _parted(run: Layout, held: Parameters) -> float:
+    divided, fewer = divisors(run)
+    return (held.dense + held.ends) / divided + held.experts / fewer
+
+
 def _updated(run: Layout, parameters: float) -> float:
     """Return how many of a GPU's parameters an optimiser copies at once."""
     by_groups = run.zero == 3 and of_deepspeed(run)
@@ -240,9 +245,7 @@ def _listed(run: Layout, held: Parameters) -> float:
     """
     if not run.listed or run.lora or run.framework == "internevo" or run.hosted:
         return 0.0
-    divided, fewer = divisors(run)
-    parted = (held.dense + held.ends) / divided + held.experts / fewer
-    return (2 if run.states == "16bit" else 4) * _updated(run, parted)
+    return (2 if run.states == "16bit" else 4) * _updated(run, _parted(run, held))
 
 
 def _gathered(c: Constants, run: Layout, held: Parameters) -> float:

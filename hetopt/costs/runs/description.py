@@ -404,7 +404,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
         ragged=name == "trainer" and _is_ragged(run),
-        listed=usual.listed and not _is_one_kernel(run),
+        listed=usual.listed
+        and not _ONE_KERNEL.search(f"{run.optimizer} {run.framework}".lower()),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
         fused_loss="plain" not in loss if loss else usual.fused_loss or compiled,
@@ -429,14 +430,8 @@ def _is_ragged(run: Run) -> bool:
     return told is None and _RAGGED.search((run.framework or "").lower()) is not None
 
 
-def _is_one_kernel(run: Run) -> bool:
-    """Return whether AdamW is one kernel: bitsandbytes', or PyTorch's if asked for.
-
-    Transformers asks for it since its version 5.
-    """
-    told = re.search("8-bit|fused", run.optimizer or "")
-    new = re.search(r"transformers[ =v]*([5-9]|\d\d)\.", (run.framework or "").lower())
-    return told is not None or new is not None
+#: AdamW of bitsandbytes, or PyTorch's where asked, as transformers since 5 asks.
+_ONE_KERNEL = re.compile(r"8-bit|fused|transformers[ =v]*([5-9]|\d\d)\.")
 
 
 def _overlap_tp(run: Run, name: str, words: str) -> bool:

@@ -121,11 +121,7 @@ LATENT = "MLA attention (q_lora 1536, kv_lora 512)"
         ("ragged", {"framework": "ms-swift 2"}, True),
         ("ragged", {"framework": "ms-swift 2", "overlap": "packing"}, False),
         ("ragged", {"framework": "HF Trainer"}, False),
-        (
-            "hosted",
-            {"offload": "parameters and optimizer"},
-            ("optimizer", "parameters"),
-        ),
+        ("hosted", {"offload": "parameters, optimizer"}, ("optimizer", "parameters")),
         ("hosted", {"offload": "optimizer"}, ("optimizer",)),
         ("hosted", {"offload": "parameters, activations"}, ("parameters",)),
         ("hosted", {"notes": "--checkpoint-in-cpu"}, ()),
@@ -223,8 +219,7 @@ def test_products_of_bitsandbytes_give_32_bits_of_what_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [{"lora_rank": 16}, {"frozen_bits": 4}, {"lora_targets": "attention"}],
+    "words", [{"lora_rank": 16}, {"frozen_bits": 4}, {"lora_targets": "attention"}]
 )
 @pytest.mark.parametrize("task", [None, "sft"])
 def test_what_only_adapters_have_says_that_there_are_some(
