@@ -142,6 +142,8 @@ def _attention(a: Architecture, run: Layout) -> Kept:
     else:
         low = 0.0
         inputs = heads * a.head_dim + a.keyed(run.tp) + 2 * a.gate / run.tp
+        if run.framework == "torchtune":  # copies keys and values for every head
+            inputs = 3 * heads * a.head_dim
     if (y := a.indexer) is not None:
         low += e * (y.heads * (y.head_dim + 1) + y.head_dim)
     copies = 2 if run.framework == "nanotron" else 1  # for the rotation, contiguous

@@ -71,7 +71,7 @@ def states(run: Layout) -> States:
     """
     moments = run.moments_bits / 4
     if run.states == "16bit":
-        return States(2, 2, 4)
+        return States(2, 2, min(4, moments))
     if run.states == "fp32":
         return States(4, 4, moments)
     if run.framework == "internevo":
@@ -220,6 +220,8 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         kept = 0.0 if full else own.weights + own.gradients
         share = (own.weights + own.gradients + own.optimiser - kept) / divided
         found["adapters"] = held.adapters * (kept + share)
+    if run.updated_at_once:
+        found["gradients"] = 0.0
     if "optimizer" in run.hosted:
         found["optimiser"] = found["update"] = found["gradients"] = 0.0
     if "parameters" in run.hosted:

@@ -353,6 +353,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     loss = loss or ("chunked" if usual.chunked_loss or "chunked" in words else "")
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
     lora = _has_adapters(run)
+    by = f"{run.optimizer} {words}".lower().replace("_", " ")
     style = "compiled" if "torch.compile" in words else usual.style
     compiled = usual.compiled_loss and style == "compiled"
     compiled &= (_year(run) or _LOSS_COMPILED) >= _LOSS_COMPILED
@@ -403,6 +404,9 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
+        updated_at_once=bool(
+            re.search("optimi[sz]er( step)? in(to)? (the )?(backward|bwd)", by)
+        ),
         ragged=name == "trainer" and _is_ragged(run),
         listed=usual.listed
         and not _ONE_KERNEL.search(f"{run.optimizer} {run.framework}".lower()),
@@ -638,7 +642,7 @@ def _hosted_layers(run: Run, words: str, offload: str) -> float:
     """Return the layers that Megatron offloads, or DeepSpeed's inputs."""
     if found := re.search(r"cpu_offloading_num_layers=(\d+)", words):
         return int(found.group(1)) / (run.layers or 1)
-    if "activations" in offload:
+    if "activation" in offload:
         return 1.0
     # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it.
     return float("1.1.5 + deepspeed zero" in (run.framework or "").lower())

@@ -80,6 +80,7 @@ FLAT = replace(RUN, framework="internevo", dp=8)
         (replace(OLD, zero=1, dp=8, accumulate_fp32=False), 4 + 12 / 8, 6 / 8),
         (replace(RUN, framework="torchtitan", shard=8, dp=8), 16 / 8, 0),
         (replace(AMP, states="16bit"), 8, 0),
+        (replace(AMP, states="16bit", moments_bits=8, updated_at_once=True), 2 + 2, 0),
         (replace(OLD, precision="fp16", moments_bits=8), 2 + 2 + 4 + 2, 4),
         (replace(FLAT, zero=1, listed=True), 4 + 12 / 8, 14 / 8),
         (replace(FLAT, shard=8), 16 / 8, 4 / 8),  # AdamW is one kernel

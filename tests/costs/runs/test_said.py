@@ -118,6 +118,7 @@ LATENT = "MLA attention (q_lora 1536, kv_lora 512)"
         ("recompute", {"framework": "torchtitan", "recompute": "selective AC"}, "ops"),
         ("listed", {"framework": "transformers 4.40"}, True),
         ("listed", {"framework": "transformers 5.1"}, False),
+        ("updated_at_once", {"optimizer": "AdamW, optimizer_in_bwd"}, True),
         ("ragged", {"framework": "ms-swift 2"}, True),
         ("ragged", {"framework": "ms-swift 2", "overlap": "packing"}, False),
         ("ragged", {"framework": "HF Trainer"}, False),
