@@ -274,7 +274,7 @@ def leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     if not (run.shard or run.zero == 3) or run.pp > 1 or run.lora:
         return 0.0
     if not of_deepspeed(run):
-        return 6 * held.unit
+        return (4 if run.states == "16bit" else 6) * held.unit
     parts = {part for layer in a.kinds for part in layer}
     every = (m for part in parts for m in a.matrices(part, run.tp, run.experts))
     return 2 * 2 * max(m.parameters for m in every)
@@ -289,7 +289,12 @@ def _of_an_mlp(a: Architecture, run: Layout) -> float:
 
 
 def _buckets(a: Architecture, run: Layout) -> float:
-    """Gradients on their way; under ZeRO-3 what the Trainer and scripts ask for."""
+    """Gradients on their way; under ZeRO-3 what the Trainer and scripts ask for.
+
+    InternEvo flattens half a Gi of elements while as many are summed.
+    """
+    if run.framework == "internevo" and run.dp > 1 and not run.shard:
+        return 2 * 2 * (run.bucket or 2**29)
     if not (of_deepspeed(run) and run.zero):
         return 0.0
     if run.zero == 3:  # a matrix's worth, to reduce and to gather
