@@ -94,28 +94,22 @@ def _chance(
 
 
 def predicted_bytes(run: Run, found: memory.Terms) -> float:
-    """The bytes that the row's own statistic would show of these terms."""
-    shown = statistic(run)
+    """The bytes that the row's own statistic would show of these terms.
+
+    PyTorch's active bytes are those allocated. Where neither a field of one kind nor
+    words tell, `peak_gib` is what the allocator has, and `peak_gb`, as what is not
+    measured, what `nvidia-smi` shows, with context and communicators.
+    """
+    told = _STATISTICS.search((run.statistic or "").lower())
+    shown = told[0] if told else "nvidia-smi" if run.peak_gib is None else "reserved"
+    if run.peak_gib is None and run.peak_gb is None:
+        if run.peak_reserved_mib is not None:
+            shown = "reserved"
+        elif run.peak_allocated_mib is not None:
+            shown = "allocated"
     if shown == "nvidia-smi":
         return sum(found.values())
     return memory.reserved(found) if shown == "reserved" else memory.allocated(found)
-
-
-def statistic(run: Run) -> str:
-    """Return whose memory a row tells: `nvidia-smi`, `reserved`, `allocated`.
-
-    PyTorch's active bytes are those allocated. Where neither words nor a field of one
-    kind tell, `peak_gib` is what the allocator has, and `peak_gb`, as what is not
-    measured, what `nvidia-smi` shows, with context and communicators.
-    """
-    if run.peak_gib is None and run.peak_gb is None:
-        if run.peak_reserved_mib is not None:
-            return "reserved"
-        if run.peak_allocated_mib is not None:
-            return "allocated"
-    if told := _STATISTICS.search((run.statistic or "").lower()):
-        return "allocated" if told[0] == "active" else told[0]
-    return "nvidia-smi" if run.peak_gib is None else "reserved"
 
 
 #: Words of a statistic; parameters of experts are active, too.
