@@ -465,6 +465,8 @@ class FastCost:
             return None
         if split_of(self.instance, plan) != self.costs.split:
             return None
+        if any(stage.runs or not stage.span for stage in plan.stages()):
+            return None
 
         def slot(stage: Stage) -> Slot:
             node, t = number[stage.replicas[0].node], stage.replicas[0].degree
