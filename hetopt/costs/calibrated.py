@@ -254,7 +254,10 @@ class Calibrated:
             states="fp32" if costs.memory.precision == "fp32" else "mixed",
             dropout=self.model.dropout,
             expert_biases=bool(self.model.vectors and self.model.vectors.expert),
-            fused_loss=costs.memory.fused_loss or usual.fused_loss,
+            fused_loss=costs.memory.fused_loss
+            or usual.fused_loss
+            or (usual.compiled_loss and calibration.style == "compiled"),
+            chunked_loss=usual.chunked_loss,
             lora=lora is not None,
             rank=lora.rank if lora else 0,
             adapted=("attention",) if alone else BESIDE_ALL,

@@ -21,7 +21,7 @@ ADDED = frozenset(
     }
 )
 #: Programs made of a framework: its deviations are theirs, beside their own.
-MADE_OF = {"executor": "torch", "litgpt": "torch"}
+MADE_OF = dict.fromkeys(("executor", "internevo", "litgpt", "torchtune"), "torch")
 
 
 class Constant(NamedTuple):

@@ -14,6 +14,12 @@ class Framework(NamedTuple):
     sharding: str = "fsdp"  # who gathers where weights are divided
     fused_loss: bool = False
     dropout: bool = False
+    chunked_loss: bool = False
+    compiled_loss: bool = False  # one kernel where it compiles
+    recompute: str = "none"  # where a run does not tell
+    selective: str = "activations"  # what that alone means
+    narrow_states: bool = False  # as wide as weights, where these have 16 bits
+    listed: bool = False  # AdamW by lists of tensors (`foreach`), not one kernel
 
 
 #: Software before FlashAttention was in it (2020 to 2022).
@@ -26,16 +32,19 @@ FRAMEWORKS: dict[str, Framework] = {
     "deepspeed-2021": _OLD,
     "trainer-2021": _OLD,
     "deepspeed": Framework(sharding="deepspeed"),
-    "trainer": Framework(sharding="deepspeed"),
-    "torchtitan": Framework(fp32_gradients=True),
+    "trainer": Framework(sharding="deepspeed", listed=True),
+    "torchtitan": Framework(fp32_gradients=True, compiled_loss=True, selective="ops"),
     "nanotron": Framework(fp32_gradients=True, overlapped=False),
     "llm-foundry": Framework(kernel="flash1", fused_loss=True),
     "fms": Framework(),
     "torch": Framework(),
+    "internevo": Framework(listed=True),
     # `hetopt run`: plain PyTorch, but loss, rotations and AdamW operator by operator.
     "executor": Framework(),
     # Heads of LoRA's models and losses are made in chunks of 128 tokens.
     "litgpt": Framework(fused_loss=True),
+    # Its recipes: `CEWithChunkedOutputLoss`, checkpointing, one kernel for AdamW.
+    "torchtune": Framework(chunked_loss=True, recompute="full", narrow_states=True),
     # Its own kernels of norms, rotations, losses and adapters make no copies.
     "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
 }
@@ -47,7 +56,7 @@ DEEPSPEED = frozenset(
 
 #: Programs that take the kernel of their own choice; others leave it to PyTorch.
 _OWN_KERNEL = frozenset(FRAMEWORKS) - {
-    *("torch", "executor", "litgpt", "trainer", "unsloth")
+    *("torch", "executor", "litgpt", "torchtune", "trainer", "unsloth")
 }
 
 

@@ -54,6 +54,9 @@ class Layout:
     stage_layers: tuple[int, ...] | None = None
     states: str = "mixed"  # of weights: mixed, fp32 (as the products), amp, 16bit
     moments_bits: int = 32
+    updated_at_once: bool = False  # as each gradient is there, which then goes
+    ragged: bool = False  # micro-batches differ in length
+    listed: bool = False  # the optimiser makes lists as large as its moments
     dropout: bool = False  # with masks in memory
     fused_loss: bool = False  # logits without copies of 32 bits
     chunked_loss: bool = False  # logits of a part of the tokens at a time

@@ -180,7 +180,20 @@ def _is_tied(run: Run, notes: str) -> bool:
         return run.tied
     if found := re.search(r"\b(un)?tied\b", notes):
         return found.group(1) is None
-    return not run.gated
+    if run.gated and _TIED.search(run.model or ""):
+        return True
+    return not (run.gated or _UNTIED.search(run.model or ""))
+
+
+#: Models by name, as their configurations have it: gated ones with one matrix for
+#: embedding and head, and plain ones with two.
+_TIED = re.compile(
+    r"gemma|llama[-_ ]?3\.2[-_ ]?[13]b|qwen[-_ ]?2(\.5)?[-_ ]?(0\.5|1\.5|3)b"
+    r"|qwen[-_ ]?3[-_ ]?(0\.6|1\.7|4)b|qwen1\.5[-_ ]?0\.5b|smollm|minicpm"
+    r"|command[-_ ]?r|phi[-_ ]?4[-_ ]?mini|granite[-_ ]?3|olmo[-_ ]?1b",
+    re.IGNORECASE,
+)
+_UNTIED = re.compile(r"phi[-_ ]?[12]|pythia|neox|gpt-?j", re.IGNORECASE)
 
 
 def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
@@ -223,7 +236,9 @@ WORDS = {
     "llm-foundry": "llm-foundry",
     "fms": "fms",
     "torchtitan": "torchtitan",
+    "internevo": "internevo",
     "litgpt": "litgpt",
+    "torchtune": "torchtune",
     "nanotron": "nanotron",
     "deepspeed": "deepspeed",
     "swift": "trainer",
@@ -233,10 +248,12 @@ WORDS = {
 #: Programs that are meant whatever year it is: of what their own words tell.
 _OLD_WORDS = ("megatron-deepspeed", "old branch", "1.1.5")
 #: Collections of runs, and the year of the software that ran them.
-_YEARS = {"bigscience": 2021, "vtrain": 2021}
+_YEARS = {"bigscience": 2021, "vtrain": 2021, "torchtitan-h100$": 2024}
 #: The first year of software that has FlashAttention.
 _FLASH = 2023
 _OLD_YEAR = 2021
+#: The first year in which programs that compile a model compile its loss.
+_LOSS_COMPILED = 2025
 
 
 def framework_of(run: Run) -> str:
@@ -266,13 +283,18 @@ def _is_own(run: Run) -> bool:
 
 def _is_old(run: Run) -> bool:
     """Return whether the software is told to be of a year before FlashAttention."""
+    if year := _year(run):
+        return year < _FLASH
     words = f"{run.framework or ''} {run.release or ''}".lower()
-    if years := re.findall(r"\b20\d\d\b", words):
-        return int(years[0]) < _FLASH
-    known = [y for name, y in _YEARS.items() if (run.set or "").startswith(name)]
-    if known:
-        return known[0] < _FLASH
     return any(word in words for word in _OLD_WORDS)
+
+
+def _year(run: Run) -> int | None:
+    """Return the year of the software, of its words or of the collection's."""
+    words = f"{run.framework or ''} {run.release or ''}"
+    years = [int(x) for x in re.findall(r"\b20\d\d\b", words)]
+    years += [y for name, y in _YEARS.items() if re.match(name, run.set or "")]
+    return years[0] if years else None
 
 
 _PRECISIONS = "bf16, fp16, fp8, mxfp8, nvfp4, tf32 or fp32"
@@ -294,8 +316,8 @@ def precision_of(run: Run) -> str:
     )
 
 
-def _recompute(run: Run) -> tuple[str, float]:
-    text = (run.recompute or "none").lower()
+def _recompute(run: Run, usual: Framework) -> tuple[str, float]:
+    text = (run.recompute or usual.recompute).lower()
     if "per op" in text or "per-op" in (run.activation_checkpointing or ""):
         return "ops", 1.0
     if found := re.search(r"block, (\d+) layers", text):
@@ -305,7 +327,7 @@ def _recompute(run: Run) -> tuple[str, float]:
     if "share of blocks" in text:
         return "block", 0.5
     if text.startswith("selective"):
-        return ("selective" if "core_attn" in text else "activations"), 1.0
+        return ("selective" if "core_attn" in text else usual.selective), 1.0
     return "none", 1.0
 
 
@@ -327,9 +349,14 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     words, loss = (run.overlap or "").lower(), (run.loss or "").lower()
     offload = (run.offload or "").lower()
     bucket = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
-    recompute, share = _recompute(run)
+    recompute, share = _recompute(run, usual)
+    loss = loss or ("chunked" if usual.chunked_loss or "chunked" in words else "")
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
     lora = _has_adapters(run)
+    by = f"{run.optimizer} {words}".lower().replace("_", " ")
+    style = "compiled" if "torch.compile" in words else usual.style
+    compiled = usual.compiled_loss and style == "compiled"
+    compiled &= (_year(run) or _LOSS_COMPILED) >= _LOSS_COMPILED
     shard = 0
     if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":
         shard = run.dp * (run.cp or 1)
@@ -338,7 +365,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     return Layout(
         framework=name,
         # Whether element-wise operations are single kernels, compiled or fused.
-        style="compiled" if "torch.compile" in words else usual.style,
+        style=style,
         precision=precision_of(run),
         sequence=run.seq or 0,
         micro_batch=b,
@@ -377,9 +404,15 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         half_years=_half_years(run.release),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
+        updated_at_once=bool(
+            re.search("optimi[sz]er( step)? in(to)? (the )?(backward|bwd)", by)
+        ),
+        ragged=name == "trainer" and _is_ragged(run),
+        listed=usual.listed
+        and not _ONE_KERNEL.search(f"{run.optimizer} {run.framework}".lower()),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
-        fused_loss="plain" not in loss if run.loss else usual.fused_loss,
+        fused_loss="plain" not in loss if loss else usual.fused_loss or compiled,
         chunked_loss="chunk" in loss,
         balanced=_is_balanced(run),
         modules=_modules(run),
@@ -387,6 +420,23 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
         hosted_layers=_hosted_layers(run, words, offload),
     )
+
+
+#: Programs that pad samples to the longest of a micro-batch, unless told otherwise.
+_RAGGED = re.compile("swift|llama-?factory|trl|axolotl|fastchat")
+
+
+def _is_ragged(run: Run) -> bool:
+    """Return whether micro-batches differ in length, `seq` being the most."""
+    words = " ".join(
+        filter(None, (run.framework, run.overlap, run.task, run.statistic))
+    )
+    told = re.search("pack|padded|equal length|fixed length", words.lower())
+    return told is None and _RAGGED.search((run.framework or "").lower()) is not None
+
+
+#: AdamW of bitsandbytes, or PyTorch's where asked, as transformers since 5 asks.
+_ONE_KERNEL = re.compile(r"8-bit|fused|transformers[ =v]*([5-9]|\d\d)\.")
 
 
 def _overlap_tp(run: Run, name: str, words: str) -> bool:
@@ -491,6 +541,8 @@ def _gradients_fp32(run: Run, usual: Framework) -> bool:
     """
     if run.gradient_bits is not None:
         return run.gradient_bits == 32
+    if re.search("grad_accum_dtype.{1,4}fp32", run.overlap or ""):
+        return True
     own = re.search("megatron|nemo", (run.framework or "").lower())
     measured = (run.set or "").lower().startswith(_TUNED)
     by_recipe = own and not measured and precision_of(run) not in ("fp16", "fp32")
@@ -523,7 +575,9 @@ def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
     """
     if precision_of(run) in ("fp32", "tf32"):
         return "fp32"
-    if "16-bit states" in (run.optimizer or ""):
+    told = (run.precision or "").lower()
+    alone = framework(name).narrow_states and not re.search("mixed|fp32", told)
+    if alone or "16-bit states" in (run.optimizer or ""):
         return "16bit"
     by_torch = name == "torch" or (name == "trainer" and not (run.zero or lora))
     autocast = by_torch and not shard and "mixed" in (run.precision or "")
@@ -601,7 +655,7 @@ def _hosted_layers(run: Run, words: str, offload: str) -> float:
     """Return the layers that Megatron offloads, or DeepSpeed's inputs."""
     if found := re.search(r"cpu_offloading_num_layers=(\d+)", words):
         return int(found.group(1)) / (run.layers or 1)
-    if "activations" in offload:
+    if "activation" in offload:
         return 1.0
     # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it.
     return float("1.1.5 + deepspeed zero" in (run.framework or "").lower())

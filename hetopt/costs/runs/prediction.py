@@ -1,6 +1,7 @@
 """Predictions of measured runs: seconds, an interval, memory, or why there is none."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -95,17 +96,26 @@ def _chance(
 def predicted_bytes(run: Run, found: memory.Terms) -> float:
     """The bytes that the row's own statistic would show of these terms.
 
-    `peak_gb` is what `nvidia-smi` shows, context and communicators included;
-    `peak_gib` and `peak_reserved_mib` are what the allocator has, and
-    `peak_allocated_mib` is tensors alone.
+    PyTorch's active bytes are those allocated. Where neither a field of one kind nor
+    words tell, `peak_gib` is what the allocator has, and `peak_gb`, as what is not
+    measured, what `nvidia-smi` shows, with context and communicators.
     """
-    if run.peak_gib is None and run.peak_gb is not None:
+    told = _STATISTICS.search((run.statistic or "").lower())
+    shown = told[0] if told else "nvidia-smi" if run.peak_gib is None else "reserved"
+    if run.peak_gib is None and run.peak_gb is None:
+        if run.peak_reserved_mib is not None:
+            shown = "reserved"
+        elif run.peak_allocated_mib is not None:
+            shown = "allocated"
+    if shown == "nvidia-smi":
         return sum(found.values())
-    if run.peak_gib is not None or run.peak_reserved_mib is not None:
-        return memory.reserved(found)
-    if run.peak_allocated_mib is not None:
-        return memory.allocated(found)
-    return sum(found.values())
+    return memory.reserved(found) if shown == "reserved" else memory.allocated(found)
+
+
+#: Words of a statistic; parameters of experts are active, too.
+_STATISTICS = re.compile(
+    "nvidia-smi|reserved|allocated|(?<![a-z])active(?!.(?:param|expert))"
+)
 
 
 def unsaid(run: Run) -> str | None:

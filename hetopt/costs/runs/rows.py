@@ -119,6 +119,9 @@ class Run(BaseModel):
     peak_allocated_mib: _Real | None = None
     peak_reserved_mib: _Real | None = None
     oom: bool | None = None
+    statistic: str | None = Field(
+        None, description="Whose memory: active, allocated, reserved, nvidia-smi."
+    )
 
     notes: str | None = None
     citation: str | None = None
