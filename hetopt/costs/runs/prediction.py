@@ -30,6 +30,7 @@ class Prediction(NamedTuple):
     terms: Mapping[str, float] = {}
     unsaid: str | None = None
     oom_probability: float | None = None
+    widened_by: str | None = None  # a field that is not told, and slows if it is low
 
     @property
     def fit(self) -> str | None:
@@ -62,19 +63,32 @@ def _prediction(
     parts = found.terms(table)
     systems = found.systems(run.model)
     seconds = sum(parts.values()) * table("system", *systems)
-    wide = math.exp(OF_80_PERCENT * spread_after(found, systems, known))
+    own = parts["iteration"] / sum(parts.values()) * known["iteration"].spread
+    wide = OF_80_PERCENT * math.hypot(spread_after(found, systems, known), own)
+    slower = _of_slower_links(table, found, sum(parts.values()))
     held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
     return Prediction(
         index,
         seconds,
-        seconds / wide,
-        seconds * wide,
+        seconds / math.exp(wide),
+        seconds * math.exp(math.hypot(wide, slower)),
         held / 2**30,
         terms=parts,
         unsaid=undecided,
         oom_probability=chance,
+        widened_by="intra_gbytes_per_s" if slower else None,
     )
+
+
+def _of_slower_links(table: Table, found: Described, seconds: float) -> float:
+    """Return how much longer a run takes, a logarithm, if links may be slow and are."""
+    machine = found.machine
+    if machine.is_told:
+        return 0.0
+    slow = machine.link_bytes_per_s / math.exp(OF_80_PERCENT * shipped.noise().link)
+    there = found._replace(machine=machine._replace(link_bytes_per_s=slow))
+    return math.log(sum(there.terms(table).values()) / seconds)
 
 
 def _chance(
@@ -160,7 +174,9 @@ def spread(found: Described, *, of_kind: bool = False) -> float:
 def _unknown(found: Described) -> float:
     """Return the further spread of a card, or a framework, that no run is known of."""
     machine, layout = found.machine, found.layout
-    return shipped.unseen(machine.card, layout.framework, own=layout.own)
+    # No pipeline of nanotron, whose messages block, was seen over nodes.
+    seen = not (layout.framework == "nanotron" and layout.pp > 1)
+    return shipped.unseen(machine.card, layout.framework, own=layout.own and seen)
 
 
 def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Observed]:

@@ -18,7 +18,9 @@ ROW: dict[str, Any] = {
     "tp": 1, "pp": 1, "mbs": 1, "gbs": 64, "precision": "bf16",
 }  # fmt: skip
 C = Table(plain(shipped.constants()))
-ADAPTERS: dict[str, Any] = {"task": "lora", "lora_rank": 16, "framework": "HF PEFT"}
+ADAPTERS: dict[str, Any] = {
+    **{"task": "lora", "lora_rank": 16, "framework": "HF PEFT", "lora_targets": "all"}
+}
 
 
 def layout(**words: Any) -> Layout:
@@ -88,6 +90,16 @@ LATENT = "MLA attention (q_lora 1536, kv_lora 512)"
         ("adapted", {"lora_targets": "attention"}, ("attention",)),
         ("adapted", {"lora_targets": ("q_proj", "up_proj")}, ("attention", "mlp")),
         ("adapted", {"lora_targets": "gate_proj up_proj"}, ("mlp",)),
+        ("attended", {"lora_targets": "q_proj,v_proj,output_proj"}, "qvo"),
+        ("attended", {"lora_targets": "c_attn, w1"}, "qkvo"),
+        ("attended", {"framework": "ms-swift 2.4"}, "qkv"),
+        ("drops", {"framework": "LLaMA-Factory"}, False),
+        ("drops", {"framework": "LLaMA-Factory", "lora_dropout": 0.1}, True),
+        ("shard", {"framework": "HF Trainer, FSDP"}, 8),
+        ("sharding", {"framework": "HF Trainer, FSDP", "zero": 3}, "fsdp"),
+        ("gathered_bytes", {"overlap": "FP8_PARAM_GATHER=1"}, 1),
+        ("owners", {"framework": "InternEvo", "zero": 1}, 8),
+        ("half_years", {"set": "mlperf-v5.1-gpt3"}, pytest.approx(7 / 6)),
         ("lora", {"shape_notes": "an exploration"}, False),
         ("lora", {"model": "llama-qlora"}, True),
         ("lora", {"shape_notes": LATENT}, False),
@@ -110,12 +122,7 @@ LATENT = "MLA attention (q_lora 1536, kv_lora 512)"
         ("chunked_loss", {"loss": "in chunks"}, True),
         ("moments_bits", {"optimizer": "bnb 8-bit Adam"}, 8),
         ("moments_bits", {"optimizer": "Adam"}, 32),
-        (
-            "hosted",
-            {"offload": "parameters and optimizer"},
-            ("optimizer", "parameters"),
-        ),
-        ("hosted", {"offload": "optimizer"}, ("optimizer",)),
+        ("hosted", {"offload": "parameters, optimizer"}, ("optimizer", "parameters")),
         ("hosted", {"offload": "parameters, activations"}, ("parameters",)),
         ("hosted", {"notes": "--checkpoint-in-cpu"}, ()),
         ("hosted_layers", {"overlap": "cpu_offloading_num_layers=16"}, 0.5),
@@ -231,7 +238,7 @@ def test_adapters_weigh_all_states() -> None:
 
 def test_adapters_of_fewer_products_take_less_time() -> None:
     short = {**ADAPTERS, "seq": 256}
-    assert seconds(**short, lora_targets="q_proj") < seconds(**short)
+    assert seconds(**{**short, "lora_targets": "q_proj"}) < seconds(**short)
     assert seconds(**short) > seconds(**{**short, "framework": "Megatron-LM"})
 
 
@@ -360,3 +367,21 @@ def test_what_is_not_told_decides_whether_a_run_fits(
     (found,) = predictions([Run.model_validate({**long, "intermediate": 8192})])
     assert found.fits is fits
     assert (found.unsaid is None) is (words is not None)
+
+
+def test_experts_in_a_loop_and_ragged_heads_take_longer() -> None:
+    mixture = {"experts": 8, "experts_per_token": 2, "moe_intermediate": 999, "ep": 1}
+    loop, grouped = (seconds(**mixture, framework=f"transformers {x}") for x in (4, 5))
+    assert loop > grouped
+    padded, ragged = (seconds(vocabulary=width) for width in (50304, 50257))
+    assert ragged > 1.001 * padded
+
+
+def test_links_that_a_row_does_not_tell_widen_its_interval() -> None:
+    """More in 16 bits than in four: what is gathered is four times as much."""
+    row = {**ROW, **ADAPTERS, "gpu": "rtx3090", "network": "10 Gbps", "zero": 3}
+    rows = [{}, {"task": "qlora"}, {"intra_gbytes_per_s": 3.0}]
+    found = predictions([Run.model_validate({**row, **words}) for words in rows])
+    wide, less, told = ((x.high_s or 0) / (x.iteration_s or 1) for x in found)
+    assert wide > less > told
+    assert [bool(x.widened_by) for x in found] == [True, True, False]
