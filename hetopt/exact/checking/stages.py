@@ -240,7 +240,9 @@ class Stages:
         # A part of a run that fits does so, too: bisect, or move on from the last one.
         begin = np.full(layers + 1, layers, np.int64)
         if rule.even:
-            longest = _most(layers - 2, lambda x: fits(1, 1 + x))
+            # Of equal layers in any order one in the middle stands for the first, which
+            # keeps less where it is interleaved with one other stage.
+            longest = _most(layers - 2, lambda x: fits(1, 1 + x) or fits(0, x))
             begin[2:layers] = np.maximum(1, np.arange(2, layers) - longest)
         else:
             at = 1
