@@ -28,7 +28,7 @@ class Layout:
     etp: int | None = None  # GPUs that cut an expert; None: as `Division.of` has it
     zero: int = 0
     shard: int = 0  # GPUs that divide the weights: FSDP, ZeRO-3; 0: none
-    sharding: str = "fsdp"  # who gathers: fsdp, fsdp1, deepspeed
+    sharding: str = "fsdp"  # who gathers: fsdp, fsdp1 (of transformers), deepspeed
     recompute: str = "none"  # full, block (some layers), selective, ops (per operator)
     recomputed: float = 1.0  # share of layers that "block" recomputes
     split_sequence: bool = True  # sequence parallelism along with tp

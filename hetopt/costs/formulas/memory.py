@@ -91,7 +91,7 @@ def _of_adapters(run: Layout) -> States:
 
 def of_deepspeed(run: Layout) -> bool:
     """Return whether pipeline and optimiser are DeepSpeed's."""
-    return run.framework in DEEPSPEED and run.sharding != "fsdp"
+    return run.framework in DEEPSPEED and run.sharding != "fsdp1"
 
 
 def spans(a: Architecture, run: Layout) -> list[tuple[Layer, ...]]:

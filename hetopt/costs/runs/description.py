@@ -436,7 +436,7 @@ def _owners(run: Run) -> int:
 def _sharding(run: Run, name: str, usual: Framework) -> str:
     """Return who gathers weights: transformers' Trainer has FSDP where it is told."""
     told = "fsdp" in (run.framework or "").lower() or run.fsdp not in (None, 0, "No")
-    return "fsdp" if name == "trainer" and told else usual.sharding
+    return "fsdp1" if name == "trainer" and told else usual.sharding
 
 
 #: Of adapters, where it is not told.

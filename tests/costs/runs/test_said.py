@@ -96,7 +96,7 @@ LATENT = "MLA attention (q_lora 1536, kv_lora 512)"
         ("drops", {"framework": "LLaMA-Factory"}, False),
         ("drops", {"framework": "LLaMA-Factory", "lora_dropout": 0.1}, True),
         ("shard", {"framework": "HF Trainer, FSDP"}, 8),
-        ("sharding", {"framework": "HF Trainer, FSDP", "zero": 3}, "fsdp"),
+        ("sharding", {"framework": "HF Trainer, FSDP", "zero": 3}, "fsdp1"),
         ("gathered_bytes", {"overlap": "FP8_PARAM_GATHER=1"}, 1),
         ("owners", {"framework": "InternEvo", "zero": 1}, 8),
         ("half_years", {"set": "mlperf-v5.1-gpt3"}, pytest.approx(7 / 6)),
