@@ -245,8 +245,8 @@ class Architecture:
             widths = {"q": queries, "k": keyed, "o": self.heads * self.value_width}
             if self.kv_products == 2:
                 widths["v"] = keyed
-            used = [h + x for name, x in widths.items() if name in attended]
-            return Adapters.of(used, rank, t)
+            beside = [h + x for name, x in widths.items() if name in attended]
+            return Adapters.of(beside, rank, t)
         if part == EXPERTS:
             one = [h + self.expert_intermediate] * (gates + 1)
             used = Adapters.of(one, rank, t)

@@ -21,8 +21,8 @@ from .machine import Machine
 
 _BACKWARD_ATTENTION = 2.5  # five products in place of two
 _BACKWARD_TRAFFIC = 1.4
-#: Kernels of an expert of a loop, forward: tokens chosen, three products, function and
-#: product, scaled, summed; and as many as its weights' gathers take the host's time.
+#: Kernels of an expert in a loop, forward (three products, function, product, tokens
+#: chosen, scaled, summed), and how many a gather of its weights takes the time of.
 _LOOPED, _GATHERED = 11, 15
 #: Qualities of what is sent: after computing, or beside it.
 _BESIDE = ("plain", "overlapped")
