@@ -17,7 +17,7 @@ DEVIATIONS = frozenset({"chip", "frozen.read", "head.unaligned"})
 ADDED = frozenset(
     {
         *("tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"),
-        *("launch.again", "launch.kernel", "memory.stand_ins"),
+        *("launch.again", "launch.kernel", "memory.stand_ins", "experts.uneven"),
         *("broadcast", "broadcast.hop"),
     }
 )
