@@ -46,7 +46,7 @@ from .compute import LinkRate, NodeClass
 from .constants import Stated
 from .formulas import kernels, step, wires
 from .formulas.architecture import Architecture, Indexer, Layer, Mixer, mamba_2
-from .formulas.frameworks import by_pytorch, framework
+from .formulas.frameworks import adapting, by_pytorch, framework
 from .formulas.layout import BESIDE_ALL, Layout
 from .formulas.machine import Machine, host_of
 from .formulas.step import LayerTimes
@@ -260,6 +260,7 @@ class Calibrated:
             chunked_loss=usual.chunked_loss,
             lora=lora is not None,
             rank=lora.rank if lora else 0,
+            drops=adapting(self.workload.runs_on)[1],
             adapted=("attention",) if alone else BESIDE_ALL,
             frozen_bits=lora.weight_bits if lora else None,
         )
@@ -343,6 +344,7 @@ class Calibrated:
                 for t in (1, 2):
                     self.terms(linked, t, 1, rule, sort)
         self.head_us(place, 1, 1)
+        self.constant("head.unaligned")
         _ = self.update_bytes
 
 

@@ -179,7 +179,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     """Function and product apart keep one tensor more than a kernel of both.
 
     A plain ReLU knows its gradient from its output alone. A frozen product does not
-    need its input, an adapter beside it does.
+    need its input, an adapter beside it does; litgpt was measured to keep it.
     """
     e, stream = element(run), _stream(a, run)
     if run.states == "amp" and run.style == "compiled":
@@ -196,7 +196,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     apart = _between(run) * width if a.gated and run.style == "eager" else 0.0
     function = _inputs(run) * narrow(run) * width
     normed = _normed(a, run, 2 if a.gated else 1, "mlp")
-    if run.lora and "mlp" not in run.adapted:
+    if run.lora and not {"mlp", "litgpt"} & {*run.adapted, run.framework}:
         function = normed = 0.0
     normed += _in_norm(a, run)
     return Kept(

@@ -97,7 +97,7 @@ def _of_adapters(run: Layout) -> States:
 
 def of_deepspeed(run: Layout) -> bool:
     """Return whether pipeline and optimiser are DeepSpeed's."""
-    return run.framework in DEEPSPEED
+    return run.framework in DEEPSPEED and run.sharding != "fsdp1"
 
 
 def spans(a: Architecture, run: Layout) -> list[tuple[Layer, ...]]:
@@ -146,7 +146,7 @@ def parameters(
 def adapters(a: Architecture, run: Layout, layers: tuple[Layer, ...]) -> float:
     """Return the parameters of the adapters of layers on one GPU."""
     return sum(
-        a.adapters(part, run.rank, run.tp).parameters
+        a.adapters(part, run.rank, run.tp, run.attended).parameters
         / (run.ep if part == EXPERTS else 1)
         for layer in layers
         for part in layer

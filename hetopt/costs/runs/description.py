@@ -16,6 +16,7 @@ from ..formulas.architecture import Architecture, Layer, mamba_2
 from ..formulas.frameworks import (
     FRAMEWORKS,
     Framework,
+    adapting,
     by_pytorch,
     framework,
     kernel_of,
@@ -220,19 +221,16 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
 #: Frameworks by a word of their name, the first that fits.
 WORDS = {
     "hetopt executor": "executor",
+    "automodel": "automodel",
+    "llm.c": "llm.c",
     "zero-3": "deepspeed",
     "zero, old": "deepspeed",
     "unsloth": "unsloth",
-    "hf trainer": "trainer",
-    "peft": "trainer",
-    "trl": "trainer",
-    "llama-factory": "trainer",
-    "axolotl": "trainer",
+    **dict.fromkeys(("hf trainer", "peft", "trl"), "trainer"),
+    **dict.fromkeys(("llama-factory", "axolotl"), "trainer"),
     "megatron": "megatron",
     "bigscience": "megatron-2021",
-    "nemo": "megatron",
-    "mlperf": "megatron",
-    "primus": "megatron",
+    **dict.fromkeys(("nemo", "mlperf", "primus"), "megatron"),
     "llm-foundry": "llm-foundry",
     "fms": "fms",
     "torchtitan": "torchtitan",
@@ -352,13 +350,18 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     recompute, share = _recompute(run, usual)
     loss = loss or ("chunked" if usual.chunked_loss or "chunked" in words else "")
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
+    matrices, drops = adapting(f"{run.framework or ''} {run.set or ''}")
+    parts, attended = _adapted(run.lora_targets or matrices)
     lora = _has_adapters(run)
     by = f"{run.optimizer} {words}".lower().replace("_", " ")
     style = "compiled" if "torch.compile" in words else usual.style
     compiled = usual.compiled_loss and style == "compiled"
     compiled &= (_year(run) or _LOSS_COMPILED) >= _LOSS_COMPILED
     shard = 0
-    if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":
+    sharding = _sharding(run, name, usual)
+    by_name = sharding != usual.sharding and run.zero is run.fsdp is None
+    told = (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes"
+    if zero == 3 or told or by_name:
         shard = run.dp * (run.cp or 1)
         if "HSDP" in str(run.fsdp):
             shard = min(shard, machine.gpus)
@@ -386,22 +389,28 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         sinks=_is_gpt_oss(run) and (run.release or "99") < _SINKS,
         expert_biases=_is_gpt_oss(run),
         rowwise="rowwise" in (run.precision or ""),
-        sharding=usual.sharding,
+        sharding=sharding,
         accumulate_fp32=_gradients_fp32(run, usual),
         lora=lora,
         rank=run.lora_rank or _RANK,
-        adapted=_adapted(run),
+        adapted=parts,
+        attended=attended,
+        drops=drops if run.lora_dropout is None else run.lora_dropout > 0,
         frozen_bits=_frozen_bits(run) if lora else None,
         quantised_beside=_keeps_both_widths(run, words),
         offload=run.offload is not None,
         overlap_tp=_overlap_tp(run, name, words),
-        overlap_ep=_overlap_ep(name, words),
+        overlap_ep=_overlap_ep(words),
         overlap_dp=usual.overlapped,
         bucket=float(bucket[1]) if bucket else None,
         buckets=2 if "overlap_comm=true" in words else 1,
         graphs="full_iteration" in words and "graph" in words,
-        flexible="hybridep" in words,
-        half_years=_half_years(run.release),
+        flexible=any(word in words for word in _FLEXIBLE),
+        looped=name == "trainer" and not _GROUPING.search(run.framework or ""),
+        gathered_bytes=1.0 if _NARROW.search(words) else 2.0,
+        in_switch=re.search(r"sharp=(true|1)", words) is not None,
+        owners=_owners(run),
+        half_years=_half_years(run),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
         updated_at_once=bool(
@@ -451,14 +460,31 @@ def _overlap_tp(run: Run, name: str, words: str) -> bool:
 _OVERLAPPED_EXPERTS = ("moe_a2a_overlap", "overlap_moe_expert_parallel_comm")
 
 
-def _overlap_ep(name: str, words: str) -> bool | None:
-    """Return whether tokens are exchanged while others are computed; None: not told.
+#: Dispatchers that send a token once to a node, and permute as they do.
+_FLEXIBLE = ("hybridep", "deepep")
+#: Releases of transformers that group products of experts, which older ones loop over.
+_GROUPING = re.compile(r"transformers[ =]*v?([5-9]|\d\d)", re.IGNORECASE)
 
-    Megatron does so where it is told to, which recipes of it are from a release on.
-    """
-    if name != "megatron" or any(word in words for word in _OVERLAPPED_EXPERTS):
+
+def _overlap_ep(words: str) -> bool | None:
+    """Return whether tokens are exchanged while others are computed; None: not told."""
+    if any(word in words for word in _OVERLAPPED_EXPERTS):
         return any(f"{word}=true" in words for word in _OVERLAPPED_EXPERTS)
     return None
+
+
+def _owners(run: Run) -> int:
+    """Return how many replicas of InternEvo's ZeRO 1 send their part of the weights."""
+    if run.zero != 1 or "internevo" not in (run.framework or "").lower():
+        return 0
+    told = re.search(r"zero-1 over (\d+) gpus", (run.notes or "").lower())
+    return min(int(told[1]) if told else 10**9, run.dp or 1)
+
+
+def _sharding(run: Run, name: str, usual: Framework) -> str:
+    """Return who gathers weights: transformers' Trainer has FSDP where it is told."""
+    told = "fsdp" in (run.framework or "").lower() or run.fsdp not in (None, 0, "No")
+    return "fsdp1" if name == "trainer" and told else usual.sharding
 
 
 def _is_balanced(run: Run) -> bool:
@@ -475,7 +501,8 @@ def _is_balanced(run: Run) -> bool:
 
 #: Of adapters, where it is not told.
 _RANK = 16
-_OF_ATTENTION = ("q", "k", "v", "o", "attn", "attention", "c_proj", "query", "value")
+_OF_ATTENTION = re.compile("[qkvo]|attn|attention|c_(attn|proj)|linear_[qp]|w_?[qp]")
+_SINGLE = re.compile(r"([qkvo]|query|key|value|out|output)(_(proj|lin|layer))?")
 
 
 def _ep(run: Run) -> int:
@@ -512,21 +539,28 @@ def _keeps_both_widths(run: Run, words: str) -> bool:
     Megatron has both unless it is told `--fp8-param-gather`, which recipes of
     Megatron-Bridge and NeMo have.
     """
-    gathers = re.search("fp8[-_]param(?:[-_]gather)?(?:=true|$|[,; ])", words)
     few = precision_of(run) in ("fp8", "mxfp8", "nvfp4")
-    return few and _is_plain_megatron(run) and not gathers
+    return few and _is_plain_megatron(run) and not _NARROW.search(words)
 
 
-def _adapted(run: Run) -> tuple[str, ...]:
-    """Return the parts with adapters, of `all`, `attention`, `q_proj, v_proj` ..."""
-    told = run.lora_targets or "all"
+#: Weights that replicas get in eight bits.
+_NARROW = re.compile("fp8[-_]params?(?:[-_]gather)?(?:=true|=1|$|[,; ])")
+
+
+def _adapted(told: str | tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Return the parts with adapters, and the matrices of attention that have one.
+
+    Of `all`, `attention`, `q_proj, v_proj` ...; what joins matrices stands for each.
+    """
     names = told if isinstance(told, tuple) else re.split(r"[\s,;+]+", told)
     words = [name.strip().lower() for name in names if name.strip()]
-    if any(word.startswith("all") for word in words):
-        return BESIDE_ALL
-    attending = [word.startswith(_OF_ATTENTION) for word in words]
-    parts = ((any(attending), "attention"), (not all(attending), "mlp"))
-    return tuple(part for has, part in parts if has)
+    if any(word.startswith(("all", "*")) for word in words):
+        return BESIDE_ALL, "qkvo"
+    attending = [word for word in words if _OF_ATTENTION.match(word)]
+    single = "".join(word[0] for word in attending if _SINGLE.fullmatch(word))
+    parts = ((bool(attending), "attention"), (len(attending) < len(words), "mlp"))
+    beside = single if len(single) == len(attending) else "qkvo"
+    return tuple(part for has, part in parts if has), beside
 
 
 #: Pages of measured recipes, which have gradients of 16 bits.
@@ -587,19 +621,12 @@ def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
 #: Kernels of attention by a word of theirs, the first that fits; None: scores are in
 #: memory.
 _KERNELS = {
-    "flash attention 1": "flash1",
-    "flashattention 1": "flash1",
     "flash1": "flash1",
-    "flash-attention 1": "flash1",
     "flash3": "cudnn",
-    "flash-attention 3": "cudnn",
-    "flashattention-3": "cudnn",
     "cudnn": "cudnn",
     "flash": "flash2",
     "sdpa": "sdpa",
-    "unfused": None,
-    "eager": None,
-    "math": None,
+    **dict.fromkeys(("unfused", "eager", "math")),
 }
 
 
@@ -636,8 +663,9 @@ def _run_by(machine: Machine, words: str) -> str | None:
 
 
 def _kernel_of(words: str) -> str | None:
+    short = re.sub("[ -]|attention", "", words.lower())
     for word, kernel in _KERNELS.items():
-        if word in words.lower():
+        if word in short:
             return kernel
     raise NotModelled(
         f"attention {words!r} is no kernel that is known: give unfused, flash1, "
@@ -670,9 +698,16 @@ def _is_gpt_oss(run: Run) -> bool:
     return (run.model or "").lower().startswith("gpt-oss")
 
 
-def _half_years(release: str | None) -> float:
-    """Return the half-years of a release `26.02.01` since 2026-02."""
-    if release is None or not (found := re.match(r"(\d\d)\.(\d\d)", release)):
+#: Rounds of MLPerf by the release that they are like: code that is submitted is in
+#: recipes a year later.
+_ROUNDS = {"v5.0": "26.04", "v5.1": "26.09"}
+
+
+def _half_years(run: Run) -> float:
+    """Return the half-years of a release `26.02.01`, or a round, since 2026-02."""
+    told = re.search(r"mlperf\D*(v\d\.\d)", f"{run.framework} {run.set}".lower())
+    release = run.release or (_ROUNDS.get(told[1], "") if told else "")
+    if not (found := re.match(r"(\d\d)\.(\d\d)", release)):
         return 0.0
     year, month = map(int, found.groups())
     return ((year - 26) * 12 + month - 2) / 6

@@ -31,6 +31,7 @@ class Prediction(NamedTuple):
     terms: Mapping[str, float] = {}
     unsaid: str | None = None
     oom_probability: float | None = None
+    widened_by: str | None = None  # a field that is not told, and slows if it is low
 
     @property
     def fit(self) -> str | None:
@@ -63,19 +64,32 @@ def _prediction(
     parts = found.terms(table)
     systems = found.systems(run.model)
     seconds = sum(parts.values()) * table("system", *systems)
-    wide = math.exp(OF_80_PERCENT * spread_after(found, systems, known))
+    own = parts["iteration"] / sum(parts.values()) * known["iteration"].spread
+    wide = OF_80_PERCENT * math.hypot(spread_after(found, systems, known), own)
+    slower = _of_slower_links(table, found, sum(parts.values()))
     held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
     return Prediction(
         index,
         seconds,
-        seconds / wide,
-        seconds * wide,
+        seconds / math.exp(wide),
+        seconds * math.exp(math.hypot(wide, slower)),
         held / 2**30,
         terms=parts,
         unsaid=undecided,
         oom_probability=chance,
+        widened_by="intra_gbytes_per_s" if slower else None,
     )
+
+
+def _of_slower_links(table: Table, found: Described, seconds: float) -> float:
+    """Return how much longer a run takes, a logarithm, if links may be slow and are."""
+    machine = found.machine
+    if machine.is_told:
+        return 0.0
+    slow = machine.link_bytes_per_s / math.exp(OF_80_PERCENT * shipped.noise().link)
+    there = found._replace(machine=machine._replace(link_bytes_per_s=slow))
+    return math.log(sum(there.terms(table).values()) / seconds)
 
 
 def _chance(
@@ -173,7 +187,9 @@ def _unknown(found: Described) -> float:
     How much longer half of a run takes where experts' shares differ is known to half.
     """
     machine, a, layout = found
-    new = shipped.unseen(machine.card, layout.framework, own=layout.own)
+    # No pipeline of nanotron, whose messages block, was seen over nodes.
+    own = layout.own and not (layout.framework == "nanotron" and layout.pp > 1)
+    new = shipped.unseen(machine.card, layout.framework, own=own)
     most = step.fullest(Table(shipped.values()), a, layout) if a.experts else 1.0
     return math.hypot(new, (most - 1) / 4)
 

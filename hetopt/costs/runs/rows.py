@@ -104,6 +104,7 @@ class Run(BaseModel):
     lora_targets: str | tuple[str, ...] | None = Field(
         None, description="all, attention, or the names of matrices."
     )
+    lora_dropout: _Real | None = None
     frozen_bits: Literal[4, 8, 16] | None = Field(
         None, description="Of a frozen weight."
     )

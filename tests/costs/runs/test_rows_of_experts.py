@@ -198,7 +198,7 @@ def test_what_is_not_told_of_sending_tokens_lies_between(words: str | None) -> N
     )
     assert layout(ep=8, overlap=words).overlap_ep is None
     assert beside < between < behind
-    assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is False
+    assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is None
 
 
 @pytest.mark.parametrize("program", ["Unsloth 2025", "a program of my own", "HF PEFT"])
