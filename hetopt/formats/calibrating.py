@@ -10,14 +10,20 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, get_args
 
-from ..catalogue import Gpu, reserve
+from ..catalogue import Gpu, find_gpu, reserve
 from ..costs import CostTable
 from ..costs.calibrated import machine_of
 from ..costs.compute import layer_flops
 from ..costs.constants import Stated
 from ..costs.constants.shipped import BOUND_BY_HOSTS, is_seen, spread, unseen, values
 from ..costs.formulas import memory
-from ..costs.formulas.frameworks import FRAMEWORKS, Framework, by_pytorch, kernel_of
+from ..costs.formulas.frameworks import (
+    DEEPSPEED,
+    FRAMEWORKS,
+    Framework,
+    by_pytorch,
+    kernel_of,
+)
 from ..costs.formulas.kernels import Constants
 from ..errors import InstanceError, UnknownName
 from ..schema import CostSettings, GpuType, Instance, exact
@@ -42,6 +48,11 @@ _CHANGE = "-o efficiency=X, or --times analytic"
 _COMPILED = ("torchtitan",)
 #: The framework that is nearest to a program of `runs_on`.
 _RUNNING = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}
+#: Frameworks that a file of a program may be of besides: as an instance says.
+_KIN = {
+    "megatron": frozenset({"megatron-2021"}),
+    "trainer": (DEEPSPEED | {"unsloth"}) - {"megatron-2021"},
+}
 
 
 def calibrate(
@@ -68,6 +79,7 @@ def calibrate(
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
     usual = FRAMEWORKS[framework]
     generations = {card.generation for card in cards.values() if card}
+    mixture = bool(made["model"].get("experts"))
     every = generations.pop() if len(generations) == 1 else None
     fused = kernel_of(framework, every) or "flash2"
     kernel = options.get("kernel") or (fused if costs.compute.flash else "none")
@@ -78,7 +90,7 @@ def calibrate(
         "kernel": kernel,
         "precision": precision,
         "constants": dict(values()),
-        "spread": _scatter(made, cards, framework, kernel, precision),
+        "spread": _scatter(mixture, costs, cards, framework, kernel, precision),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     wider = ""
@@ -115,25 +127,48 @@ def run_by(instance: Instance, framework: str, **told: Any) -> Instance:
     calibration = costs.compute.calibration
     if calibration is None or (calibration.framework == framework and not told):
         return instance
-    usual = FRAMEWORKS[framework]
-    generations = {gpu.generation for gpu in instance.planned_cluster.gpus.values()}
+    usual, gpus = FRAMEWORKS[framework], instance.planned_cluster.gpus
+    generations = {gpu.generation for gpu in gpus.values()}
     every = generations.pop() if len(generations) == 1 else None
     fused = kernel_of(framework, every) or "flash2"
     constants = {**values(), **calibration.constants, **told.pop("constants", {})}
+    kernel = fused if calibration.kernel != "none" else "none"
+    by = framework, kernel, calibration.precision
+    cards = {name: find_gpu(gpu.card or "") for name, gpu in gpus.items()}
     changes = {
         "framework": framework,
-        "style": usual.style,
-        "kernel": fused if calibration.kernel != "none" else "none",
+        "style": "compiled" if framework in _COMPILED else usual.style,
+        "kernel": kernel,
         "constants": constants,
+        "spread": _scatter(bool(instance.model.experts), costs, cards, *by),
     }
-    update: dict[str, object] = {
-        "calibration": calibration.model_copy(update=changes | told),
+    return instance.with_costs(
+        calibration=calibration.model_copy(update=changes | told),
         **_exposed_shares(Stated(constants), framework, usual, costs),
-    }
-    workload = instance.workload.model_copy(
-        update={"costs": costs.model_copy(update=update)}
     )
-    return instance.model_copy(update={"workload": workload})
+
+
+def run_as_asked(
+    instance: Instance, program: str, zero: int, style: str | None = None
+) -> Instance:
+    """Return an instance that is timed as a file of a `program`, a framework, runs it.
+
+    An instance of a framework that such files may be of stays so; `style` is what the
+    file tells. ZeRO 3 gathers weights for every micro-batch, and hides less of it.
+    """
+    costs = instance.workload.costs
+    if (known := costs.compute.calibration) is None:
+        return instance
+    is_kin = known.framework in (program, *_KIN.get(program, ()))
+    kept = ("style", "kernel", "spread") if is_kin else ()
+    told = {name: getattr(known, name) for name in kept}
+    if (zero == 3) != (costs.updates.zero == 3):
+        gathers = "micro_batch" if zero == 3 else "iteration"
+        instance = instance.with_costs(zero=zero, gathers=gathers)
+    elif is_kin and style in (None, known.style):
+        return instance
+    told |= {} if style is None else {"style": style}
+    return run_by(instance, known.framework if is_kin else program, **told)
 
 
 def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, ...]]:
@@ -229,7 +264,8 @@ def _without_flash(
 
 
 def _scatter(
-    made: Fields,
+    mixture: bool,
+    costs: CostSettings,
     cards: Mapping[str, Gpu | None],
     framework: str,
     kernel: str,
@@ -237,13 +273,12 @@ def _scatter(
 ) -> float:
     """Return the spread of times; of unlike cards the least known one decides."""
     known = [card for card in cards.values() if card]
-    lora = made["workload"]["costs"].get("lora")
     return spread(
-        experts=bool(made["model"].get("experts")),
+        experts=mixture,
         scores=kernel == "none" or not all(card.has_bf16 for card in known),
-        lora=lora is not None or framework in BOUND_BY_HOSTS,
+        lora=costs.updates.lora is not None or framework in BOUND_BY_HOSTS,
         precision=precision,
-        unknown=max(unseen(card.name, framework) for card in known),
+        unknown=max((unseen(x.name, framework) for x in known), default=0.0),
     )
 
 

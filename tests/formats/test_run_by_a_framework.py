@@ -9,7 +9,7 @@ from test_assembling import made
 from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import spread
 from hetopt.costs.runs.rows import Run
-from hetopt.formats.calibrating import FRAMEWORKS, run_by
+from hetopt.formats.calibrating import run_by
 from hetopt.planners import megatron
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
@@ -29,8 +29,7 @@ def seconds(instance: Instance, plan: TrainingPlan) -> int:
 def test_an_instance_run_by_a_framework_is_one_assembled_for_it(
     tmp_path: Path, hosts: list[str], framework: str
 ) -> None:
-    options = [f"framework={framework}", f"style={FRAMEWORKS[framework].style}"]
-    usual, own = made(tmp_path, hosts), made(tmp_path, hosts, *options)
+    usual, own = made(tmp_path, hosts), made(tmp_path, hosts, f"framework={framework}")
     plan = megatron.plan(usual, seed=0, deadline=None)
     assert plan is not None
     assert seconds(run_by(usual, framework), plan) == seconds(own, plan)

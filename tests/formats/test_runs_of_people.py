@@ -772,21 +772,22 @@ def test_runs_of_trainers_that_are_not_read_are_refused_by_name(
     assert "not supported by hetopt" in str(caught.value)
 
 
-@pytest.mark.parametrize("framework", ["megatron", "trainer"])
-def test_whose_constants_time_a_run_is_told_where_they_are_anothers(
-    framework: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("zero", [1, 3])
+def test_a_file_is_judged_as_its_own_program_runs_it(zero: int, tmp_path: Path) -> None:
+    """What the instance was assembled for makes no difference, nor is it silent."""
     spec = ModelSpec(name="few", layers=4, hidden=1024, heads=8, vocabulary=1000)
     shape = {"sequence_length": 512, "global_batch": 16, "micro_batch_sizes": [1]}
-    told = [f"framework={framework}"]
-    data, _ = boxes.instance_of(spec, [boxes.Cards("H100-80GB-SXM5", 8)], shape, told)
-    path = put(tmp_path, {"run.yaml": TRAINER, "ds.json": json.dumps(AUTO)})
+    ds = {**AUTO, "zero_optimization": {"stage": zero}}
+    path = put(tmp_path, {"run.yaml": TRAINER, "ds.json": json.dumps(ds)})
     module, asked = changes.recognise([path])
-    notes = [
-        x
-        for x in module.claimed(asked, data).notes
-        if "time and memory are those of" in x
-    ]
-    assert len(notes) == (framework == "megatron")
-    for note in notes:
-        assert note.endswith("assemble one with -o framework=trainer")
+    found = []
+    for told in ("framework=trainer", "framework=megatron", "runs_on=llamafactory"):
+        cards = [boxes.Cards("H100-80GB-SXM5", 8)]
+        claim = module.claimed(asked, boxes.instance_of(spec, cards, shape, [told])[0])
+        says = any("whose file it is, not of" in note for note in claim.notes)
+        assert says == (told != "framework=trainer")
+        parts = training_plan.evaluate(claim.data, claim.plan).parts
+        names = "iteration_us", "low_s", "peak_memory_mib", "oom_probability"
+        found.append([parts[name] for name in names])
+    assert found[0] == found[1] == found[2]
+    assert (found[0][-1] is None) == (zero == 3)  # of DeepSpeed not all is weighed

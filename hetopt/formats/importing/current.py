@@ -16,6 +16,7 @@ from ...schema.fields import ONE
 from ...schema.groups import FIELDS
 from ...text.documents import Fields
 from ...trainers.megatron.stages import in_runs
+from ..calibrating import run_as_asked
 from .placing import Claim, Settings
 
 
@@ -227,29 +228,32 @@ def claim_of(
     ranks: list[str],
     data: Instance,
     place: str,
-    *,
     trainer: str,
     framework: str,
+    style: str | None = None,
     notes: Sequence[str] = (),
 ) -> Claim:
     """The run as a claim: its plan, and the instance with the settings that it has.
 
     Where the program that the instance names runs no such plan, it is judged as one of
-    the `trainer` that does. Whose constants time it is the instance's choice, which is
-    told where they are not of the run's `framework`. Raises `InstanceError` for a
-    setting that the instance cannot weigh.
+    the `trainer` that does. It is timed and weighed as the run's `framework` does,
+    whatever the instance says, which is told where it is another. Raises
+    `InstanceError` for a setting that the instance cannot weigh.
     """
     offering, missing = _offering(layout, data, place)
+    offering = run_as_asked(offering, framework, layout.zero, style)
+    if (precision := data.workload.costs.memory.precision) is not None:
+        offering = offering.in_precision(precision)  # as read, whatever `runs_on` has
     plan = _plan_of(layout, ranks, offering)
     if missing:
         told = ", ".join(missing)
         notes = [*notes, f"judged with {told}, which the instance does not offer"]
-    timed = data.workload.costs.compute.calibration
-    if timed is not None and timed.framework != framework:
+    timed, said = (x.workload.costs.compute.calibration for x in (offering, data))
+    if timed is not None and said is not None and timed.framework != said.framework:
         notes = [
             *notes,
-            f"time and memory are those of {timed.framework}, as in the instance; "
-            f"assemble one with -o framework={framework}",
+            f"time and memory are those of {timed.framework}, whose file it is, not of "
+            f"the instance's {said.framework}",
         ]
     own = offering.workload.runs_on
     if next(targets.broken(offering, plan), None) is not None:

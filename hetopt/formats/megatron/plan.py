@@ -283,7 +283,7 @@ def _claim(
     data, notes = _in_precision(told, data, own)
     notes = [*before, *notes, *_of_model(told, own)]
     how = layout, ranks, data, place
-    return claim_of(*how, trainer=TRAINER, framework="megatron", notes=notes)
+    return claim_of(*how, TRAINER, "megatron", notes=notes)
 
 
 def _same_model(told: Reading, batch: int, data: Instance, own: Fields) -> None:

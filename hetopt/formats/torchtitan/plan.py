@@ -82,6 +82,7 @@ _NOT_READ: Mapping[str, tuple[str, ...]] = {
 _CONVERTERS = ("model.converters", "model_converters.converters")
 _READ = (
     *("parallelism.", "activation_checkpoint", *_CONVERTERS, *_FLOAT8),
+    *("compile.enable", "training.compile"),
     *("training.local_batch_size", "training.global_batch_size", "training.seq_len"),
     *(_TOKENS, _STEP, _LENGTH),
 )
@@ -279,8 +280,11 @@ def _claim(
         split=Split(context, experts, runs, groups),
     )
     notes = [*notes, *_unread(given)]
-    how = layout, ranks, data, place
-    return claim_of(*how, trainer=TRAINER, framework="torchtitan", notes=notes)
+    compiled = given.get("compile.enable", given.get("training.compile"))
+    style = {True: "compiled", False: "eager"}.get(compiled)
+    how = layout, ranks, data.launched_by(TRAINER), place
+    by = TRAINER, "torchtitan", style
+    return claim_of(*how, *by, notes=notes)
 
 
 def _in_sequences(given: Fields, place: str) -> Fields:

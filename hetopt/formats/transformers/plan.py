@@ -273,14 +273,16 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         )
     if "length" not in given:
         told.append(f"no sequence length was given: assumed {length} tokens")
+    data = _in_precision(given, data)
+    own, kept = (x.costs.memory.precision for x in (workload, data.workload))
+    whose = "the instance's precision" if own == kept else "the run's precision"
     notes = [
         *asked.notes,
         *told,
-        "memory is computed in the instance's precision, "
-        f"{workload.costs.memory.precision or '16 bits'}",
+        f"memory is computed in {whose}, {kept or '16 bits'}",
     ]
     how = layout, ranks, data, place
-    return claim_of(*how, trainer=TRAINER, framework="trainer", notes=notes)
+    return claim_of(*how, TRAINER, "trainer", notes=notes)
 
 
 def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
@@ -520,6 +522,30 @@ def _same_precision(given: Mapping[str, str], asked: Asked, data: Instance) -> N
                 f"{place}: precision: found {name}, expected {own} as in the "
                 f"instance; assemble one with -o precision={name}_mixed"
             )
+
+
+def _in_precision(given: Mapping[str, str], data: Instance) -> Instance:
+    """Return the instance with weights and gradients as the run's program keeps them.
+
+    DeepSpeed has gradients of the weights' width unless told, else they are of 32 bits
+    beside autocast, but where weights of 16 bits are trained themselves: FSDP and PEFT
+    widen these.
+    """
+    costs = data.workload.costs
+    if not (own := costs.memory.precision or "").startswith("bf16"):
+        return data
+    halves = "bfloat16" in given.get("dtype", "") or own == "bf16"
+    divided = not {"strategy", "fsdp", "version", "reshard"}.isdisjoint(given)
+    if "zero" in given:
+        wide = given.get("gradients", "") in ("fp32", "float32")
+        kind = "bf16_fp32_gradients" if wide else "bf16_mixed"
+    elif given.get("pure") == "true" or (
+        halves and not divided and costs.updates.lora is None
+    ):
+        kind = "bf16"
+    else:
+        kind = "bf16_fp32_gradients"
+    return data.in_precision(kind)
 
 
 def _number(
