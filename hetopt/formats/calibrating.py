@@ -90,7 +90,7 @@ def calibrate(
         "kernel": kernel,
         "precision": precision,
         "constants": dict(values()),
-        "spread": _scatter(mixture, costs, cards, framework, kernel, precision),
+        "spread": _scatter(costs, cards, framework, kernel, precision, mixture=mixture),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     wider = ""
@@ -140,7 +140,7 @@ def run_by(instance: Instance, framework: str, **told: Any) -> Instance:
         "style": "compiled" if framework in _COMPILED else usual.style,
         "kernel": kernel,
         "constants": constants,
-        "spread": _scatter(bool(instance.model.experts), costs, cards, *by),
+        "spread": _scatter(costs, cards, *by, mixture=bool(instance.model.experts)),
     }
     return instance.with_costs(
         calibration=calibration.model_copy(update=changes | told),
@@ -264,12 +264,13 @@ def _without_flash(
 
 
 def _scatter(
-    mixture: bool,
     costs: CostSettings,
     cards: Mapping[str, Gpu | None],
     framework: str,
     kernel: str,
     precision: str,
+    *,
+    mixture: bool,
 ) -> float:
     """Return the spread of times; of unlike cards the least known one decides."""
     known = [card for card in cards.values() if card]

@@ -20,6 +20,14 @@ from ..calibrating import run_as_asked
 from .placing import Claim, Settings
 
 
+class RunAs(NamedTuple):
+    """A run is one of a trainer, timed as a framework runs it in a style."""
+
+    trainer: str
+    framework: str
+    style: str | None = None  # as the file tells
+
+
 class Share(NamedTuple):
     """A share holds a replica's own sequences, micro-batches, recomputation."""
 
@@ -228,20 +236,18 @@ def claim_of(
     ranks: list[str],
     data: Instance,
     place: str,
-    trainer: str,
-    framework: str,
-    style: str | None = None,
+    by: RunAs,
     notes: Sequence[str] = (),
 ) -> Claim:
     """The run as a claim: its plan, and the instance with the settings that it has.
 
     Where the program that the instance names runs no such plan, it is judged as one of
-    the `trainer` that does. It is timed and weighed as the run's `framework` does,
-    whatever the instance says, which is told where it is another. Raises
-    `InstanceError` for a setting that the instance cannot weigh.
+    the trainer that does. It is timed and weighed as the run's framework does, whatever
+    the instance says, which is told where it is another. Raises `InstanceError` for a
+    setting that the instance cannot weigh.
     """
     offering, missing = _offering(layout, data, place)
-    offering = run_as_asked(offering, framework, layout.zero, style)
+    offering = run_as_asked(offering, by.framework, layout.zero, by.style)
     if (precision := data.workload.costs.memory.precision) is not None:
         offering = offering.in_precision(precision)  # as read, whatever `runs_on` has
     plan = _plan_of(layout, ranks, offering)
@@ -257,9 +263,9 @@ def claim_of(
         ]
     own = offering.workload.runs_on
     if next(targets.broken(offering, plan), None) is not None:
-        offering = offering.on(trainer)
-        what = f"checked against the limits of {trainer}: {own} cannot run it"
-        if trainer == "architecture":
+        offering = offering.on(by.trainer)
+        what = f"checked against the limits of {by.trainer}: {own} cannot run it"
+        if by.trainer == "architecture":
             what = (
                 "this trainer has no export target: checked against the model's "
                 "limits only"

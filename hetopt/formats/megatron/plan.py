@@ -23,6 +23,7 @@ from ...trainers.table import Fields, text_of
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
+    RunAs,
     claim_of,
     cut,
     divisors,
@@ -283,7 +284,7 @@ def _claim(
     data, notes = _in_precision(told, data, own)
     notes = [*before, *notes, *_of_model(told, own)]
     how = layout, ranks, data, place
-    return claim_of(*how, TRAINER, "megatron", notes=notes)
+    return claim_of(*how, RunAs(TRAINER, "megatron"), notes)
 
 
 def _same_model(told: Reading, batch: int, data: Instance, own: Fields) -> None:

@@ -21,6 +21,7 @@ from ...text.documents import Document, Fields
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
+    RunAs,
     claim_of,
     cut,
     divisors,
@@ -283,8 +284,7 @@ def _claim(
     compiled = given.get("compile.enable", given.get("training.compile"))
     style = {True: "compiled", False: "eager"}.get(compiled)
     how = layout, ranks, data.launched_by(TRAINER), place
-    by = TRAINER, "torchtitan", style
-    return claim_of(*how, *by, notes=notes)
+    return claim_of(*how, RunAs(TRAINER, "torchtitan", style), notes)
 
 
 def _in_sequences(given: Fields, place: str) -> Fields:

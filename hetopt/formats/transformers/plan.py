@@ -18,6 +18,7 @@ from ...text.documents import Document, Fields
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
+    RunAs,
     Share,
     claim_of,
     divisors,
@@ -282,7 +283,7 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         f"memory is computed in {whose}, {kept or '16 bits'}",
     ]
     how = layout, ranks, data, place
-    return claim_of(*how, TRAINER, "trainer", notes=notes)
+    return claim_of(*how, RunAs(TRAINER, "trainer"), notes)
 
 
 def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
