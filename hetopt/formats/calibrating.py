@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, get_args
 
-from ..catalogue import Gpu, find_gpu, reserve
+from ..catalogue import Gpu, find_gpu, machines, reserve
 from ..costs import CostTable
 from ..costs.calibrated import machine_of
 from ..costs.compute import layer_flops
@@ -36,6 +36,7 @@ from .importing.assumptions import RULES, Assumption
 #: Options of what runs the plan, as far as times depend on it.
 OPTIONS: Document = {
     **dict.fromkeys(("framework", "style", "kernel", "products"), str),
+    **dict.fromkeys(("release", "site", "overlap", "dispatcher"), str),
     **divisions.OPTIONS,
 }
 TIMES = ("calibrated", "analytic")
@@ -91,6 +92,7 @@ def calibrate(
         "precision": precision,
         "constants": dict(values()),
         "spread": _scatter(costs, cards, framework, kernel, precision, mixture=mixture),
+        **_told(options),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     wider = ""
@@ -109,7 +111,8 @@ def calibrate(
     settings |= {field: degrees[0] for field, degrees in offers.items()}
     if costs.updates.zero == 3:
         settings["gathers"] = "micro_batch"
-    settings |= _exposed_shares(Stated(values()), framework, usual, costs)
+    shares = Stated(values()), framework, usual, costs
+    settings |= _exposed_shares(*shares, options.get("site", ""))
     made, rows = _with(made, cards, settings, offers), (row, *unfused, *divided)
     if not reserved:
         made, more = _roomy(made, framework)
@@ -144,31 +147,33 @@ def run_by(instance: Instance, framework: str, **told: Any) -> Instance:
     }
     return instance.with_costs(
         calibration=calibration.model_copy(update=changes | told),
-        **_exposed_shares(Stated(constants), framework, usual, costs),
+        **_exposed_shares(
+            Stated(constants), framework, usual, costs, calibration.site or ""
+        ),
     )
 
 
-def run_as_asked(
-    instance: Instance, program: str, zero: int, style: str | None = None
-) -> Instance:
+def run_as_asked(instance: Instance, program: str, zero: int, told: Fields) -> Instance:
     """Return an instance that is timed as a file of a `program`, a framework, runs it.
 
-    An instance of a framework that such files may be of stays so; `style` is what the
-    file tells. ZeRO 3 gathers weights for every micro-batch, and hides less of it.
+    An instance of a framework that such files may be of stays so; `told` is what the
+    file says of style, overlap and dispatcher. ZeRO 3 gathers weights for every
+    micro-batch, and hides less of it.
     """
     costs = instance.workload.costs
     if (known := costs.compute.calibration) is None:
         return instance
+    overlap = dict.fromkeys((*known.overlap, *told.get("overlap", ())))
+    now = dict(told) | {"overlap": tuple(overlap)}
     is_kin = known.framework in (program, *_KIN.get(program, ()))
-    kept = ("style", "kernel", "spread") if is_kin else ()
-    told = {name: getattr(known, name) for name in kept}
+    gathers = "micro_batch" if zero == 3 else "iteration"
     if (zero == 3) != (costs.updates.zero == 3):
-        gathers = "micro_batch" if zero == 3 else "iteration"
         instance = instance.with_costs(zero=zero, gathers=gathers)
-    elif is_kin and style in (None, known.style):
+    elif is_kin and all(getattr(known, name) == x for name, x in now.items()):
         return instance
-    told |= {} if style is None else {"style": style}
-    return run_by(instance, known.framework if is_kin else program, **told)
+    for name in ("style", "kernel", "spread") if is_kin else ():
+        now.setdefault(name, getattr(known, name))
+    return run_by(instance, known.framework if is_kin else program, **now)
 
 
 def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, ...]]:
@@ -283,8 +288,24 @@ def _scatter(
     )
 
 
+def _told(options: Fields) -> Document:
+    """Return what is told of the software, the machine, and what hides there."""
+    named = ("release", "site", "overlap", "dispatcher")
+    told = {name: options[name] for name in named if name in options}
+    if "overlap" in told:
+        told["overlap"] = told["overlap"].split(",")
+    sites = {name for name in machines() if f"pace@{name}" in values()}
+    if (site := told.get("site")) is not None and site not in sites:
+        raise UnknownName("site", site, sorted(sites))
+    return told
+
+
 def _exposed_shares(
-    constant: Constants, framework: str, usual: Framework, costs: CostSettings
+    constant: Constants,
+    framework: str,
+    usual: Framework,
+    costs: CostSettings,
+    site: str,
 ) -> dict[str, float]:
     """Return the share of synchronisation and hops that nothing hides.
 
@@ -297,7 +318,7 @@ def _exposed_shares(
         exposed = constant("fsdp", usual.sharding) * costs.sent_share
     else:
         overlap = "overlapped" if usual.overlapped else "plain"
-        exposed = constant("dp", framework, overlap) * costs.sent_share
+        exposed = constant("dp", framework, site, overlap) * costs.sent_share
     found = {"sync_factor": exposed}
     for field, runs in (("", "plain"), ("interleaved_", "interleaved")):
         found[f"{field}hop_factor"] = constant("hop", framework, runs)

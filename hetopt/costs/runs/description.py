@@ -374,7 +374,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         buckets=2 if "overlap_comm=true" in words else 1,
         graphs="full_iteration" in words and "graph" in words,
         flexible="hybridep" in words,
-        half_years=_half_years(run.release),
+        half_years=half_years(run.release),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
@@ -603,7 +603,7 @@ def _is_gpt_oss(run: Run) -> bool:
     return (run.model or "").lower().startswith("gpt-oss")
 
 
-def _half_years(release: str | None) -> float:
+def half_years(release: str | None) -> float:
     """Return the half-years of a release `26.02.01` since 2026-02."""
     if release is None or not (found := re.match(r"(\d\d)\.(\d\d)", release)):
         return 0.0

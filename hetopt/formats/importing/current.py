@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -21,11 +22,14 @@ from .placing import Claim, Settings
 
 
 class RunAs(NamedTuple):
-    """A run is one of a trainer, timed as a framework runs it in a style."""
+    """A run is one of a trainer, timed as a framework runs it.
+
+    `told` are fields of a calibration, as the files tell them.
+    """
 
     trainer: str
     framework: str
-    style: str | None = None  # as the file tells
+    told: Fields = MappingProxyType({})
 
 
 class Share(NamedTuple):
@@ -247,7 +251,7 @@ def claim_of(
     setting that the instance cannot weigh.
     """
     offering, missing = _offering(layout, data, place)
-    offering = run_as_asked(offering, by.framework, layout.zero, by.style)
+    offering = run_as_asked(offering, by.framework, layout.zero, by.told)
     if (precision := data.workload.costs.memory.precision) is not None:
         offering = offering.in_precision(precision)  # as read, whatever `runs_on` has
     plan = _plan_of(layout, ranks, offering)

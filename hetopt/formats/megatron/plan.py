@@ -52,6 +52,7 @@ _ENOUGH = 2
 _OF_MODELS = {"num-layers", "hidden-size", "num-attention-heads"}
 _OF_TRANSFORMERS = "per-device-train-batch-size"
 #: Arguments that name a file with further ones.
+_NO = ("no", "false", "none", "0")
 _CONFIGS = {"config-file", "config", "yaml-cfg"}
 #: Of relatives, which become others of the table's.
 _READ = TABLE.names | {
@@ -284,7 +285,23 @@ def _claim(
     data, notes = _in_precision(told, data, own)
     notes = [*before, *notes, *_of_model(told, own)]
     how = layout, ranks, data, place
-    return claim_of(*how, RunAs(TRAINER, "megatron"), notes)
+    return claim_of(*how, RunAs(TRAINER, "megatron", _timed(told)), notes)
+
+
+#: What hides behind products, by the argument that asks for it.
+_OVERLAPS = {"tp-comm-overlap": "tp", "overlap-moe-expert-parallel-comm": "experts"}
+#: Arguments of a dispatcher of tokens that fuses their permutation, with their values.
+_FLEXIBLE = {"moe-token-dispatcher-type": "flex", "moe-flex-dispatcher-backend": None}
+
+
+def _timed(told: Reading) -> Fields:
+    """Return what times depend on besides: what overlaps, and the dispatcher."""
+    given = {name: str(value).lower() for name, value in told.given.items()}
+    overlap = [to for name, to in _OVERLAPS.items() if given.get(name, "no") not in _NO]
+    made: Document = {"overlap": tuple(overlap)} if overlap else {}
+    if any(given.get(name, "no") in (x, "hybridep") for name, x in _FLEXIBLE.items()):
+        made["dispatcher"] = "flexible"
+    return made
 
 
 def _same_model(told: Reading, batch: int, data: Instance, own: Fields) -> None:
@@ -414,6 +431,8 @@ def _not_read(told: Reading) -> Iterator[str]:
     """
     for text in TABLE.not_read(told.given, told.fields):
         name, _, value = text.removeprefix("--").partition(" ")
+        if name in _OVERLAPS or (name in _FLEXIBLE and value in ("flex", "hybridep")):
+            continue
         if name == "recompute-modules" and "core_attn" in value and " " not in value:
             continue
         yield text

@@ -62,6 +62,7 @@ _OF_TORCHTITAN = (
 )
 _ENOUGH = 2
 _FLOAT8 = ("float8.enable_float8_linear", "training.enable_float8_linear")
+_ASYNC = "parallelism.enable_async_tensor_parallel"
 _OFFLOAD = "training.enable_cpu_offload"
 #: Fields that change time or memory, with the values by which nothing changes.
 _NOT_READ: Mapping[str, tuple[str, ...]] = {
@@ -69,7 +70,6 @@ _NOT_READ: Mapping[str, tuple[str, ...]] = {
     "training.mixed_precision_reduce": ("float32",),
     "training.dtype": ("float32",),
     "parallelism.expert_tensor_parallel_degree": (),
-    "parallelism.enable_async_tensor_parallel": (),
     "parallelism.disable_loss_parallel": (),
     "parallelism.enable_compiled_autograd": (),
     "activation_checkpoint.selective_ac_option": ("op",),
@@ -277,14 +277,18 @@ def _claim(
         samples=samples,
         micro_batches=batch // (samples * replicas),
         recompute=_rule(given, place),
-        zero=_zero(parallel, replicas, stages),
+        zero=_zero(parallel, replicas * context, stages),
         split=Split(context, experts, runs, groups),
     )
     notes = [*notes, *_unread(given)]
     compiled = given.get("compile.enable", given.get("training.compile"))
-    style = {True: "compiled", False: "eager"}.get(compiled)
+    told: Document = {}
+    if isinstance(compiled, bool):
+        told["style"] = "compiled" if compiled else "eager"
+    if given.get(_ASYNC) is True:
+        told["overlap"] = ("tp",)
     how = layout, ranks, data.launched_by(TRAINER), place
-    return claim_of(*how, RunAs(TRAINER, "torchtitan", style), notes)
+    return claim_of(*how, RunAs(TRAINER, "torchtitan", told), notes)
 
 
 def _in_sequences(given: Fields, place: str) -> Fields:
