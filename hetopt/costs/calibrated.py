@@ -263,10 +263,11 @@ class Calibrated:
             kernel=calibration.kernel if fused else None,
             sharding=usual.sharding,
             accumulate_fp32=costs.memory.gradient_bytes == 4,
-            states="fp32" if costs.memory.precision == "fp32" else "mixed",
+            states=self._states,
             dropout=self.model.dropout,
             expert_biases=bool(self.model.vectors and self.model.vectors.expert),
             fused_loss=costs.memory.fused_loss or usual.fused_loss,
+            chunked_loss=calibration.loss == "chunked",
             overlap_tp="tp" in calibration.overlap,
             overlap_ep=None
             if "untold" in calibration.overlap
@@ -277,6 +278,17 @@ class Calibrated:
             adapted=("attention",) if alone else BESIDE_ALL,
             frozen_bits=lora.weight_bits if lora else None,
         )
+
+    @cached_property
+    def _states(self) -> str:
+        """What the optimiser works on; of PyTorch without ZeRO autocast's weights."""
+        costs, framework = self.workload.costs, self.calibration.framework
+        if costs.memory.precision == "fp32":
+            return "fp32"
+        alone = not costs.updates.zero and costs.updates.lora is None
+        wide = costs.memory.precision == "bf16_fp32_gradients"
+        autocast = framework in ("torch", "trainer") and alone and wide
+        return "amp" if autocast else "mixed"
 
     def of(self, kind: Parts) -> Architecture:
         """Return the shape that a layer of `kind` has."""

@@ -36,7 +36,7 @@ from .importing.assumptions import RULES, Assumption
 #: Options of what runs the plan, as far as times depend on it.
 OPTIONS: Document = {
     **dict.fromkeys(("framework", "style", "kernel", "products"), str),
-    **dict.fromkeys(("release", "site", "overlap", "dispatcher"), str),
+    **dict.fromkeys(("release", "site", "overlap", "dispatcher", "loss"), str),
     **divisions.OPTIONS,
 }
 TIMES = ("calibrated", "analytic")
@@ -290,7 +290,7 @@ def _scatter(
 
 def _told(options: Fields) -> Document:
     """Return what is told of the software, the machine, and what hides there."""
-    named = ("release", "site", "overlap", "dispatcher")
+    named = ("release", "site", "overlap", "dispatcher", "loss")
     told = {name: options[name] for name in named if name in options}
     if "overlap" in told:
         told["overlap"] = told["overlap"].split(",")

@@ -59,6 +59,9 @@ class Calibration(Record):
         "tokens on their way to experts, or whether these do is untold.",
     )
     dispatcher: Literal["alltoall", "flexible"] = "alltoall"
+    loss: Literal["whole", "chunked"] = Field(
+        "whole", description="Of all logits at once, or of a part of the tokens."
+    )
 
     @property
     def is_narrow(self) -> bool:

@@ -512,22 +512,22 @@ def test_an_empty_text_in_a_file_divides_nothing(tmp_path: Path) -> None:
 
 
 def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
-    text = changed(TRAINER, packing="true", use_liger_kernel="true", report_to="wandb")
+    text = changed(TRAINER, packing="true", use_unsloth="true", report_to="wandb")
     path = put(tmp_path, {"run.yaml": text, "ds.json": json.dumps(AUTO)})
     module, asked = changes.recognise([path])
     told = " ".join(module.claimed(asked, instance(48)).notes)
-    assert "not read: packing True, use_liger_kernel True" in told
+    assert "not read: packing True, use_unsloth True" in told
     assert "report_to" not in told
     assert "ds.json was also read" in told
 
 
 def test_flags_without_a_value_are_told(tmp_path: Path) -> None:
-    text = "torchrun train.py --per_device_train_batch_size 1 --use_liger_kernel \\\n"
+    text = "torchrun train.py --per_device_train_batch_size 1 --use_unsloth \\\n"
     text += "  --gradient_accumulation_steps 2 --some_flag --bf16\n"
     module, asked = changes.recognise([put(tmp_path, {"run.sh": text})])
     told = module.claimed(asked, instance(48)).notes
-    assert "not read: use-liger-kernel" in told
-    assert {"use-liger-kernel", "some-flag"} <= {*asked.unread}
+    assert "not read: use-unsloth" in told
+    assert {"use-unsloth", "some-flag"} <= {*asked.unread}
 
 
 def test_what_a_recipe_sets_itself_is_told_and_its_parts_are_read(

@@ -66,6 +66,7 @@ _ASYNC = "parallelism.enable_async_tensor_parallel"
 _OFFLOAD = "training.enable_cpu_offload"
 #: Fields that change time or memory, with the values by which nothing changes.
 _NOT_READ: Mapping[str, tuple[str, ...]] = {
+    _ASYNC: (),
     "training.mixed_precision_param": ("bfloat16",),
     "training.mixed_precision_reduce": ("float32",),
     "training.dtype": ("float32",),
@@ -280,13 +281,14 @@ def _claim(
         zero=_zero(parallel, replicas * context, stages),
         split=Split(context, experts, runs, groups),
     )
-    notes = [*notes, *_unread(given)]
     compiled = given.get("compile.enable", given.get("training.compile"))
     told: Document = {}
     if isinstance(compiled, bool):
         told["style"] = "compiled" if compiled else "eager"
-    if given.get(_ASYNC) is True:
+    left = dict(given)
+    if data.workload.costs.compute.calibration and left.pop(_ASYNC, None) is True:
         told["overlap"] = ("tp",)
+    notes = [*notes, *_unread(left)]
     how = layout, ranks, data.launched_by(TRAINER), place
     return claim_of(*how, RunAs(TRAINER, "torchtitan", told), notes)
 

@@ -44,6 +44,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "pure": ("pure_bf16",),
     "dtype": ("torch_dtype", "dtype"),
     "gradients": ("grad_accum_dtype",),
+    "liger": ("use_liger_kernel", "enable_liger_kernel"),
     "adapter": (
         *("finetuning_type", "adapter", "tuner_type", "train_type", "use_peft"),
         *("use_lora", "lora_enable", "enable_lora"),
@@ -76,7 +77,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 _NOT_READ = frozenset(
     {
         *("packing", "group_by_length", "torch_compile"),
-        *("use_liger_kernel", "enable_liger_kernel", "liger_rope", "use_unsloth"),
+        *("liger_rope", "use_unsloth"),
         *("attn_implementation", "flash_attn", "flash_attention", "attn_impl"),
         *("neftune_noise_alpha", "fsdp_cpu_ram_efficient_loading", "overlap_comm"),
         *("zero_hpz_partition_size", "zero_quantized_weights"),

@@ -283,7 +283,13 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         f"memory is computed in {whose}, {kept or '16 bits'}",
     ]
     how = layout, ranks, data, place
-    return claim_of(*how, RunAs(TRAINER, "trainer"), notes)
+    timed: Document = {}
+    if given.get("liger") == "true":
+        timed, what = {"loss": "chunked"}, asked.spelled("liger")
+        known = workload.costs.compute.calibration is not None
+        counted = f"{what}: only its loss in chunks is counted"
+        notes.append(counted if known else f"not read: {what}")
+    return claim_of(*how, RunAs(TRAINER, "trainer", timed), notes)
 
 
 def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
@@ -452,10 +458,8 @@ def _zero(
         zero = 0 if kind in _ALONE and "reshard" not in given else 3
         if given.get("reshard") == "false":
             zero = 2
-    if replicas == 1:
-        return 0, 1
-    if groups >= replicas:
-        return 0, 1
+    if groups >= replicas:  # where one divides nothing, DeepSpeed is still there
+        return zero if replicas == 1 and "zero" in given else 0, 1
     return zero, groups if zero else 1
 
 
