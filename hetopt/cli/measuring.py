@@ -47,6 +47,9 @@ def predict(
     from ..report import predicted
 
     found = api.predict(runs, constants=constants, fit_on=fit_on)
+    if found.not_calibrated:
+        cards = ", ".join(found.not_calibrated)
+        output.tell(f"not calibrated here: {cards}, so intervals are wider there")
     output.give(found.to_json(), predicted.terminal(found), as_json=as_json)
 
 

@@ -97,7 +97,7 @@ def calibrate(
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     wider = ""
     if new := [card.name for card in cards.values() if card and not is_seen(card.name)]:
-        wider = f", none of them on {', '.join(new)}: the interval is wider"
+        wider = f"; not calibrated here: {', '.join(new)}, so the interval is wider"
     rows: tuple[Assumption, ...]
     row = Assumption(
         "times of layers",

@@ -52,7 +52,6 @@ _ENOUGH = 2
 _OF_MODELS = {"num-layers", "hidden-size", "num-attention-heads"}
 _OF_TRANSFORMERS = "per-device-train-batch-size"
 #: Arguments that name a file with further ones.
-_NO = ("no", "false", "none", "0")
 _CONFIGS = {"config-file", "config", "yaml-cfg"}
 #: Of relatives, which become others of the table's.
 _READ = TABLE.names | {
@@ -290,18 +289,15 @@ def _claim(
 
 #: What hides behind products, by the argument that asks for it.
 _OVERLAPS = {"tp-comm-overlap": "tp", "overlap-moe-expert-parallel-comm": "experts"}
-#: Arguments of a dispatcher of tokens that fuses their permutation, with their values.
-_FLEXIBLE = {"moe-token-dispatcher-type": "flex", "moe-flex-dispatcher-backend": None}
+_BACKEND, _FUSED = "moe-flex-dispatcher-backend", "hybridep"
 
 
-def _timed(told: Reading) -> Fields:
+def _timed(told: Reading) -> Document:
     """Return what times depend on besides: what overlaps, and the dispatcher."""
-    given = {name: str(value).lower() for name, value in told.given.items()}
-    overlap = [to for name, to in _OVERLAPS.items() if given.get(name, "no") not in _NO]
-    made: Document = {"overlap": tuple(overlap)} if overlap else {}
-    if any(given.get(name, "no") in (x, "hybridep") for name, x in _FLEXIBLE.items()):
-        made["dispatcher"] = "flexible"
-    return made
+    on = {x for x, value in told.given.items() if value.lower() not in ("false", "0")}
+    made: Document = {"overlap": tuple(_OVERLAPS[x] for x in _OVERLAPS if x in on)}
+    fused = told.given.get(_BACKEND) == _FUSED
+    return made | ({"dispatcher": "flexible"} if fused else {})
 
 
 def _same_model(told: Reading, batch: int, data: Instance, own: Fields) -> None:
@@ -415,7 +411,11 @@ def _in_precision(
             f"the run is {with_it} --sequence-parallel: judged {without}, as in the "
             "instance"
         )
-    if unread := list(_not_read(told)):
+    unread = list(_not_read(told))
+    if data.workload.costs.compute.calibration is not None:
+        read = {f"--{name}" for name in _OVERLAPS} | {f"--{_BACKEND} {_FUSED}"}
+        unread = [text for text in unread if text not in read]
+    if unread:
         notes.append(f"not read: {', '.join(unread)}")
     return data, notes
 
@@ -431,8 +431,6 @@ def _not_read(told: Reading) -> Iterator[str]:
     """
     for text in TABLE.not_read(told.given, told.fields):
         name, _, value = text.removeprefix("--").partition(" ")
-        if name in _OVERLAPS or (name in _FLEXIBLE and value in ("flex", "hybridep")):
-            continue
         if name == "recompute-modules" and "core_attn" in value and " " not in value:
             continue
         yield text
