@@ -1,8 +1,9 @@
 """The sections of `autohet.py`: each yields the rows of one table."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
+from itertools import combinations, pairwise
 from statistics import mean
 from time import perf_counter
 from typing import Any
@@ -85,14 +86,24 @@ def shape(plan: TrainingPlan) -> str:
     return f"{len(plan.pipelines)} x {', '.join(words)}"
 
 
-def links(instance: Instance, plan: TrainingPlan) -> Row:
-    """What of the plan's traffic stays within nodes."""
-    used = judge.evaluate(instance, plan).parts["links"]
-    names = {"tensor_parallel": "groups", "synchronisation": "pairs", "hops": "hops"}
-    return {
-        f"{names[kind]} in nodes": f"{n['intra']} of {n['intra'] + n['inter']}"
-        for kind, n in used.items()
-    }
+def links(plan: TrainingPlan) -> Row:
+    """What of the plan's traffic stays within nodes.
+
+    Of two replicas that hold a layer, which synchronise, and of neighbouring stages; a
+    tensor-parallel group always does.
+    """
+    stages = [stage for each in plan.pipelines for stage in each.stages]
+    nodes = {stage: [replica.node for replica in stage.replicas] for stage in stages}
+    holders = defaultdict[int, list[str]](list)
+    for stage in stages:
+        for layer in stage.span:
+            holders[layer] += nodes[stage]
+    pairs = [a == b for each in holders.values() for a, b in combinations(each, 2)]
+    neighbours = (pair for each in plan.pipelines for pair in pairwise(each.stages))
+    hops = [not {*nodes[a]}.isdisjoint(nodes[b]) for a, b in neighbours]
+    groups = [True for replica in plan.replicas() if replica.degree > 1]
+    counts = {"groups": groups, "pairs": pairs, "hops": hops}
+    return {f"{x} in nodes": f"{sum(y)} of {len(y)}" for x, y in counts.items()}
 
 
 # --- sections --------------------------------------------------------------------
@@ -179,7 +190,7 @@ def speed_ups(limit: float) -> Iterator[Row]:
                 "autohet's gap to the bound, %": 100 * (took / bound - 1),
                 "autohet's plan": shape(own),
                 "whale's with equal layers": shape(found["whale, equal layers"][1]),
-                **links(shipped(name), own),
+                **links(own),
             }
 
 
@@ -368,7 +379,7 @@ def breakdown(limit: float) -> Iterator[Row]:
                 "over one of single GPUs": seconds(instance, alone) / took,
                 "paper": paper if size == 4 else None,
                 "plan": shape(plan),
-                **links(instance, plan),
+                **links(plan),
             }
 
 

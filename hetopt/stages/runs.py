@@ -68,6 +68,19 @@ class Runs:
         found: Whole = self.spans[:, 1] - self.spans[:, 0]
         return found
 
+    def anywhere(self, fits: Flags) -> Flags:
+        """Return what fits, where a run in the middle stands for the first one, too.
+
+        Methods that look at equal layers in any order ask for it. Interleaved, a stage
+        between two others keeps more micro-batches than the first of two stages.
+        """
+        found = fits.copy()
+        if self.equal:
+            found[self.number[1, 2 : self.layers]] |= fits[
+                self.number[0, 1 : self.layers - 1]
+            ]
+        return found
+
     def longer(self, layers: int) -> tuple[Whole, Whole]:
         """Return runs before the last layer that have fewer layers, and longer ones.
 

@@ -112,7 +112,7 @@ class StageTable:
                 behind = np.cumsum(whole_us([0, *rule.layer_us(node, t, s)]))
                 head = np.where(runs.ends, min(rule.head_us(node, t, s), NEVER), 0)
                 took = behind[last] - behind[first] + head
-                able = fitting(rule, runs, node, (t, s), 1)
+                able = runs.anywhere(fitting(rule, runs, node, (t, s), 1))
                 us[t, s, able] = np.minimum(us[t, s], took)[able]
         # Kernels want times that do not fall as runs grow: one that is too short to be
         # a stage takes as long as the shortest one that is.

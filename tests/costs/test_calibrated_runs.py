@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hetopt.costs import chances
 from hetopt.costs.constants import Stated
 from hetopt.costs.constants.shipped import values
 from hetopt.costs.formulas import memory
@@ -14,7 +13,6 @@ from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
 from hetopt.costs.runs.description import Described
-from hetopt.formats.calibrating import run_by
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import Evaluation, training_plan
 from hetopt.report import results
@@ -205,13 +203,3 @@ def test_a_tight_plan_is_shown_with_its_chance() -> None:
     assert found.parts["fit"] == "tight"
     words = f"{found.parts['oom_probability']:.0%} likely (tight)"
     assert words in dict(results.totals(found.parts)).values()
-
-
-@pytest.mark.parametrize(("zero", "known"), [(1, True), (2, False), (3, False)])
-def test_no_chance_is_given_of_what_deepspeed_holds_besides(
-    *, zero: int, known: bool
-) -> None:
-    data = instance(layout(dp=32), mixture=False)
-    assert chances.are_known(data, zero)
-    assert chances.are_known(run_by(data, "deepspeed"), zero) == known
-    assert chances.are_known(data.on("llamafactory"), zero) == known

@@ -1,6 +1,5 @@
 """Instances as one framework runs them, whatever they were assembled for."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,19 +40,6 @@ def test_an_instance_run_by_a_framework_is_one_assembled_for_it(
     assert run_by(own, framework) is own
 
 
-def test_rows_of_the_executor_are_of_the_operators_that_it_runs() -> None:
-    row = {
-        **{"layers": 24, "hidden": 1024, "heads": 16, "vocabulary": 50304, "seq": 2048},
-        **{"gpu": "h100_80gb", "gpus": 1, "dp": 1, "tp": 1, "pp": 1, "mbs": 1, "ga": 4},
-        **{"precision": "bf16", "recompute": "none"},
-    }
-    one, other = (
-        described(Run.model_validate({**row, "framework": name})).layout
-        for name in ("hetopt executor", "PyTorch")
-    )
-    assert one == replace(other, framework="executor")
-
-
 def test_a_run_predicts_steps_of_the_operators_that_it_runs(tmp_path: Path) -> None:
     usual = made(tmp_path, HOSTS[:1])
     plan = megatron.plan(usual, seed=0, deadline=None)
@@ -84,10 +70,7 @@ def test_a_plan_is_as_sure_as_a_run_of_its_framework_on_its_card(
     assert calibration.spread == pytest.approx(of_run)
 
 
-LLAMA_70B = {
-    **{"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "vocabulary": 128256},
-    **{"intermediate": 28672, "gated": True, "seq": 8192, "cp": 1, "ep": 1},
-}
+LLAMA_70B = model("llama-3-70b") | {"seq": 8192, "cp": 1, "ep": 1}
 #: Layouts of public runs, options of an instance, words of a command: Megatron-Bridge's
 #: performance summary, and asyncTP_llama3_h100 of torchtitan's benchmarks.
 PUBLIC = {

@@ -772,7 +772,7 @@ def test_runs_of_trainers_that_are_not_read_are_refused_by_name(
     assert "not supported by hetopt" in str(caught.value)
 
 
-@pytest.mark.parametrize("zero", [1, 3])
+@pytest.mark.parametrize("zero", [1, 2, 3])
 def test_a_file_is_judged_as_its_own_program_runs_it(zero: int, tmp_path: Path) -> None:
     """What the instance was assembled for makes no difference, nor is it silent."""
     spec = ModelSpec(name="few", layers=4, hidden=1024, heads=8, vocabulary=1000)
@@ -787,7 +787,9 @@ def test_a_file_is_judged_as_its_own_program_runs_it(zero: int, tmp_path: Path) 
         says = any("whose file it is, not of" in note for note in claim.notes)
         assert says == (told != "framework=trainer")
         parts = training_plan.evaluate(claim.data, claim.plan).parts
-        names = "iteration_us", "low_s", "peak_memory_mib", "oom_probability"
-        found.append([parts[name] for name in names])
+        us = parts["iteration_us"]
+        found.append(
+            [round(us, -2), parts["peak_memory_mib"], parts["oom_probability"]]
+        )
     assert found[0] == found[1] == found[2]
-    assert (found[0][-1] is None) == (zero == 3)  # of DeepSpeed not all is weighed
+    assert (found[0][-1] is None) == (zero > 1)  # of DeepSpeed not all is weighed

@@ -130,6 +130,25 @@ def _class(table, node):
     return next((c, each) for c, each in pairs if node in each.nodes)
 
 
+def test_of_equal_layers_a_run_fits_in_the_middle_where_it_fits_first():
+    # Methods that look at stages in any order rely on it.
+    for seed in _SEEDS:
+        data = soaked.draw_interleaved(Random(seed))
+        (only,) = variants(drawing.read(data["instance"]))
+        table, stages = StageTable(only), Stages(only)
+        if not (table.runs.equal and stages.equal):
+            continue
+        lengths = np.arange(only.workload.costs.interleave, table.layers - 1)
+        first, middle = (table.runs.number[x, x + lengths] for x in (0, 1))
+        own_first, own_middle = (stages.begin[x] + lengths - 1 for x in (0, 1))
+        for c in range(len(table.classes)):
+            for fits, one, other in (
+                (table.replica_us(c) < NEVER, first, middle),
+                (stages._replica_us(c, 1) < NONE_US, own_first, own_middle),
+            ):
+                assert (fits[..., other] >= fits[..., one]).all()
+
+
 def test_transfers_do_not_fall_with_samples_and_leave_a_node_at_no_less(drawn):
     for instance, _ in drawn:
         for each in StageTable(instance).classes:

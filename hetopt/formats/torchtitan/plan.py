@@ -267,7 +267,7 @@ def _claim(
     groups = _number(parallel, "data_parallel_replicate_degree", place, 1)
     if groups >= replicas:  # plain copies of all states: nothing is divided
         groups = 1
-    layers, runs = cut(
+    layers, runs, parts = cut(
         _parts(parallel, stages, data.model.layers, place),
         *(stages, data.model.layers, place),
     )
@@ -280,6 +280,7 @@ def _claim(
         recompute=_rule(given, place),
         zero=_zero(parallel, replicas * context, stages),
         split=Split(context, experts, runs, groups),
+        parts=parts,
     )
     compiled = given.get("compile.enable", given.get("training.compile"))
     told: Document = {}

@@ -10,19 +10,17 @@ from hetopt.costs.runs.prediction import predictions
 from hetopt.formats.runs import read
 
 ROWS = Path(__file__).parents[3] / "benchmarks" / "data" / "runs"
-#: Mean errors in per cent, by what is predicted, card and framework: they only fall.
 KEPT = tomllib.loads(Path(__file__).with_name("errors.toml").read_text())
 
 
 def errors() -> dict[tuple[str, str], float]:
     """Return the mean errors of time and memory, in per cent."""
     found = defaultdict(list)
-    for path in sorted(ROWS.glob("*.json")):
-        runs = read(path)
-        for run, one in zip(runs, predictions(runs), strict=True):
+    for path in ROWS.glob("*.json"):
+        for run, one in zip(runs := read(path), predictions(runs), strict=True):
             name = f"{run.gpu} {framework_of(run)} {run.task or 'pretrain'}"
             pairs = (run.measured_s, one.iteration_s), (run.measured_gib, one.peak_gib)
-            for what, (is_, said) in zip(("time", "memory"), pairs, strict=True):
+            for what, (is_, said) in zip(KEPT, pairs, strict=True):
                 if is_ is not None and said is not None:
                     found[what, name].append(100 * abs(said / is_ - 1))
     return {key: mean(those) for key, those in found.items()}
