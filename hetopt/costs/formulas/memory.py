@@ -210,12 +210,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
             found["weights"] -= (each.weights - QUANTISED[run.frozen_bits]) * layers
         elif activations.narrow(run) < 2:
             found["weights"] /= 2
-        if run.frozen_bits is not None and run.framework == "trainer":
-            found["weights"] += (
-                (4 - each.weights) * held.ends / (divided if full else 1)
-            )
-            if activations.widened(run):
-                found["gathered"] += held.ends  # autocast's copy of the head
+        found["weights"] += _widened(run, held)
         own = _of_adapters(run)
         kept = 0.0 if full else own.weights + own.gradients
         share = (own.weights + own.gradients + own.optimiser - kept) / divided
@@ -303,11 +298,22 @@ def _buckets(a: Architecture, run: Layout) -> float:
     return 2 * run.buckets * (run.bucket or _BUCKET)
 
 
+def _widened(run: Layout, held: Parameters) -> float:
+    """Return what PEFT adds to embedding and head beside quantised weights.
+
+    They have 32 bits, and the head a copy by autocast.
+    """
+    if run.frozen_bits is None or run.framework != "trainer":
+        return 0.0
+    divided = divisors(run)[0] if run.shard or run.zero == 3 else 1
+    return held.ends * (2 / divided + activations.widened(run))
+
+
 def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> float:
-    """Return what is there beside what is divided: gathered weights, buckets."""
+    """Return what is beside states: gathered weights, buckets, what is widened."""
     full = bool(run.shard) or run.zero == 3
     gathered = _gathered(c, run, held) if full else 0.0
-    return gathered + _buckets(a, run)
+    return gathered + _buckets(a, run) + _widened(run, held)
 
 
 Shapes = frozenset[tuple[float, float]]

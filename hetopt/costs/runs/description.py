@@ -704,10 +704,13 @@ _ROUNDS = {"v5.0": "26.04", "v5.1": "26.09"}
 
 
 def _half_years(run: Run) -> float:
-    """Return the half-years of a release `26.02.01`, or a round, since 2026-02."""
     told = re.search(r"mlperf\D*(v\d\.\d)", f"{run.framework} {run.set}".lower())
-    release = run.release or (_ROUNDS.get(told[1], "") if told else "")
-    if not (found := re.match(r"(\d\d)\.(\d\d)", release)):
+    return half_years(run.release or (_ROUNDS.get(told[1]) if told else None))
+
+
+def half_years(release: str | None) -> float:
+    """Return the half-years of a release `26.02.01` since 2026-02."""
+    if release is None or not (found := re.match(r"(\d\d)\.(\d\d)", release)):
         return 0.0
     year, month = map(int, found.groups())
     return ((year - 26) * 12 + month - 2) / 6

@@ -164,7 +164,9 @@ def test_a_run_below_the_bound_is_set_beside_the_interval_and_the_peak(
     options = [f"products={products}"]
     listed = Listed("hostfile", [hosts])
     made = assembly(DEFECTS / "h20-model.json", listed, options, work)
-    assert any("none of them on H20-96GB-SXM5" in row.source for row in made.assumed)
+    assert any(
+        "not calibrated here: H20-96GB-SXM5" in row.source for row in made.assumed
+    )
     file.write_text(json.dumps(made.document))
     run = tmp_path / "run.sh"
     flag = " --fp8_format e4m3" if products == "fp8" else ""
