@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Literal, Self
+from itertools import chain, starmap
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, model_serializer, model_validator
 
 from .schema import Count, GpuId, Name, Recompute, Record
 
@@ -35,16 +36,31 @@ class Stage(Record):
     """A contiguous run of layers, `[first, one past the last)`, on its replicas.
 
     `recompute` is one of the workload's alternatives; None is the workload's own.
+    `runs` are the layers of its virtual stages, where a plan tells them: `layers` are
+    then from the first of all to the last.
     """
 
     layers: tuple[Index, Index]
     replicas: Annotated[tuple[Replica, ...], Field(min_length=1)]
     recompute: Recompute | None = None
+    runs: Annotated[tuple[tuple[Index, Index], ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _from_first_to_last(self) -> Self:
+        if self.runs and (whole := (self.runs[0][0], self.runs[-1][1])) != self.layers:
+            raise ValueError(f"layers are {self.layers}, those of runs {whole}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_told(self, write: Callable[[Self], dict[str, Any]]) -> dict[str, Any]:
+        return {x: y for x, y in write(self).items() if self.runs or x != "runs"}
 
     @property
-    def span(self) -> range:
+    def span(self) -> Sequence[int]:
         """The layers of the stage."""
-        return range(*self.layers)
+        if self.runs is None or len(self.runs) == 1:
+            return range(*self.layers)
+        return tuple(chain.from_iterable(starmap(range, self.runs)))
 
 
 class Pipeline(Record):
@@ -56,10 +72,11 @@ class Pipeline(Record):
 
     def held(self, interleave: int) -> list[tuple[range, ...]]:
         """Return the layers that each stage's GPUs hold, in runs where interleaved."""
-        spans = [stage.span for stage in self.stages]
-        if interleave == 1:  # then a plan's own words count, though it broke the rules
-            return [(span,) for span in spans]
-        return virtual_stages([*map(len, spans)], interleave)
+        told = [stage.runs or (stage.layers,) for stage in self.stages]
+        if interleave == 1 or any(stage.runs for stage in self.stages):
+            # Then a plan's own words count, though it broke the rules.
+            return [tuple(starmap(range, runs)) for runs in told]
+        return virtual_stages([len(stage.span) for stage in self.stages], interleave)
 
     def on_gpus(self, name: Callable[[str], str]) -> Self:
         """The pipeline on other GPUs: `name` says which for each of its own."""

@@ -41,7 +41,8 @@ def unfit_settings(instance: Instance) -> str | None:
     """Why sizes and settings allow no plan, whatever the memory."""
     runs = min(split.interleave for split in settings.splits(instance))
     layers = instance.model.layers
-    if runs > layers:
+    bare = 2 if instance.workload.costs.schedule.layout == "told" else 0
+    if runs > layers + bare:  # of which the first and the last may have no layer
         return (
             f"layers: workload.costs.interleave asks for {runs} virtual stages in each "
             f"stage, the model has {layers} layers: give interleave {layers} or less"

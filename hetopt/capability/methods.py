@@ -73,6 +73,7 @@ _APART: Reasons = MappingProxyType(
         "gathers": "how often weights are gathered depends on the whole plan",
         "interleave": "it plans one virtual stage per GPU",
         "hops": "it charges a transfer to the stage that sends",
+        "layout": "its stages have neighbouring layers, one at the least",
         "adapters": "stages share the ports of a node, and it times them one by one",
         "tied_sync": "it leaves out traffic between the first and the last stage",
         "profiled_update": "it does not read measured updates",
@@ -97,7 +98,7 @@ _PASSES: Reasons = MappingProxyType(
 _NOT_LISTED: Reasons = MappingProxyType(
     {
         **_only(_APART, *_SPLITS, "context_parallel", "expert_parallel", "zero_groups"),
-        **_only(_APART, "gathers", "interleave", "hops"),
+        **_only(_APART, "gathers", "interleave", "hops", "layout"),
         **_only(_APART, "tied_sync", "profiled_update"),
         "zero_and_samples": "the states that replicas of a stage share depend "
         "on all of these replicas",
@@ -139,7 +140,8 @@ _NOT_COUNTED: Reasons = MappingProxyType(
     }
 )
 _BOUNDED = "plans are found and bounded, but not all listed on small clusters"
-_TABLES: Reasons = {"many_layers": "tables of so many runs of layers are too large"}
+_LAYOUT = _only(_APART, "layout")
+_TABLES: Reasons = {**_LAYOUT, "many_layers": "tables of so many runs are too large"}
 _ONE_RUN = _APART["interleave"]
 _STATEMENT: Reasons = MappingProxyType(
     {
@@ -160,6 +162,7 @@ _PAPERS: Reasons = MappingProxyType(
         "choice_of_recompute": _BY_COSTS,
         "choice_of_zero": _BY_COSTS,
         "host_memory": _NO_HOST,
+        **_LAYOUT,
     }
 )
 _ALIKE = "its pipelines may differ, but must be equal here"
@@ -189,7 +192,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 **dict.fromkeys(_NOT_LISTED, _BOUNDED),
                 **_only(_NOT_COUNTED, "runs_on", "adapters"),
                 "host_memory": _NO_HOST,
-                "many_layers": "only total work bounds it",
+                **dict.fromkeys(("many_layers", "layout"), "only total work bounds it"),
             },
         ),
         "exact method one_pipeline": _method(
@@ -217,6 +220,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             in_part=_without(_NOT_COUNTED, ("micro_batch_sizes",)),
             refused={
                 "micro_batch_sizes": _STATEMENT["micro_batch_sizes"],
+                **_LAYOUT,
                 "sync_overlap": _PASSES["sync_overlap"],
                 "lora": _PASSES["lora"],
                 "profile": "it weighs layers by their parameters and FLOPs",
@@ -244,7 +248,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "problem layer_partition": _method(
             "a pipeline of an instance, whose layers are to be divided",
             refused={
-                **_only(_APART, "interleave", "hops", "context_parallel"),
+                **_only(_APART, "interleave", "layout", "hops", "context_parallel"),
                 "expert_parallel": _APART["expert_parallel"],
                 "lockstep": _PASSES["lockstep"],
                 "offload": "it leaves out transfers to hosts",
@@ -265,6 +269,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                     (
                         *("iteration_overhead", "tied_sync"),
                         *("gathers", "interleave", "lockstep", "zero_groups"),
+                        "layout",
                         *("pipeline_factor", "sync_factor", "offload"),
                     ),
                     _LEFT_OUT,
@@ -274,15 +279,14 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "planner megatron": _method(
             "equal pipelines on the whole cluster",
-            in_part=_only(
-                _PAPERS, "choice_of_recompute", "choice_of_zero", "host_memory"
-            ),
+            in_part=_without(_PAPERS, ("runs_on",)),
         ),
         "planner grid": _method(
             "pipelines cut alike, of every shape",
             in_part={
                 "choice_of_recompute": "all stages recompute by one rule",
                 "host_memory": _NO_HOST,
+                **_LAYOUT,
             },
         ),
         "planner islands": _method(

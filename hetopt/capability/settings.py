@@ -185,6 +185,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         ),
         "in_flight": _cost("memory of micro-batches in flight", "in_flight", "one"),
         "interleave": _every("interleaved pipelines", "interleave", 1),
+        "layout": _cost("told virtual stages, ends without layers", "layout", "equal"),
         "lockstep": _cost("pipelines in lockstep", "pipeline", "critical"),
         "pipeline_factor": _cost("a factor of pipelines", "pipeline_factor", 1),
         "sync": _cost("synchronisation by the slowest link", "sync", "ring"),

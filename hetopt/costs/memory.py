@@ -29,7 +29,7 @@ their own precision and, for the loss, in single precision: two live copies; onc
 `fused_loss`, and with `logit_gradients` the single-precision gradients of the loss too.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import lcm
@@ -215,8 +215,11 @@ class RunActivations:
             self._peaks.append((peak, following))
 
     def _of(
-        self, layers: range, in_flight: int | Fraction
+        self, layers: Sequence[int], in_flight: int | Fraction
     ) -> tuple[int | Fraction, int]:
+        if not isinstance(layers, range):  # virtual stages that a plan tells
+            each = [self._of(range(x, x + 1), in_flight) for x in layers]
+            return sum(kept for kept, _ in each), max(once for _, once in each)
         first, end = layers.start, layers.stop
         if first >= end:  # no layer: what the first one works with
             return 0, self._peaks[0][0]
@@ -227,7 +230,7 @@ class RunActivations:
         return kept, once
 
     def bytes(
-        self, layers: range, in_flight: int | Fraction
+        self, layers: Sequence[int], in_flight: int | Fraction
     ) -> tuple[Fraction, Fraction]:
         """Return what `in_flight` micro-batches keep, in all, and what is there once.
 
@@ -236,7 +239,7 @@ class RunActivations:
         kept, once = self._of(layers, in_flight)
         return Fraction(kept) / self._unit, Fraction(once) / self._unit
 
-    def mib(self, layers: range, in_flight: int | Fraction) -> int:
+    def mib(self, layers: Sequence[int], in_flight: int | Fraction) -> int:
         """Return the activations of a run of layers in MiB, each part rounded up."""
         kept, once = self._of(layers, in_flight)
         size = self._unit * MIB

@@ -20,7 +20,7 @@ head are priced by formula, as without a profile, unless `head: omit` (a profile
 times them has them as its first and last layer).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from statistics import median_low
@@ -96,13 +96,17 @@ class Measurements:
         return tuple(map(median_low, zip(*told, strict=True))) if told else None
 
     def run_mib(
-        self, gpu: str, layers: range, t: int, b: int, in_flight: int | Fraction
+        self, gpu: str, layers: Sequence[int], t: int, b: int, in_flight: int | Fraction
     ) -> tuple[int, bool]:
         """Memory of a run of layers on each GPU.
 
         The second value says whether all that is in flight is counted; otherwise it
         is one micro-batch.
         """
+        if not isinstance(layers, range):  # virtual stages that a plan tells
+            runs = [range(x, x + 1) for x in layers]
+            parts = [self.run_mib(gpu, run, t, b, in_flight) for run in runs]
+            return sum(mib for mib, _ in parts), all(whole for _, whole in parts)
         base, each = self._held(gpu, t, b)
         whole = base[layers.stop] - base[layers.start]
         if each is None:

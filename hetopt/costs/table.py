@@ -283,7 +283,7 @@ class CostTable:
         return ceil(self._wires.routed_sync_s(parameters, holders) * 10**6)
 
     def measured_mib(
-        self, node: str, layers: range, t: int, b: int, flight: int | Fraction
+        self, node: str, layers: Sequence[int], t: int, b: int, flight: int | Fraction
     ) -> int:
         """Memory that a run of layers takes, from a profile that weighs layers."""
         gpu = self.cluster.node[node].gpu
@@ -297,7 +297,7 @@ class CostTable:
     def stage_mib(
         self,
         node: str,
-        layers: range,
+        layers: Sequence[int],
         group: tuple[int, int],
         place: Position,
         holders: Sequence[int] | int | None = None,
@@ -325,8 +325,7 @@ class CostTable:
                 ),
             }
         first, last = place.ends
-        at = layers.start if first else layers.stop - 1
-        replicas = holders if isinstance(holders, int) else holders[at]
+        replicas = holders if isinstance(holders, int) else holders[0 if first else -1]
         return {
             **held,
             "ends": self._ends_mib(t, b, replicas, first=first, last=last),
@@ -336,7 +335,7 @@ class CostTable:
     def activations_mib(
         self,
         node: str,
-        layers: range,
+        layers: Sequence[int],
         group: tuple[int, int],
         flight: int | Fraction,
         ends: tuple[bool, bool],
@@ -358,7 +357,7 @@ class CostTable:
         return memory.mib(flight * held) + memory.mib(once)
 
     def _weigh(
-        self, gpu: str, layers: range, t: int, b: int, ends: tuple[bool, bool]
+        self, gpu: str, layers: Sequence[int], t: int, b: int, ends: tuple[bool, bool]
     ) -> tuple[int, int]:
         """Return what a stage keeps of a micro-batch, and the rest."""
         assert self.weighing is not None
@@ -371,7 +370,7 @@ class CostTable:
 
     def pinned_bytes(
         self,
-        layers: range,
+        layers: Sequence[int],
         t: int,
         ends: tuple[bool, bool],
         holders: Sequence[int],
@@ -383,10 +382,9 @@ class CostTable:
         """
         costs = self.workload.costs
         held_by = [*self.shares(layers, t, holders, self.trained)]
-        at = layers.start if ends[0] else layers.stop - 1
         copies = memory.end_copies(self.model, self.workload, sum(ends))
         tables = copies * (self.trained.end or 0)
-        held_by += memory.shares(costs, tables, 0, t, holders[at])
+        held_by += memory.shares(costs, tables, 0, t, holders[0 if ends[0] else -1])
         states = StateBytes(0, 0, memory.pinned_each(costs))
         found = Fraction(0)
         for parameters_held, replicas in held_by:
@@ -401,18 +399,18 @@ class CostTable:
         return self.weighing is None or len(set(self.weighing.sorts)) == 1
 
     @cached_method
-    def _least_mib(self, layers: range, t: int, replicas: int) -> int:
+    def _least_mib(self, layers: Sequence[int], t: int, replicas: int) -> int:
         """Return the states where every layer has so many replicas."""
         return self._states_mib(layers, t, (replicas,) * self.layers)
 
-    def _states_mib(self, layers: range, t: int, holders: Sequence[int]) -> int:
+    def _states_mib(self, layers: Sequence[int], t: int, holders: Sequence[int]) -> int:
         costs, beside = self.workload.costs, self.beside
         own = parameters.every(self.model, costs)
         lora = self.shares(layers, t, holders, beside) if beside else ()
         return memory.shares_mib(costs, self.shares(layers, t, holders, own), lora)
 
     def shares(
-        self, layers: range, t: int, holders: Sequence[int], of: Parameters
+        self, layers: Sequence[int], t: int, holders: Sequence[int], of: Parameters
     ) -> Iterator[compute.Share]:
         """Parameters of a run of layers on one of `t` GPUs, by replicas that hold them.
 
@@ -478,7 +476,7 @@ class CostTable:
         return ceil(10**6 / speed)
 
     def measured_update_us(
-        self, node: str, t: int, layers: range, holders: Sequence[int]
+        self, node: str, t: int, layers: Sequence[int], holders: Sequence[int]
     ) -> int | None:
         """Return the update of layers that were measured; None where it was not.
 

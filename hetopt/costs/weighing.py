@@ -14,12 +14,15 @@ Bytes are whole numbers, each rounded up once.
 """
 
 import math
+from collections.abc import Sequence
 
 from ..caching import cached_method
 from ..schema.layers import Parts
 from .calibrated import Calibrated, Sort
 from .formulas import activations, memory
 from .formulas.layout import Layout
+
+_Layers = Sequence[int]
 
 
 class Weighing:
@@ -33,16 +36,16 @@ class Weighing:
         #: The sort of each layer: equal ones weigh alike.
         self.sorts = times.sorts
 
-    def held(self, gpu: str, layers: range, t: int, b: int, *, alone: bool) -> int:
+    def held(self, gpu: str, layers: _Layers, t: int, b: int, *, alone: bool) -> int:
         """Return the bytes of a micro-batch; `alone`: the stage has no neighbour."""
         handed_on = memory.passed_on(
             self._architecture, self._run(gpu, t, b, alone=alone)
         )
-        sorts = self.sorts[layers.start : layers.stop]
+        sorts = (self.sorts[x] for x in layers)
         return sum(self._pass(gpu, t, b, x)[0] for x in sorts) + math.ceil(handed_on)
 
     def once(
-        self, gpu: str, layers: range, t: int, b: int, *, first: bool, last: bool
+        self, gpu: str, layers: _Layers, t: int, b: int, *, first: bool, last: bool
     ) -> int:
         """Beside what each micro-batch keeps, and the states."""
         run = self._run(gpu, t, b, alone=first and last)
@@ -57,8 +60,8 @@ class Weighing:
         cuts = memory.cuts(self._constant, self._architecture, run)
         return max(found, math.ceil(head)) + math.ceil(cuts) + held
 
-    def _stand_ins(self, layers: range, run: Layout, *, last: bool) -> float:
-        kinds = frozenset(x.parts for x in self.sorts[layers.start : layers.stop])
+    def _stand_ins(self, layers: _Layers, run: Layout, *, last: bool) -> float:
+        kinds = frozenset(self.sorts[x].parts for x in layers)
         head = last and self._times.workload.costs.compute.head != "omit"
         return self._stood_in(kinds, run, head=head)
 
@@ -68,9 +71,9 @@ class Weighing:
         of = frozenset[tuple[float, float]]().union(*every)
         return memory.stand_ins(self._constant, self._architecture, run, of, last=head)
 
-    def _widest(self, gpu: str, layers: range, t: int, b: int) -> int:
-        sorts = self.sorts[layers.start : layers.stop]
-        return max((self._pass(gpu, t, b, x)[1] for x in set(sorts)), default=0)
+    def _widest(self, gpu: str, layers: _Layers, t: int, b: int) -> int:
+        sorts = {self.sorts[x] for x in layers}
+        return max((self._pass(gpu, t, b, x)[1] for x in sorts), default=0)
 
     @cached_method
     def _pass(self, gpu: str, t: int, b: int, sort: Sort) -> tuple[int, int]:
@@ -85,7 +88,7 @@ class Weighing:
         return self._times.layout(gpu, t, b, rule, stages=1 if alone else 2)
 
     def _parameters(
-        self, layers: range, run: Layout, *, first: bool, last: bool
+        self, layers: _Layers, run: Layout, *, first: bool, last: bool
     ) -> memory.Parameters:
         model, routed = self._model, self._model.routed_parameters
         dense = sum(model.parameters[x] - routed[x] for x in layers) / run.tp

@@ -19,7 +19,7 @@ from itertools import accumulate
 from ..costs import CostTable, compute, memory
 from ..costs.communication import rounds
 from ..plans import Pipeline, Replica, TrainingPlan
-from ..problems.training_plan.shapes import holders
+from ..problems.training_plan.shapes import at, holders
 from ..schema import Cluster, exact
 from ..text.documents import Document
 from ..text.numbers import spans
@@ -60,10 +60,10 @@ def named(cluster: Cluster, pipeline: Pipeline, interleave: int) -> list[str]:
     found = []
     for stage, runs in zip(pipeline.stages, pipeline.held(interleave), strict=True):
         held = spans([layer for run in runs for layer in run])
-        several = "s" * (len(stage.span) > 1)
+        what = f"layer{'s' * (len(stage.span) > 1)} {held}" if held else "no layer"
         gpus = sum(replica.degree for replica in stage.replicas)
         gpu = cluster.node[stage.replicas[0].node].gpu
-        found.append(f"layer{several} {held} on {gpus} × {gpu}")
+        found.append(f"{what} on {gpus} × {gpu}")
     return found
 
 
@@ -154,7 +154,7 @@ def _work(table: CostTable, pipeline: Pipeline, j: int) -> dict[str, int]:
 
     def parts(replica: Replica) -> tuple[int, int, int]:
         key = (replica.node, replica.degree, replica.samples)
-        layers = sum(table.layer_us(*key)[slice(*stage.layers)])
+        layers = sum(map(table.layer_us(*key).__getitem__, stage.span))
         reduces = layers - sum(_alone_us(table, key, x) for x in stage.span)
         return layers, reduces, table.head_us(*key) if final else 0
 
@@ -195,8 +195,8 @@ def _syncs(table: CostTable, plan: TrainingPlan, judged: Document) -> list[list[
         for layer in stage.span:
             holders[layer] += [(r.node, r.degree) for r in stage.replicas]
     each = [table.layer_sync_us(x, held) for x, held in enumerate(holders)]
-    embedding = table.sync_us(sent.end, holders[0]) if sent.end else 0
-    head = table.sync_us(sent.end, holders[-1]) if sent.end else 0
+    ends = ([(r.node, r.degree) for r in at(plan, j)] for j in (0, -1))
+    embedding, head = (table.sync_us(sent.end, x) if sent.end else 0 for x in ends)
     found = []
     times = rounds(costs, [(p.micro_batches, len(p.stages)) for p in plan.pipelines])
     for pipeline, rows in zip(plan.pipelines, judged["stages"], strict=True):
@@ -243,8 +243,8 @@ def end_layers(table: CostTable, pipeline: Pipeline, j: int) -> list[int]:
     """The layer beside each of the embedding and the head that stage `j` holds."""
     if table.workload.costs.compute.head == "omit":
         return []
-    stage, last = pipeline.stages[j], len(pipeline.stages) - 1
-    found = [stage.span[0]] if j == 0 else []
+    last = len(pipeline.stages) - 1
+    found = [0] if j == 0 else []
     if j == last and not (found and table.model.tied_embeddings):
-        found.append(stage.span[-1])
+        found.append(table.layers - 1)
     return found

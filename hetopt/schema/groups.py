@@ -198,12 +198,14 @@ class Schedule(Record):
     """These settings say in which order a pipeline works, and how long it takes.
 
     `interleave: v` gives each GPU v virtual stages in place of one.
-    `iteration_overhead_us` is what an iteration takes besides what is timed by itself:
-    launches, clipping, loss.
+    With `layout: told` a plan may tell the layers of each virtual stage; the first may
+    have none but the embedding, the last none but the loss. `iteration_overhead_us` is
+    what an iteration takes besides what is timed by itself: launches, clipping, loss.
     """
 
     in_flight: Literal["1f1b", "gpipe", "one"] = "1f1b"
     interleave: Annotated[int, Field(ge=1, le=1000)] = 1
+    layout: Literal["equal", "told"] = "equal"
     pipeline: Literal["critical", "lockstep"] = "critical"
     pipeline_factor: Positive = 1
     iteration_overhead_us: LatencyUs = 0

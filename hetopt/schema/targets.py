@@ -42,6 +42,7 @@ class Feature(StrEnum):
     PIPELINES = "layers divided among stages (pipelines)"
     TENSOR_PARALLEL = "layers cut among GPUs (tensor parallelism)"
     UNEVEN_LAYERS = "stages with different numbers of layers"
+    TOLD_LAYOUT = "virtual stages that are told, or the embedding or the loss alone"
     DIFFERENT_CUTS = "pipelines that cut the layers differently"
     DIFFERENT_BATCHES = "pipelines with different numbers of micro-batches"
     MIXED_DEGREES = "stages with different tensor-parallel degrees"
@@ -113,6 +114,9 @@ class Rule(StrEnum):
     TIED_TOGETHER = "one stage where embedding and head are tied"
     TIED_ALIKE = "tied embedding and head cut in the same way"
     NEIGHBOURS = "hosts that serve neighbouring ranks"
+    FURTHER_LAST = (
+        "layers that predict further tokens in one virtual stage, the last of its GPUs"
+    )
     WHOLE_SHARES = "a micro-batch that every stage's replicas share equally"
     HANDED_ON = "replicas that hand all of their samples to one"
     TOGETHER = "equal pipelines where their GPUs share experts"
@@ -172,6 +176,7 @@ FIELDS: Mapping[Feature, tuple[str, object]] = MappingProxyType(
         Feature.PIPELINES: ("pp", 2),
         Feature.TENSOR_PARALLEL: ("tp", 2),
         Feature.UNEVEN_LAYERS: ("stage_layers", (2, 1)),
+        Feature.TOLD_LAYOUT: ("parts", (0, 2)),
         Feature.INTERLEAVED: ("vp", 2),
         Feature.CONTEXT_PARALLEL: ("cp", 2),
         Feature.EXPERT_PARALLEL: ("ep", 2),
@@ -238,17 +243,21 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "any": Target(frozenset(Feature), frozenset()),
         "architecture": Target(frozenset(Feature), frozenset()),
         "executor": Target(
-            frozenset(Feature) - {*_NOT_EXECUTED, *_LAYERS}
+            frozenset(Feature) - {*_NOT_EXECUTED, *_LAYERS, Feature.TOLD_LAYOUT}
             | {Feature.LISTED_PARAMETERS, Feature.PLACED_EXPERTS, Feature.MORE_NORMS},
             _GROUPS | {Rule.TOGETHER},
             program="our executor (hetopt run)",
         ),
         "megatron": Target(
-            _MEGATRON_LM, symmetric=True, program="our Megatron-LM export"
+            _MEGATRON_LM,
+            _GROUPS | {Rule.FURTHER_LAST},
+            symmetric=True,
+            program="our Megatron-LM export",
         ),
         # Its Muon divides states, by whole matrices.
         "megatron_bridge": Target(
             _MEGATRON_LM - {Feature.MUON},
+            _GROUPS | {Rule.FURTHER_LAST},
             symmetric=True,
             program="our Megatron-Bridge export",
         ),

@@ -127,6 +127,7 @@ EXAMPLES: dict[str, Callable[[Tree], None]] = {
     "activations": costs(activations="standard"),
     "in_flight": costs(in_flight="1f1b"),
     "interleave": costs(interleave=2),
+    "layout": costs(layout="told"),
     "lockstep": costs(pipeline="lockstep"),
     "pipeline_factor": costs(pipeline_factor=1.5),
     "sync": costs(sync="bottleneck"),

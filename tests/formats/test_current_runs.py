@@ -20,7 +20,7 @@ from hetopt.formats.importing.placing import Claim
 from hetopt.formats.megatron import plan as megatron
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
-from hetopt.problems.training_plan.shapes import normal
+from hetopt.problems.training_plan.shapes import normal, table_of
 from hetopt.schema import Alternatives, Instance, Split
 from hetopt.schema.groups import FIELDS
 
@@ -219,12 +219,49 @@ def test_layers_that_predict_further_tokens_are_the_last(
         read("megatron", arguments(tmp_path, "--num-layers 12"), data)
 
 
-def test_a_part_without_a_layer_is_refused_by_name(tmp_path: Path) -> None:
-    path = arguments(
-        tmp_path, "--num-layers 12", "--pipeline-model-parallel-layout E|t*6|t*6L"
-    )
-    with pytest.raises(InstanceError, match="part 0 has no layer"):
-        read("megatron", path, instance())
+_SPLIT = "account-for-{}-in-pipeline-split"
+_COUNTED = " --".join(["", *map(_SPLIT.format, ("embedding", "loss"))])
+_MTP = [((0, 3), (9, 12)), ((3, 6), (12, 13)), ((6, 9), (13, 13))]
+_TWO = [((0, 1), (5, 7)), ((1, 3), (7, 9)), ((3, 5), (9, 10))]
+
+
+_SPLIT = "account-for-{}-in-pipeline-split"
+_COUNTED = " --".join(["", *map(_SPLIT.format, ("embedding", "loss"))])
+_MTP = [((0, 3), (9, 12)), ((3, 6), (12, 13)), ((6, 9), (13, 13))]
+_TWO = [((0, 1), (5, 7)), ((1, 3), (7, 9)), ((3, 5), (9, 10))]
+
+
+@pytest.mark.parametrize(
+    ("told", "layers", "runs"),
+    [
+        ("--pipeline-model-parallel-layout E|t*12m|L", 13, [None] * 3),
+        ("--pipeline-model-parallel-layout Et*3|(t*3|)*3m|L", 13, _MTP),
+        (f"--num-virtual-stages-per-pipeline-rank 2{_COUNTED}", 10, _TWO),
+    ],
+)
+def test_ends_alone_and_unequal_runs_are_read_judged_and_written(
+    told: str, layers: int, runs: list[Any], tmp_path: Path
+) -> None:
+    mtp = int(layers > 12)
+    words = [f"--num-layers {layers - mtp}", *["--mtp-num-layers 1"] * mtp, told]
+    costs = {"in_flight": "1f1b", "pipeline": "critical", "precision": "bf16_mixed"}
+    data = instance(36, costs, layers=layers, mtp_layers=mtp).on("megatron")
+    path = arguments(tmp_path, *words, "--global-batch-size 36")
+    _, plan, _, own, notes, _ = claimed("megatron", path, data)
+    assert plan is not None
+    assert own is not None
+    assert "layout told, which the instance does not offer" in str(notes)
+    stages, found = plan.pipelines[0].stages, training_plan.evaluate(own, plan)
+    assert [stage.runs for stage in stages] == runs
+    assert found.valid, found.violations
+    assert not training_plan.evaluate(data, plan).valid
+    table, last = table_of(own, plan), 0
+    for stage, row in zip(stages, found.parts["stages"][0], strict=True):
+        key, last = (stage.replicas[0].node, 4, 2), last + 1
+        each = [table.layer_us(*key)[x] for x in stage.span]
+        assert row["compute_us"] == sum(each) + table.head_us(*key) * (last == 3)
+    exporting.write(tmp_path, exporting.export_plan("megatron", own, plan))
+    assert read("megatron", tmp_path / "arguments.txt", own) == plan
 
 
 def test_whether_norms_are_divided_is_told_where_it_differs(tmp_path: Path) -> None:
@@ -289,6 +326,14 @@ def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
         (
             "--pipeline-model-parallel-layout Et*6|t*6L",
             "in 2 parts, expected 12 in 3",
+        ),
+        (
+            "--pipeline-model-parallel-layout Et*6||t*6L",
+            "whose part 1 has neither layer nor end",
+        ),
+        (
+            "--pipeline-model-parallel-layout t*6|t*6|EL",
+            "expected E, each layer as t, 0 as m, L, in this order",
         ),
     ],
 )

@@ -27,11 +27,11 @@ from hetopt.schema.fields import fields_of
 from hetopt.schema.widths import LAUNCHED
 from hetopt.trainers.megatron import TABLE
 from hetopt.trainers.megatron.relatives import BRIDGE, FLAGSCALE
-from hetopt.trainers.megatron.stages import Division
+from hetopt.trainers.megatron.stages import Division, in_runs
 from hetopt.trainers.table import Choice, Fields, Row, Rule, text_of
 
 #: Fields that no name tells where they are as here, or that another tells.
-_APART = {"longest", "stage_layers", "vp", "division"}
+_APART = {"longest", "stage_layers", "vp", "division", "parts"}
 
 
 @st.composite
@@ -89,6 +89,11 @@ def _runs(draw: Any) -> Fields:
     )
     mtp = draw(st.integers(0, 1))
     stages[-1] += mtp
+    parts = in_runs([*stages[:-1], stages[-1] - mtp], runs)
+    parts[-1] += mtp
+    if draw(st.booleans()) and len(parts) > 1:  # told: ends alone, unequal runs
+        parts[0], parts[1] = 0, parts[0] + parts[1]
+        stages = [sum(parts[j :: len(stages)]) for j in range(len(stages))]
     model = draw(_models()) | {"mtp_layers": mtp}
     model["dense_layers"] = min(model.get("dense_layers", 0), sum(stages) - mtp)
     data = instance(costs=draw(_COSTS), **model, layers=sum(stages))
@@ -103,6 +108,7 @@ def _runs(draw: Any) -> Fields:
         **{"tp": tp, "pp": len(stages), "cp": draw(degrees), "mbs": draw(degrees)},
         **{"ep": experts, "etp": 1 if experts > 1 else None},
         **{"vp": runs, "stage_layers": tuple(stages)},
+        "parts": None if all(parts) else tuple(parts),
         "products": draw(st.sampled_from(["bf16", "fp8", "mxfp8", "nvfp4"])),
         "hosted": draw(st.booleans()),
         "zero_groups": draw(st.sampled_from([1, 2])),
@@ -124,9 +130,8 @@ def _same(told: Fields, wanted: Fields) -> None:
     mtp, whole = wanted["mtp_layers"], sum(wanted["stage_layers"])
     division = told.get("division", Division())
     parts = division.parts(wanted["pp"], whole - mtp, mtp)
-    found = cut([*parts[:-1], parts[-1] - mtp], wanted["pp"], whole - mtp, "")
-    *first, last = wanted["stage_layers"]
-    assert found == ((*first, last - mtp), wanted["vp"])
+    found = cut(parts, wanted["pp"], whole, "", mtp)
+    assert found == (wanted["stage_layers"], wanted["vp"], wanted["parts"])
 
 
 @settings(max_examples=300, deadline=None)

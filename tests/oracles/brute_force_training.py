@@ -285,7 +285,7 @@ def _options(
                     continue
                 if not fits(pipeline, stages, n, size):
                     continue
-                if any(judge._runs_of_layers(costs.interleave, 0, pipeline)):
+                if any(judge._runs_of_layers(costs.interleave, "", pipeline)):
                     continue
                 option = Option(us, n, size, stages, used)
                 # Which samples a replica takes matters to the time alone, unless

@@ -393,6 +393,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "sequence_parallel": lambda d: d.maybe(False, True),
         "flash": lambda d: d.maybe(False, True),
         "interleave": lambda d: d.maybe(1, 1, 1, 1, 2, 3),
+        "layout": lambda d: None,
         "hops": lambda d: d.maybe("sender", "sender", "sender", "both"),
         "pipeline": lambda d: d.maybe("critical", "lockstep"),
         "pipeline_factor": lambda d: d.limit(d.maybe(1, 1.8, 0.5), 1e-9, 1e9),

@@ -8,7 +8,6 @@ update come after.
 import math
 from collections.abc import Mapping
 from functools import partial
-from itertools import accumulate, pairwise
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -266,13 +265,6 @@ def gradients_s(
     return c("dp", run.framework, machine.site, _BESIDE[run.overlap_dp]) * comm
 
 
-def _ends(a: Architecture, run: Layout) -> list[int]:
-    """Return where stages begin and end; the last ones have what layers are left."""
-    total, most = len(a.layers), math.ceil(len(a.layers) / run.pp)
-    counts = run.stage_layers or (most,) * run.pp
-    return [min(total, end) for end in accumulate(counts, initial=0)]
-
-
 def terms(
     c: Constants, machine: Machine, a: Architecture, run: Layout
 ) -> Mapping[str, float]:
@@ -281,10 +273,10 @@ def terms(
     Terms of layers are those of the slowest stage. Constants were fitted to the mean
     layer of a model.
     """
-    spans, n, last = [*pairwise(_ends(a, run))], run.micro_batches, run.pp - 1
+    stages, n, last = memory.spans(a, run), run.micro_batches, run.pp - 1
     each = layer_times(c, machine, a, run)
     once = busy_s(each) * pace(c, a, run, machine.site)
-    busy = [once * (end - start) for start, end in spans]
+    busy = [once * len(layers) for layers in stages]
     by = (run.style, run.framework)
     head = kernels.head_s(c, machine, a, run.tokens, run.tp, by, lora=run.lora)
     hop = 0.0
@@ -303,8 +295,8 @@ def terms(
     found["hops"] = n * hop
     found["bubble"] = (sum(taus) - most - crowding) / run.vp
     held = [
-        memory.parameters(a, run, a.layers[start:end], first=j == 0, last=j == last)
-        for j, (start, end) in enumerate(spans)
+        memory.parameters(a, run, layers, first=j == 0, last=j == last)
+        for j, layers in enumerate(stages)
     ]
     found["gradients"] = max(
         gradients_s(c, machine, run, own, n * x)

@@ -33,8 +33,9 @@ class Layout(NamedTuple):
     `layers` are the numbers of layers of the stages, `samples` the sequences of a
     micro-batch of one replica. `degree` are the GPUs of a replica: its tensor-parallel
     ranks times those among which it divides sequences. `tells_layers` says whether the
-    run itself divides the layers. `shares` are the replicas' own, where each is told
-    one.
+    run itself divides the layers. `parts` are the layers of each virtual stage in the
+    order of the model, where they are not as `in_runs` has them. `shares` are the
+    replicas' own, where each is told one.
     """
 
     layers: tuple[int, ...]
@@ -46,6 +47,7 @@ class Layout(NamedTuple):
     zero: int
     split: Split = ONE
     tells_layers: bool = False
+    parts: tuple[int, ...] | None = None
     shares: tuple[Share, ...] = ()
 
     def share(self, replica: int) -> Share:
@@ -132,11 +134,12 @@ def divisors(number: int) -> list[int]:
 
 
 def cut(
-    parts: Sequence[int], stages: int, layers: int, place: str
-) -> tuple[tuple[int, ...], int]:
-    """Layers of each stage, and its runs, of the parts of the model in their order.
+    parts: Sequence[int], stages: int, layers: int, place: str, mtp: int = 0
+) -> tuple[tuple[int, ...], int, tuple[int, ...] | None]:
+    """Layers of each stage, its runs, and the parts of the model where unequal.
 
-    The first run of every stage comes first, then the second of every stage.
+    The first run of every stage comes first, then the second of every stage. Layers
+    that predict further tokens, `mtp`, are beside the equal ones of the last part.
     """
     runs, over = divmod(len(parts), stages)
     if over or sum(parts) != layers:
@@ -145,12 +148,9 @@ def cut(
             f"{layers} in {stages}, or in a multiple of it; correct it"
         )
     held = tuple(sum(parts[stage::stages]) for stage in range(stages))
-    if list(parts) != in_runs(held, runs):
-        raise InstanceError(
-            f"{place}: found the parts {list(parts)}, expected {in_runs(held, runs)}: "
-            "plans here divide the layers of a stage equally among its runs"
-        )
-    return held, runs
+    equal = in_runs((*held[:-1], held[-1] - mtp), runs)
+    equal[-1] += mtp
+    return held, runs, None if all(parts) and [*parts] == equal else tuple(parts)
 
 
 def same(place: str, found: Fields, expected: Fields) -> None:
@@ -270,7 +270,11 @@ def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
     zero = None if layout.zero == costs.updates.zero else layout.zero
     left = iter(ranks)
     rows = []
-    for span in pairwise(accumulate(layout.layers, initial=0)):
+    stages, runs = len(layout.layers), layout.parts or layout.layers
+    spans = [*pairwise(accumulate(runs, initial=0))]
+    for stage in range(stages):
+        own = tuple(spans[stage::stages])
+        told = own if len(own) > 1 else None
         row = []
         for replica in range(layout.replicas):
             share = layout.share(replica)
@@ -279,7 +283,8 @@ def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
                 None if share.recompute == costs.compute.recompute else share.recompute
             )
             held = (Replica(gpus=gpus, samples=share.samples),)
-            row.append(Stage(layers=span, replicas=held, recompute=rule))
+            whole = (own[0][0], own[-1][1])
+            row.append(Stage(layers=whole, replicas=held, recompute=rule, runs=told))
         rows.append(row)
     pipelines = tuple(
         Pipeline(
@@ -330,6 +335,10 @@ def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, lis
                 f"offer and cannot weigh: {why}; assemble it with {option}"
             ) from None
         missing.append(f"{name} {value}")
+    if layout.parts is not None and workload.costs.schedule.layout != "told":
+        costs = workload.costs.model_copy(update={"layout": "told"})
+        workload = workload.model_copy(update={"costs": costs})
+        missing.append("layout told")
     return data.model_copy(update={"workload": workload}), missing
 
 

@@ -84,10 +84,13 @@ def export(
 def given(data: Instance, pipeline: Pipeline) -> Document:
     """Arguments by the names of the table, True for a flag."""
     replica, split = pipeline.stages[0].replicas[0], data.workload.costs.split
+    told = any(stage.runs or not stage.span for stage in pipeline.stages)
+    ways = zip(*pipeline.held(split.interleave), strict=True)
     plan = fields_of_split(split) | {
         "pp": len(pipeline.stages),
         "mbs": replica.samples,
         "stage_layers": tuple(len(stage.span) for stage in pipeline.stages),
+        "parts": [len(run) for way in ways for run in way] if told else None,
     }
     return TABLE.write(fields_of(data, replica.degree // split.context) | plan)
 

@@ -159,6 +159,8 @@ def words(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | N
         "stage_layers": settings.layers,
         "sequence_parallel": fields["sequence_parallel"] or now["sequence_parallel"],
     }
+    if all(now[name] == wanted[name] for name in ("pp", "vp", "stage_layers")):
+        wanted["parts"] = now["parts"]
     made: dict[str, str | None] = {}
     for entry in table.entries:
         if wanted.keys().isdisjoint(entry.fields):
@@ -236,14 +238,13 @@ def _fields(told: Reading, data: Instance) -> Fields:
         parts = division.parts(made["pp"], whole - mtp, mtp)
     except ValueError as error:
         raise InstanceError(f"{told.place}: {error}") from None
-    own = (*parts[:-1], parts[-1] - mtp)  # further tokens are of the last part
-    (*before, last), runs = cut(own, made["pp"], whole - mtp, told.place)
-    layers = (*before, last + mtp)
+    layers, runs, own = cut(parts, made["pp"], whole, told.place, mtp)
     return made | {
         **{"mbs": told.need("mbs"), "zero": _zero(told), "vp": runs},
         "sequence_parallel": told.get("sequence_parallel", False),
         "layers_of_stages": layers,
         "stage_layers": layers if division.is_uneven else None,
+        "parts": own,
     }
 
 
@@ -279,6 +280,7 @@ def _claim(
         zero=run["zero"],
         split=Split(context, run["ep"], run["vp"], run["zero_groups"]),
         tells_layers=run["stage_layers"] is not None,
+        parts=run["parts"],
     )
     data, notes = _in_precision(told, data, own)
     notes = [*before, *notes, *_of_model(told, own)]

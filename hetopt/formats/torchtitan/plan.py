@@ -264,7 +264,7 @@ def _claim(
     groups = _number(parallel, "data_parallel_replicate_degree", place, 1)
     if groups >= replicas:  # plain copies of all states: nothing is divided
         groups = 1
-    layers, runs = cut(
+    layers, runs, parts = cut(
         _parts(parallel, stages, data.model.layers, place),
         *(stages, data.model.layers, place),
     )
@@ -277,6 +277,7 @@ def _claim(
         recompute=_rule(given, place),
         zero=_zero(parallel, replicas, stages),
         split=Split(context, experts, runs, groups),
+        parts=parts,
     )
     notes = [*notes, *_unread(given)]
     how = layout, ranks, data, place

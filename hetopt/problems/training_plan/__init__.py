@@ -97,7 +97,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     tightest: list[Document] = []
     holders = shapes.holders(plan, table.layers)
     for number, pipeline in enumerate(plan.pipelines):
-        broken += _runs_of_layers(split.interleave, number, pipeline)
+        broken += _runs_of_layers(split.interleave, f"pipelines[{number}]", pipeline)
         broken += _memory(table, number, pipeline, memory, tightest, holders)
 
     pinned = hosts.pinned_mib(table, plan, holders)
@@ -215,14 +215,22 @@ def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
 
 def _layers(instance: Instance, where: str, pipeline: Pipeline) -> Iterator[Violation]:
     held: Counter[int] = Counter()
+    ends = (0, len(pipeline.stages) - 1)
+    told = instance.workload.costs.schedule.layout == "told"
     for j, stage in enumerate(pipeline.stages):
         first, last = stage.layers
-        if first >= last:
+        if first > last or not (stage.span or (told and j in ends)):
             yield Violation("empty_stage", f"{where}.stages[{j}]", f"{[first, last]}")
+        if stage.runs is not None and not told:
+            what = "tells its virtual stages, costs.layout is 'equal'"
+            yield Violation("layout", f"{where}.stages[{j}]", what)
         if last > instance.model.layers:
             what = f"ends at {last}, the model has {instance.model.layers} layers"
             yield Violation("unknown_layer", f"{where}.stages[{j}]", what)
-        held.update(range(first, min(last, instance.model.layers)))
+        held.update(x for x in stage.span if x < instance.model.layers)
+    if told and len({len(stage.replicas) for stage in pipeline.stages}) > 1:
+        what = "stages have different numbers of replicas, costs.layout is 'told'"
+        yield Violation("layout", where, what)
     if missing := [x for x in range(instance.model.layers) if not held[x]]:
         yield Violation("layer_missing", where, _runs(missing))
     if twice := [x for x, n in sorted(held.items()) if n > 1]:
@@ -280,18 +288,34 @@ def _every_gpu_once(plan: TrainingPlan) -> Iterator[Violation]:
 # --- memory and time -----------------------------------------------------------
 
 
-def _runs_of_layers(v: int, number: int, pipeline: Pipeline) -> Iterator[Violation]:
+def _runs_of_layers(v: int, where: str, pipeline: Pipeline) -> Iterator[Violation]:
     stages = len(pipeline.stages)
     if v > 1 and pipeline.micro_batches % stages:
         what = (
             f"{pipeline.micro_batches} micro-batches, not a multiple of {stages} stages"
         )
-        yield Violation("interleave", f"pipelines[{number}]", what)
+        yield Violation("interleave", where, what)
+    if any(stage.runs for stage in pipeline.stages):
+        yield from _told_runs(v, where, pipeline)
+        return
     for j, stage in enumerate(pipeline.stages):
-        if len(stage.span) < v:
-            where = f"pipelines[{number}].stages[{j}]"
+        if v > 1 and len(stage.span) < v:
             what = f"{len(stage.span)} layers cannot form {v} virtual stages"
-            yield Violation("interleave", where, what)
+            yield Violation("interleave", f"{where}.stages[{j}]", what)
+
+
+def _told_runs(v: int, where: str, pipeline: Pipeline) -> Iterator[Violation]:
+    """Virtual stages follow each other; only the first and the last have no layer."""
+    held = pipeline.held(v)
+    if numbers := {len(runs) for runs in held} - {v}:
+        what = f"tells {numbers.pop()} virtual stages of a stage, expected {v}"
+        yield Violation("interleave", where, what)
+        return
+    order = [run for way in zip(*held, strict=True) for run in way]
+    if any(two.start != one.stop for one, two in pairwise(order)):
+        yield Violation("layer_order", where, "virtual stages are not neighbours")
+    if not all(order[1:-1]):
+        yield Violation("empty_stage", where, "a virtual stage amid the others")
 
 
 def _memory(
@@ -331,9 +355,8 @@ def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
         mine = table.under(stage.recompute)
         for replica in stage.replicas:
             key = (replica.node, replica.degree, replica.samples)
-            span = slice(*stage.layers)
-            whole = sum(mine.layer_us(*key)[span])
-            behind = sum(mine.backward_us(*key)[span])
+            whole = sum(map(mine.layer_us(*key).__getitem__, stage.span))
+            behind = sum(map(mine.backward_us(*key).__getitem__, stage.span))
             if j == last:
                 whole += table.head_us(*key)
                 behind += ceil(Fraction(2 * table.head_us(*key), 3))
@@ -434,10 +457,15 @@ def _sync_us(
     sent, costs = table.exchanged, table.workload.costs
     divided = sent.routed if table.split.experts > 1 else (0,) * layers
     by_layer = [of_layer(x) for x in range(layers)]
+    held = [
+        (replicas, sent.layers[x] - divided[x], divided[x])
+        for x, replicas in enumerate(holders)
+    ]
     embedding = head = 0
     if sent.end is not None:
-        embedding = among(sent.end, holders[0])
-        head = among(sent.end, holders[-1])
+        firsts, lasts = shapes.at(plan, 0), shapes.at(plan, -1)
+        embedding, head = among(sent.end, firsts), among(sent.end, lasts)
+        held += [(firsts, sent.end, 0), (lasts, sent.end, 0)]
     slowest, idle = 0, dict[str, int]()
     for pipeline, rows in zip(plan.pipelines, timed, strict=True):
         hidden = 0
@@ -452,12 +480,6 @@ def _sync_us(
                 idle[replica.node] = max(idle.get(replica.node, 0), hidden)
             if costs.updates.sync_overlap == "backward":
                 hidden += row["backward_us"]
-    held = [
-        (replicas, sent.layers[x] - divided[x], divided[x])
-        for x, replicas in enumerate(holders)
-    ]
-    if sent.end is not None:
-        held += [(holders[0], sent.end, 0), (holders[-1], sent.end, 0)]
     return slowest, ports.sums(table, held, idle)
 
 
@@ -497,7 +519,7 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
             copies = (j == 0) + (j == last)
             if model.tied_embeddings:
                 copies = min(copies, 1)
-            at_end = stage.span[0] if j == 0 else stage.span[-1]
+            at_end = holders[0 if j == 0 else -1]  # as many as hold the table
             for replica in stage.replicas:
                 c = table.split.context
                 t = Fraction(replica.degree, c)
@@ -510,7 +532,7 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
                         e = table.split.experts
                         gpus = holders[x] * replica.degree
                         layers.append((Fraction(routed, e), max(1, gpus // e)))
-                beside = (copies * ends / t, c * holders[at_end])
+                beside = (copies * ends / t, c * at_end)
                 own = _measured_update_us(table, replica, stage, holders)
                 rest = [*layers, beside] if own is None else [beside]
                 us = table.update_us(replica.node, rest, used[replica.node])
@@ -749,7 +771,7 @@ def _rates(
     executed = sum(
         pipeline.micro_batches
         * pipeline.micro_batch_size
-        * sum(table.under(stage.recompute).hardware_flops[slice(*stage.layers)])
+        * sum(map(table.under(stage.recompute).hardware_flops.__getitem__, stage.span))
         for pipeline in plan.pipelines
         for stage in pipeline.stages
     )

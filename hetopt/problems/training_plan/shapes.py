@@ -44,7 +44,7 @@ def apart(plan: TrainingPlan) -> list[Pipeline] | None:
                     micro_batches=pipeline.micro_batches,
                     micro_batch_size=samples.pop(),
                     stages=tuple(
-                        Stage(layers=stage.layers, replicas=(replica,))
+                        _on(stage, (replica,))
                         for stage, replica in zip(pipeline.stages, place_, strict=True)
                     ),
                 )
@@ -164,6 +164,11 @@ def split_of(data: Instance, plan: TrainingPlan) -> Split:
     return Split(*(getattr(plan, field) or costs.value(field) for field in FIELDS))
 
 
+def at(plan: TrainingPlan, j: int) -> list[Replica]:
+    """Return the replicas of a stage of all pipelines: the first (0), the last (-1)."""
+    return [r for pipeline in plan.pipelines for r in pipeline.stages[j].replicas]
+
+
 def holders(plan: TrainingPlan, layers: int) -> list[int]:
     """Return the replicas that hold each of so many layers."""
     held = Counter[int]()
@@ -219,6 +224,7 @@ def _of_pipeline(data: Instance, pipeline: Pipeline) -> frozenset[Feature]:
     asked = {
         Feature.PIPELINES: len(stages) > 1,
         Feature.UNEVEN_LAYERS: len({len(stage.span) for stage in stages}) > 1,
+        Feature.TOLD_LAYOUT: any(x.runs or not x.span for x in stages),
         Feature.MIXED_DEGREES_IN_STAGE: max(map(len, degrees)) > 1,
         Feature.MIXED_DEGREES: any(degree != degrees[0] for degree in degrees),
         Feature.MIXED_TYPES_IN_STAGE: max(map(len, types)) > 1,
@@ -239,20 +245,23 @@ def merge(pipelines: Sequence[Pipeline]) -> Pipeline:
         micro_batches=pipelines[0].micro_batches,
         micro_batch_size=sum(pipeline.micro_batch_size for pipeline in pipelines),
         stages=tuple(
-            Stage(layers=stage.layers, replicas=tuple(row))
+            _on(stage, tuple(row))
             for stage, row in zip(pipelines[0].stages, rows, strict=True)
         ),
     )
 
 
-def _cuts(pipeline: Pipeline) -> tuple[tuple[int, int], ...]:
-    return tuple(stage.layers for stage in pipeline.stages)
+def _on(stage: Stage, replicas: tuple[Replica, ...]) -> Stage:
+    return Stage(layers=stage.layers, replicas=replicas, runs=stage.runs)
+
+
+def _cuts(pipeline: Pipeline) -> tuple[object, ...]:
+    return tuple((stage.layers, stage.runs) for stage in pipeline.stages)
 
 
 def _sort(pipeline: Pipeline) -> Pipeline:
     stages = tuple(
-        Stage(layers=stage.layers, replicas=tuple(map(_order, stage.replicas)))
-        for stage in pipeline.stages
+        _on(stage, tuple(map(_order, stage.replicas))) for stage in pipeline.stages
     )
     return pipeline.model_copy(update={"stages": stages})
 

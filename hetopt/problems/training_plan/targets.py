@@ -195,6 +195,14 @@ def _faults(
     if Rule.NEIGHBOURS in rules:
         for host in hosts_apart(together(pipeline)):
             yield f"host {host!r} serves stages or replicas that are not neighbours"
+    if Rule.FURTHER_LAST in rules and (mtp := data.model.mtp_layers):
+        further = {data.model.layers - mtp, data.model.layers - 1}
+        held = pipeline.held(split_of(data, plan).interleave)
+        if not any(further <= {*runs[-1]} for runs in held):
+            yield (
+                "layers that predict further tokens are in several virtual stages, or "
+                "not in the last of their GPUs"
+            )
     if Rule.WHOLE_SHARES in rules:
         size = pipeline.micro_batch_size
         for n in sorted({len(stage.replicas) for stage in stages}):

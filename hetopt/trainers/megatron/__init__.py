@@ -27,7 +27,7 @@ from ..table import (
     never,
     words,
 )
-from .stages import EACH, FIRST, LAST, LAYOUT, RUNS, STAGES, STAGES_BY_LAYERS
+from .stages import EACH, ENDS, FIRST, LAST, LAYOUT, RUNS, STAGES, STAGES_BY_LAYERS
 
 # --- kinds of its own ----------------------------------------------------------------
 
@@ -107,7 +107,6 @@ _UNREAD = (
     *("no-overlap-p2p-communication", "microbatch-group-size-per-vp-stage"),
     *("rampup-batch-size", "enable-cuda-graph", "external-cuda-graph"),
     *("cross-entropy-loss-fusion", "packing", "padding-free"),
-    *("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split"),
     *("fsdp-double-buffer", "nccl-ub", "step-batch-size-schedule"),
     *("microbatch-group-size-per-virtual-pipeline-stage", "te-fp8-format"),
     *("hierarchical-context-parallel-sizes", "decoder-tp-comm-overlap"),
@@ -349,10 +348,7 @@ TABLE = Table(
     ),
     rules=(
         Rule((LAYOUT,), excludes=(RUNS, EACH, FIRST, LAST)),
-        *(
-            Rule((LAYOUT,), excludes=(f"account-for-{x}-in-pipeline-split",))
-            for x in ("embedding", "loss")
-        ),
+        *(Rule((x,), excludes=ENDS) for x in (LAYOUT, FIRST, LAST)),
         Rule((RUNS,), excludes=(EACH,)),
         Rule((EACH,), excludes=(FIRST, LAST)),
         *(

@@ -67,6 +67,7 @@ FLAGSCALE = Dialect(
     "FlagScale",
     lacks=frozenset(
         {"cp", "ep", "vp", "zero_groups", "window", "hosted", "lora_rank", "mtp_layers"}
+        | {"parts"}
     ),
     sections=frozenset({"system", "model"}),
     written={

@@ -12,7 +12,10 @@ from ..table import WHOLE, BadValue, Fields, Given, Part
 LAYOUT, RUNS = "pipeline-model-parallel-layout", "num-virtual-stages-per-pipeline-rank"
 EACH = "num-layers-per-virtual-pipeline-stage"
 FIRST, LAST = (f"decoder-{end}-pipeline-num-layers" for end in ("first", "last"))
-_NAMES, _FIELDS = (LAYOUT, RUNS, EACH, FIRST, LAST), ("division", "stage_layers", "vp")
+#: Of which embedding and loss count as layers.
+ENDS = tuple(f"account-for-{end}-in-pipeline-split" for end in ("embedding", "loss"))
+_NAMES = (LAYOUT, RUNS, EACH, FIRST, LAST, *ENDS)
+_FIELDS = ("division", "stage_layers", "vp", "parts")
 
 
 class Division(NamedTuple):
@@ -23,11 +26,12 @@ class Division(NamedTuple):
     each: int | None = None
     first: int | None = None
     last: int | None = None
+    ends: tuple[int, int] = (0, 0)  # layers that embedding and loss count as
 
     @property
     def is_uneven(self) -> bool:
         """Return whether the arguments themselves divide the layers."""
-        return (self.layout, self.first, self.last) != (None, None, None)
+        return (self.layout, self.first, self.last, *self.ends) != (*[None] * 3, 0, 0)
 
     def parts(self, stages: int, layers: int, mtp: int) -> tuple[int, ...]:
         """Return the layers of each virtual stage in the order of the model.
@@ -35,18 +39,22 @@ class Division(NamedTuple):
         Layers that predict further tokens are the last. Raises `ValueError`.
         """
         if self.layout is not None:
-            held = [
-                len(re.findall("[tm]", x)) for x in unrolled(self.layout).split("|")
-            ]
-            if 0 in held:
-                raise ValueError(
-                    f"{LAYOUT}: found {quoted(self.layout)}, in which part "
-                    f"{held.index(0)} has no layer (only embedding or loss), expected "
-                    "one in each: plans here have no such stage"
-                )
+            letters = unrolled(self.layout).split("|")
+            order, held = (
+                "".join(letters),
+                [len(re.findall("[tm]", x)) for x in letters],
+            )
+            wrong = None
+            if not re.fullmatch("Et*m*L", order) or order.count("m") != mtp:
+                wrong = f"expected E, each layer as t, {mtp} as m, L, in this order"
+            elif 0 in held[1:-1]:
+                wrong = f"whose part {held.index(0, 1)} has neither layer nor end"
+            if wrong is not None:
+                raise ValueError(f"{LAYOUT}: found {quoted(self.layout)}, {wrong}")
             return tuple(held)
+        layers += sum(self.ends)
         count = layers // max(1, self.each) if self.each else stages * (self.runs or 1)
-        if self.is_uneven or count == stages:
+        if (self.first, self.last) != (None, None) or count == stages:
             ends = self._ends(stages, layers)
             equal = tuple(in_runs(ends, count // stages or 1))
         elif count and layers % count == 0:
@@ -56,7 +64,10 @@ class Division(NamedTuple):
                 f"found {count} parts of {layers} layers, expected parts of as many "
                 "layers; give the layout"
             )
-        return (*equal[:-1], equal[-1] + mtp)
+        parts = [*equal[:-1], equal[-1] + mtp]
+        parts[0] -= self.ends[0]
+        parts[-1] -= self.ends[1]
+        return tuple(parts)
 
     def _ends(self, stages: int, layers: int) -> tuple[int, ...]:
         ends = [[one] if one else [] for one in (self.first, self.last)]
@@ -88,10 +99,18 @@ def unrolled(layout: str) -> str:
     return text
 
 
-def layout_of(layers: list[int], mtp: int = 0) -> str:
-    """Return the layout of parts with these numbers of layers, `Et*6|t*10|t*4mL`."""
-    parts = [f"t*{count}" if count > 1 else "t" * count for count in layers]
-    return "E" + "|".join(parts) + "m" * mtp + "L"
+def layout_of(layers: Sequence[int], mtp: int = 0) -> str:
+    """Return the layout of parts with these numbers of layers, `Et*6|t*10|t*4mL`.
+
+    The last `mtp` of all layers predict further tokens.
+    """
+    parts, left = [], sum(layers) - mtp
+    for count in layers:
+        plain = min(count, left)
+        left -= plain
+        parts.append(f"t*{plain}" if plain > 1 else "t" * plain)
+        parts[-1] += "m" * (count - plain)
+    return "E" + "|".join(parts) + "L"
 
 
 def _read(given: Given) -> Fields:
@@ -99,18 +118,25 @@ def _read(given: Given) -> Fields:
     for name in names:
         if name in given and not re.fullmatch("[0-9]{1,12}", given[name]):
             raise BadValue(name, given[name], WHOLE.what)
-    numbers = [int(given[name]) if name in given else None for name in names]
-    return {"division": Division(given.get(LAYOUT), *numbers)}
+    numbers = (int(given[name]) if name in given else None for name in names)
+    runs, each, first, last = numbers
+    embedding, loss = (int(name in given) for name in ENDS)
+    layout = given.get(LAYOUT)
+    found = Division(layout, runs, each, first, last, (embedding, loss))
+    return {"division": found}
 
 
 def _write(fields: Values) -> Document:
     """Equal stages need nothing but their virtual stages, others a whole layout."""
     runs, mtp = fields.get("vp") or 1, fields.get("mtp_layers") or 0
+    if parts := fields.get("parts"):
+        return {LAYOUT: layout_of(parts, mtp)}
     *before, last = fields.get("stage_layers") or (0,)
     held = [*before, last - mtp if last else 0]
     if len(set(held)) == 1 and held[0] % runs == 0:
         return {} if runs == 1 else {RUNS: runs}
-    return {LAYOUT: layout_of(in_runs(held, runs), mtp)}
+    *parts, end = in_runs(held, runs)
+    return {LAYOUT: layout_of([*parts, end + mtp], mtp)}
 
 
 def _write_layers_of_runs(fields: Values) -> Document:
