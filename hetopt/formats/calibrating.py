@@ -17,14 +17,9 @@ from ..costs.compute import layer_flops
 from ..costs.constants import Stated
 from ..costs.constants.shipped import BOUND_BY_HOSTS, is_seen, spread, unseen, values
 from ..costs.formulas import memory
-from ..costs.formulas.frameworks import (
-    DEEPSPEED,
-    FRAMEWORKS,
-    Framework,
-    by_pytorch,
-    kernel_of,
-)
+from ..costs.formulas.frameworks import DEEPSPEED, FRAMEWORKS, by_pytorch, kernel_of
 from ..costs.formulas.kernels import Constants
+from ..costs.settings import exposed_share
 from ..errors import InstanceError, UnknownName
 from ..schema import CostSettings, GpuType, Instance, exact
 from ..schema.calibration import Precision
@@ -109,9 +104,12 @@ def calibrate(
     settings["calibration"] = calibration
     offers, divided = divisions.alternatives(made, options)
     settings |= {field: degrees[0] for field, degrees in offers.items()}
-    if costs.updates.zero == 3:
+    if 3 in (
+        costs.updates.zero,
+        *made["workload"].get("alternatives", {}).get("zero", ()),
+    ):
         settings["gathers"] = "micro_batch"
-    shares = Stated(values()), framework, usual, costs
+    shares = Stated(values()), framework, costs
     settings |= _exposed_shares(*shares, options.get("site", ""))
     made, rows = _with(made, cards, settings, offers), (row, *unfused, *divided)
     if not reserved:
@@ -145,11 +143,10 @@ def run_by(instance: Instance, framework: str, **told: Any) -> Instance:
         "constants": constants,
         "spread": _scatter(costs, cards, *by, mixture=bool(instance.model.experts)),
     }
+    shares = Stated(constants), framework, costs
     return instance.with_costs(
         calibration=calibration.model_copy(update=changes | told),
-        **_exposed_shares(
-            Stated(constants), framework, usual, costs, calibration.site or ""
-        ),
+        **_exposed_shares(*shares, calibration.site or ""),
     )
 
 
@@ -301,25 +298,14 @@ def _told(options: Fields) -> Document:
 
 
 def _exposed_shares(
-    constant: Constants,
-    framework: str,
-    usual: Framework,
-    costs: CostSettings,
-    site: str,
+    constant: Constants, framework: str, costs: CostSettings, site: str
 ) -> dict[str, float]:
     """Return the share of synchronisation and hops that nothing hides.
 
     Gradients of the precision's width are reduced and weights of two bytes gathered;
     the cost model counts `sync_passes` over gradients.
     """
-    if costs.updates.zero == 3 and costs.updates.lora is not None:
-        exposed = constant("fsdp", usual.sharding)  # of frozen weights, as they are
-    elif costs.updates.zero == 3:
-        exposed = constant("fsdp", usual.sharding) * costs.sent_share
-    else:
-        overlap = "overlapped" if usual.overlapped else "plain"
-        exposed = constant("dp", framework, site, overlap) * costs.sent_share
-    found = {"sync_factor": exposed}
+    found = {"sync_factor": exposed_share(constant, framework, costs, site)}
     for field, runs in (("", "plain"), ("interleaved_", "interleaved")):
         found[f"{field}hop_factor"] = constant("hop", framework, runs)
     found["iteration_overhead_us"] = 1e6 * constant("iteration", framework)
@@ -392,6 +378,9 @@ def _constants_of(table: CostTable) -> dict[str, float]:
                 for layer in range(table.layers):
                     run = range(layer, layer + 1)
                     one.weighing.once(place.gpu, run, 1, 1, first=first, last=last)
+        if len({x == 3 for x in table.workload.zeros}) > 1:
+            told, c = one.calibrated.calibration, one.calibrated.constant
+            exposed_share(c, told.framework, one.workload.costs, told.site or "")
         names |= one.calibrated.constant.read
     assert table.calibrated is not None
     known = table.calibrated.calibration.constants
