@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.constants import Table
 from hetopt.costs.formulas import memory, step
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import predictions
 from hetopt.costs.runs.rows import Run
 
-C = Table(plain(shipped.constants()))
 DENSE: dict[str, Any] = {
     "gpu": "h100_80gb", "gpus": 16, "layers": 8, "hidden": 4096, "heads": 32,
     "vocabulary": 32000, "intermediate": 14336, "gated": True, "seq": 2048, "dp": 4,
