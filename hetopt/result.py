@@ -193,6 +193,11 @@ class Result:
         return problems.get(self.problem).sense
 
     @property
+    def parts(self) -> Document:
+        """The judge's parts of the plan; none where there is no plan."""
+        return {} if self.evaluation is None else self.evaluation.parts
+
+    @property
     def objective(self) -> Objective | None:
         """The judge's objective of the plan."""
         return self.evaluation.objective if self.evaluation else None

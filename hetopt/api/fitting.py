@@ -91,8 +91,7 @@ class Verdict:
 
     @property
     def _parts(self) -> Mapping[str, Any]:
-        judged = None if self.plan is None else self.plan.evaluation
-        return {} if judged is None else judged.parts
+        return {} if self.plan is None else self.plan.parts
 
     def to_json(self) -> Document:
         """The row of the document; absent is None."""

@@ -72,9 +72,7 @@ class Rental:
 
     def to_json(self) -> Document:
         """The row of the document."""
-        judged = self.result.evaluation
-        parts = {} if judged is None else judged.parts
-        plan = self.result.plan
+        parts, plan = self.result.parts, self.result.plan
         return {
             "cloud": self.price.cloud,
             "card": self.price.card,

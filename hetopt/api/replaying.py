@@ -12,7 +12,6 @@ from ..recovery.replanning import DEFAULT_TIME_S, HORIZON_S
 from ..recovery.replay import KINDS, Leg, Replay, Rules, along, traces
 from ..recovery.replay.traces import Moment
 from ..schema import Instance
-from ..search.attempts import alone, tried
 from ..text.documents import Document
 from . import recovering
 from .calling import (
@@ -180,9 +179,9 @@ def replay(
         horizon_s=horizon_s,
     )
     names = list(dict.fromkeys(methods))
-    attempt = alone if len(names) == 1 else tried
     replays = tuple(
-        Replay(name, data, old, pool, rules, asked, attempt) for name in names
+        Replay(name, data, old, pool, rules, asked, several=len(names) > 1)
+        for name in names
     )
     end_us = along(moments, replays, progress_of(progress).report)
     told = series or Path(trace).stem

@@ -3,7 +3,7 @@
 A queue is a name of the library, a path, or a `job_scheduling.Data`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,7 +20,6 @@ from ..scheduling import metrics, simulator, traces
 from ..scheduling.bounds import bound
 from ..scheduling.metrics import Metrics
 from ..schema import LONGEST_NAME, Cluster, Instance, ModelSpec, Workload
-from ..search.attempts import Attempt, alone, tried
 from ..solving.certificates import QueueCertificate
 from ..solving.heuristic import Heuristic
 from ..text.documents import Document
@@ -76,23 +75,21 @@ def schedule(
     """
     start, asked = monotonic(), limits_of(limits)
     data = load_queue(queue)
-    proved = _Proved(data)
+    proved: list[tuple[Bound, QueueCertificate | None]] = []
     known = registry.names(_FOLDER)
     given = known if policies is None else [named(one, _FOLDER) for one in policies]
     chosen = list(dict.fromkeys(given))
     refuse_unknown("policy", chosen, registry.known_for(_FOLDER, "job_scheduling"))
-    outcomes = []
+    outcomes, several = [], len(chosen) > 1
     for waiting, name in zip(range(len(chosen), 0, -1), chosen, strict=True):
         left = asked.after(monotonic() - start)
         parts = waiting + 1  # and the bound, by the first policy with a schedule
         seconds = None if left.time_s is None else left.time_s / parts
         mine = Limits(time_s=seconds)
         run = Heuristic("job_scheduling", data, name, mine, part="simulation")
-        # A policy by itself fails the call, one of several is a row with its reason.
-        attempt = alone if len(chosen) == 1 else tried
         try:
             progress_of(progress).started(f"{data.name}: {name}")
-            outcomes.append(_outcome(run, attempt, proved, rounds=rounds))
+            outcomes.append(_outcome(run, proved, rounds=rounds, several=several))
         except KeyboardInterrupt:  # then nothing is known of the policy
             run.plan, run.reasons, run.stop = None, (), Stop.INTERRUPTED
             outcomes.append(Outcome(name, run.result(), None))
@@ -173,27 +170,12 @@ def load_training(model: Place) -> tuple[ModelSpec, Workload | None]:
 # --- how it is done --------------------------------------------------------------
 
 
-class _Proved:
-    """A queue's bound, derived once, when it is first asked for."""
-
-    def __init__(self, data: Data) -> None:
-        self._data = data
-        self._found: tuple[Bound, QueueCertificate | None] | None = None
-
-    def within(self, seconds: float | None) -> tuple[Bound, QueueCertificate | None]:
-        """The bound, and what it can be checked by; sought in so many seconds."""
-        if self._found is None:
-            deadline = None if seconds is None else monotonic() + seconds
-            self._found = bound(self._data, deadline)
-        return self._found
-
-
 def _outcome(
     run: Heuristic,
-    attempt: Callable[[str, Callable[[], Any]], Attempt[Any]],
-    proved: "_Proved",
+    proved: list[tuple[Bound, QueueCertificate | None]],
     *,
     rounds: bool | None,
+    several: bool,
 ) -> Outcome:
     data: Data = run.data
     refusals = [f"{job.name}: {why}" for job in data.jobs if (why := data.refusal(job))]
@@ -209,13 +191,15 @@ def _outcome(
         return simulated[0].schedule
 
     if not run.refuted:
-        run.ask(make, attempt)
+        run.ask(make, several=several)  # then a failure is a row
         if run.plan is None and run.left_s() == 0.0:
             run.stop = Stop.TIME
     result = run.result()
     if result.plan is None:
         return Outcome(run.name, result, None)
     measured = metrics.measure(data, result.plan, simulated[0].decision_s)
-    least, certificate = proved.within(seconds)
+    if not proved:  # it is derived once, by the first policy with a schedule
+        proved.append(bound(data, None if seconds is None else monotonic() + seconds))
+    least, certificate = proved[0]
     result = replace(result.with_bound(least), certificate=certificate)
     return Outcome(run.name, result, measured)

@@ -1,8 +1,5 @@
 """Progress on a terminal: time, incumbent, bound and gap; bytes; silent elsewhere."""
 
-from types import TracebackType
-from typing import Self
-
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -36,29 +33,17 @@ class _TimeBar(ProgressColumn):
         return ProgressBar(total=self.limit_s or 1.0, completed=used, width=24)
 
 
-class Line:
+class Line(Progress):
     """A context in which one line on a terminal moves; elsewhere there is none."""
 
     def __init__(self, console: Console, *columns: ProgressColumn) -> None:
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.description}", markup=False),
             *columns,
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
 
 class Watch(Line):
@@ -72,17 +57,17 @@ class Watch(Line):
             TimeElapsedColumn(),
             TextColumn("{task.fields[known]}", markup=False),
         )
-        self._task = self._progress.add_task("planning", known="", total=None)
+        self._task = self.add_task("planning", known="", total=None)
 
     def report(self, incumbent: Objective | None, bound: Objective | None) -> None:
         """Show what is known; the callback of every exact method."""
         known = words.progress(incumbent, bound, self.unit)
-        self._progress.update(self._task, known=known)
+        self.update(self._task, known=known)
 
     def started(self, what: str) -> None:
         """Begin anew with another method."""
         text = words.plain(what)
-        self._progress.reset(self._task, description=text, known="", total=None)
+        self.reset(self._task, description=text, known="", total=None)
 
 
 class Steps(Line):
@@ -91,8 +76,8 @@ class Steps(Line):
     def __init__(self, console: Console, what: str) -> None:
         bar = BarColumn(bar_width=24)
         super().__init__(console, bar, MofNCompleteColumn(), TimeElapsedColumn())
-        self._task = self._progress.add_task(what, total=None)
+        self._task = self.add_task(what, total=None)
 
     def report(self, done: int, total: int) -> None:
         """Show how many of how many are there."""
-        self._progress.update(self._task, completed=done, total=total)
+        self.update(self._task, completed=done, total=total)

@@ -2,7 +2,9 @@
 
 from ..schema import Alternatives, CostSettings, Instance, Split
 from ..schema.groups import FIELDS
-from .formulas.frameworks import DEEPSPEED
+from .constants import Table
+from .formulas.frameworks import DEEPSPEED, framework
+from .formulas.kernels import Constants
 
 
 def under(
@@ -21,10 +23,38 @@ def under(
     told = {field: value for field, value in both.items() if value is not None}
     if split is not None:
         told |= zip(FIELDS, split, strict=True)
-    costs = costs.model_copy(update=told)
+    costs = _shown(costs, costs.model_copy(update=told))
     other = other.model_copy(update=dict.fromkeys(told, ()))
     made = workload.model_copy(update={"costs": costs, "alternatives": other})
     return instance.model_copy(update={"workload": made})
+
+
+def exposed_share(c: Constants, program: str, costs: CostSettings, site: str) -> float:
+    """Return the share of synchronisation, as it is counted, that nothing hides.
+
+    A `site` is a machine with constants of its own; none is "".
+    """
+    usual, lora = framework(program), costs.updates.lora is not None
+    if costs.updates.zero == 3:  # of frozen weights, as they are
+        return c("fsdp", usual.sharding) * (1 if lora else costs.sent_share)
+    overlap = "overlapped" if usual.overlapped else "plain"
+    return c("dp", program, site, overlap) * costs.sent_share
+
+
+def _shown(own: CostSettings, other: CostSettings) -> CostSettings:
+    """Return other settings with as much shown of gathers, or of sums, as is usual.
+
+    Only an instance that offers both has the constants of both.
+    """
+    calibration = own.compute.calibration
+    alike = (own.updates.zero == 3) == (other.updates.zero == 3)
+    if alike or calibration is None or not {"fsdp", "dp"} <= {*calibration.constants}:
+        return other
+    c, factor = Table(calibration.constants), own.updates.sync_factor
+    program, site = calibration.framework, calibration.site or ""
+    shown, before = (exposed_share(c, program, costs, site) for costs in (other, own))
+    update = {"sync_factor": float(f"{factor * shown / before:.4g}")}
+    return other.model_copy(update=update)
 
 
 def fixed(instance: Instance) -> Instance:

@@ -17,7 +17,6 @@ from ..problems.training_plan import settings
 from ..result import Method, Result, Status, Stop, TracePoint
 from ..schema import Instance
 from ..search import racing
-from ..search.attempts import tried
 from ..search.improving import Search
 from ..solving.heuristic import Heuristic
 from ..solving.run import Report
@@ -247,7 +246,7 @@ def _raced(data: Instance, limits: Limits, known: Closing) -> Result | None:
         racing.raced, data, deadline=until, seed=limits.seed, report=known.incumbent
     )
     try:
-        run.ask(race, tried)
+        run.ask(race, several=True)
     except Interrupted as signal:
         run.keep(signal.best)
         run.stop = Stop.INTERRUPTED

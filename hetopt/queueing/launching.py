@@ -35,8 +35,7 @@ class Planned(NamedTuple):
     @property
     def step_s(self) -> float:
         """Return the predicted seconds of a step."""
-        assert self.result.evaluation is not None
-        return float(self.result.evaluation.parts["iteration_us"]) / 10**6
+        return float(self.result.parts["iteration_us"]) / 10**6
 
 
 def plan_job(

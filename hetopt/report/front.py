@@ -23,7 +23,7 @@ def answer(result: Result) -> str:
         proved = result.status is Status.INFEASIBLE
         none = "No plan on these offers is within the limits (proved)."
         return none if proved else "No plan was found in time."
-    parts = result.evaluation.parts
+    parts = result.parts
     time, usd = words.duration(parts["total_s"]), words.number(parts["usd"])
     said = f"Rent {words.machines(parts['machines'])} for {time}: {usd} USD"
     if (slack := parts.get("deadline_slack_s")) is not None:

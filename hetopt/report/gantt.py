@@ -5,6 +5,7 @@ left, which says so.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..plans import Lease, Schedule
@@ -53,14 +54,10 @@ def colours(data: Data) -> dict[str, str]:
 def bars(lease: Lease, line: dict[str, int], unit: float) -> Iterator[Bar]:
     """The bars of a lease, with times in a unit of so many seconds."""
     start, end = (us / MICRO / unit for us in (lease.start_us, lease.end_us))
-    lines = sorted(line[gpu] for gpu in lease.gpus)
-    low = previous = lines[0]
-    for number in lines[1:]:
-        if number != previous + 1:
-            yield Bar(start, end, low, previous + 1)
-            low = number
-        previous = number
-    yield Bar(start, end, low, previous + 1)
+    lines = enumerate(sorted(line[gpu] for gpu in lease.gpus))
+    for _, run in groupby(lines, lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in run]
+        yield Bar(start, end, numbers[0], numbers[-1] + 1)
 
 
 def gantt(data: Data, plans: Plans) -> "Drawing":

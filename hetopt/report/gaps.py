@@ -51,7 +51,7 @@ def record(row: GapRow) -> Document:
 
     Iteration time, pipelines and stages are of training plans only.
     """
-    result, parts = row.result, _parts(row)
+    result, parts = row.result, row.result.parts
     trained = result.plan if isinstance(result.plan, TrainingPlan) else None
     bound, unit = result.bound, unit_of(result)
     return {
@@ -200,7 +200,7 @@ def outcome(row: GapRow) -> str:
 
 def _cells(row: GapRow, *, trained: bool) -> list[Cell]:
     """The cells of a row, marked where the plan is the best that is known."""
-    parts = _parts(row)
+    parts = row.result.parts
     mfu, mib = parts.get("mfu"), parts.get("least_headroom_mib")
     seconds = None if row.is_quoted else row.seconds
     run = f"{row.label}, seed {row.seed}" if row.seed else row.label
@@ -222,13 +222,9 @@ def _cells(row: GapRow, *, trained: bool) -> list[Cell]:
 
 def _amount(row: GapRow) -> str:
     """The objective, and where it is a calibrated time how sure it is."""
-    expected = words.interval_of(_parts(row))
+    expected = words.interval_of(row.result.parts)
     told = words.amount(plain(row.result.objective), unit_of(row.result))
     return f"{told} ({expected})" if expected else told
-
-
-def _parts(row: GapRow) -> Document:
-    return dict(row.result.evaluation.parts) if row.result.evaluation else {}
 
 
 def _stages(row: GapRow) -> int | None:
@@ -275,5 +271,5 @@ def _plan_section(
     if isinstance(result.plan, TrainingPlan):
         return pipelines.section(result, palette, names, note, folded=folded)
     assert result.plan is not None
-    told = results.table(result.data, result.plan, _parts(rows[0]))
+    told = results.table(result.data, result.plan, rows[0].result.parts)
     return Section(names, (note,), table=told, folded=folded, on_page_only=True)

@@ -43,11 +43,10 @@ def section(
 ) -> Section:
     """The plan of a result, drawn and as a table of its stages."""
     assert result.plan is not None
-    assert result.evaluation is not None
     return Section(
         title,
         (note,),
-        table=results.table(result.data, result.plan, result.evaluation.parts),
+        table=results.table(result.data, result.plan, result.parts),
         figures=(figure(result, palette, title),),
         folded=folded,
         on_page_only=True,
@@ -84,9 +83,8 @@ def drawn(
     from matplotlib.patches import Patch
 
     assert result.plan is not None
-    assert result.evaluation is not None
     cluster: Cluster = result.data.planned_cluster
-    parts, pipelines = result.evaluation.parts, result.plan.pipelines
+    parts, pipelines = result.parts, result.plan.pipelines
     longest = max(
         sum(row["compute_us"] + row["hop_us"] for row in rows)
         for rows in parts["stages"]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from ..api import margins
 from ..result import Method, Result, Status, Stop
-from ..text.documents import Document
 from . import pipelines, results, words
 from .sheet import Section, Sheet, Table
 
@@ -30,16 +29,14 @@ def sheet(found: "Recovered") -> Sheet:
                     f"Made by {name}. {pipelines.NOTE}",
                     *margins.warnings(new.data, new.evaluation),
                 ),
-                tuple(f"{a}: {b}" for a, b in results.totals(new.evaluation.parts)),
-                results.table(new.data, new.plan, new.evaluation.parts),
+                tuple(f"{a}: {b}" for a, b in results.totals(new.parts)),
+                results.table(new.data, new.plan, new.parts),
                 (pipelines.figure(new, palette, "The new training plan"),),
             )
         )
     if found.result.plan is not None:
         note = "How long each link is busy; the busiest says when all states arrive."
-        moved = results.table(
-            found.result.data, found.result.plan, _parts_of(found.result)
-        )
+        moved = results.table(found.result.data, found.result.plan, found.result.parts)
         sections.append(Section("What is moved", (note,), table=moved))
     title = f"{found.change.new.name}: recovery"
     facts = (*_changes(found), *_facts(found))
@@ -80,14 +77,10 @@ def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
     moved = words.amount(found.result.objective, "us")
     yield "states arrive within", moved + ", proved minimal" * proved
     yield "time per iteration afterwards", words.amount(found.chosen.iteration_us, "us")
-    if busiest := _parts_of(found.result).get("busiest"):
+    if busiest := found.result.parts.get("busiest"):
         yield "busiest link", str(busiest)
-    totals = results.totals(_parts_of(found.result))
+    totals = results.totals(found.result.parts)
     yield from (pair for pair in totals if pair[0] == "bytes")
-
-
-def _parts_of(result: Result) -> Document:
-    return dict(result.evaluation.parts) if result.evaluation else {}
 
 
 def _new_plan_result(found: "Recovered") -> Result | None:

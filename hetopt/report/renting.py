@@ -85,8 +85,7 @@ def _usd(value: float) -> str:
 def _table(found: Rentals) -> Table:
     rows = []
     for row in found.rows:
-        judged = row.result.evaluation
-        speed = None if judged is None else judged.parts["tokens_per_second"]
+        speed = row.result.parts.get("tokens_per_second")
         rate = row.usd / row.seconds * 3600
         rows.append(
             (

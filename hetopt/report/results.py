@@ -51,7 +51,7 @@ def sheet(
         answered = answer(result)
     told, parts = [*known(result)], list[Section]()
     if result.plan is not None and result.evaluation is not None:
-        told += totals(result.evaluation.parts)
+        told += totals(result.parts)
         parts += judged(result.data, result.plan, result.evaluation)
     name = str(getattr(result.data, "name", result.problem))
     return Sheet(name, (*parts, *sections), facts=(*told, *facts), answer=answered)

@@ -2,8 +2,8 @@
 
 A planner may say that it has no plan (`NoPlan`), and it may fail: raise anything else,
 or return a plan that the judge refuses. Where several are asked, the others go on and
-the failure is told (`tried`); one that is asked for by name fails the call (`alone`).
-`KeyboardInterrupt` passes through both.
+the failure is told; one that is asked for by name fails the call. `KeyboardInterrupt`
+passes through.
 """
 
 from collections.abc import Callable, Iterator
@@ -88,20 +88,11 @@ def trial(name: str, *, several: bool) -> Iterator[Attempt[Any]]:
             found.reason = f"{name} failed: {error}; please report it"
 
 
-def alone(name: str, work: Callable[[], Made]) -> Attempt[Made]:
-    """Return what `work` of the method `name` makes, where nothing else was asked for.
-
-    Raises what is no word of there being no plan; what hetopt does not raise on purpose
-    becomes `MethodFailed`.
-    """
-    with trial(name, several=False) as found:
-        found.made = work()
-    return found
-
-
-def tried(name: str, work: Callable[[], Made]) -> Attempt[Made]:
-    """Return what `work` makes where others are asked as well: errors are reasons."""
-    with trial(name, several=True) as found:
+def tried(
+    name: str, work: Callable[[], Made], *, several: bool = True
+) -> Attempt[Made]:
+    """Return what `work` of the method `name` makes, as `trial` has it."""
+    with trial(name, several=several) as found:
         found.made = work()
     return found
 

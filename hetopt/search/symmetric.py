@@ -43,20 +43,12 @@ class Shortage(NamedTuple):
 def worst_shortage(cost: FastCost, pipes: Iterable[Pipe]) -> Shortage | None:
     """The largest shortage of a plan; None where it fits."""
     found: list[Shortage] = []
-    lacking: dict[tuple[object, ...], int] = {}  # nodes of a kind lack the same
     for n, b, slots in set(pipes):
         cost.check()
         for j, slot in enumerate(slots):
-            kind, room, place = (
-                cost.kind[slot.node],
-                cost.room[slot.node],
-                (b, n, len(slots), j),
-            )
-            key = place, kind, room, slot[1:]
-            if key not in lacking:
-                lacking[key] = cost.need_mib(*place, slot) - room
-            if lacking[key] > 0:
-                found.append(Shortage(lacking[key], cost.names[slot.node], j))
+            need = cost.need_mib(b, n, len(slots), j, slot)
+            if (lacking := need - cost.room[slot.node]) > 0:
+                found.append(Shortage(lacking, cost.names[slot.node], j))
     return max(found, default=None)
 
 

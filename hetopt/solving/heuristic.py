@@ -5,7 +5,7 @@ from typing import Any
 
 from ..modelling import Limits
 from ..result import Method
-from ..search.attempts import Attempt, alone, judged
+from ..search.attempts import Attempt, judged, tried
 from .run import Run
 
 
@@ -30,14 +30,10 @@ class Heuristic(Run):
         self.made: Any | None = None  # not judged yet
         self.refuted = False  # whether the reasons prove that there is no plan
 
-    def ask(
-        self,
-        make: Callable[[], Any],
-        attempt: Callable[[str, Callable[[], Any]], Attempt[Any]] = alone,
-    ) -> None:
+    def ask(self, make: Callable[[], Any], *, several: bool = False) -> None:
         """Judge and keep what `make` makes; None is no plan, its reason is kept.
 
-        Under `attempts.tried`, where others are asked as well, a failure is a reason.
+        Where `several` methods are asked, a failure is a reason as well.
         """
 
         def work() -> Any:
@@ -46,7 +42,7 @@ class Heuristic(Run):
                 return None
             return judged(self.problem, self.data, self.name, self.made)
 
-        found = attempt(self.name, work)
+        found = tried(self.name, work, several=several)
         self._judged = found.made or (None, None)
         self.plan = self._judged[0]
         self.note(found)

@@ -3,20 +3,13 @@
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from hetopt import api, cli, registry
-from hetopt.api import (
-    Listener,
-    planning,
-    recovering,
-    scheduling,
-)
+from hetopt import api, registry
+from hetopt.api import Listener, planning, recovering, scheduling
 from hetopt.errors import Interrupted, keeping
 from hetopt.modelling import Limits
 from hetopt.planners import megatron, metis
@@ -29,10 +22,6 @@ from hetopt.search import grid, islands, symmetric
 from hetopt.solving.run import Run
 
 SMALL, OFFERS, QUEUE = "tiny/two-nodes", "tiny/offers", "generated:queue/8/1"
-
-
-def hetopt(*words: str | Path) -> Any:
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
 def at_the_last_call(
@@ -179,8 +168,9 @@ def after(calls: int) -> Listener:
     return Listener(started=started)
 
 
-def at_the_second(found: list[str]) -> Listener:
+def at_the_second() -> Listener:
     """A listener that sends this process SIGINT when it hears the second word."""
+    found: list[str] = []
 
     def second(what: str) -> None:
         found.append(what)
@@ -192,14 +182,14 @@ def at_the_second(found: list[str]) -> Listener:
 
 def test_fit_and_rent_tell_what_is_known_and_what_is_open() -> None:
     cards = ["1xRTX2080Ti", "A100-40GB-SXM4"]
-    fitted = api.fit("gpt2-xl", cards, 8, progress=at_the_second([]))
+    fitted = api.fit("gpt2-xl", cards, 8, progress=at_the_second())
     assert [one.on for one in fitted.verdicts] == ["1 × RTX2080Ti"]
     assert fitted.open == ("A100-40GB-SXM4",)
     assert fit_report.answer(fitted).endswith(
         "(Interrupted; still open: A100-40GB-SXM4.)"
     )
     cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "B200-180GB-SXM"]
-    words = {"batch": 8, "sequence": 512, "limits": 10, "progress": at_the_second([])}
+    words = {"batch": 8, "sequence": 512, "limits": 10, "progress": at_the_second()}
     found = api.rent("gpt2", "1B", cards, **words)
     assert not found.complete
     assert 1 <= len({row.price.card for row in found.rows}) < 3

@@ -36,12 +36,6 @@ def hetopt(*words: str | Path) -> Any:
     return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
-def process(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    command = [sys.executable, "-m", "hetopt", *words]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[Any], Path]:
     """Write a document to a file."""
@@ -92,12 +86,6 @@ def test_check_reads_its_plan_file_once(
     monkeypatch.setattr(files, "read_tree", noted)
     assert hetopt("check", out, *more).exit_code == 0
     assert read.count(out) == 1
-
-
-def test_the_package_runs_as_a_module() -> None:
-    from hetopt import __version__
-
-    assert process("--version").stdout.split() == ["hetopt", __version__]
 
 
 # --- exit codes ------------------------------------------------------------------
@@ -156,7 +144,8 @@ def test_a_bound_without_its_proof_exits_2(
 
 
 def test_a_pipe_gets_the_answer_and_stderr_stays_silent() -> None:
-    told = process("plan", SMALL, "--planner", "megatron")
+    command = [sys.executable, "-m", "hetopt", "plan", SMALL, "--planner", "megatron"]
+    told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 0
     assert "iteration" in told.stdout
     assert "\x1b" not in told.stdout

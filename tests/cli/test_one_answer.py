@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_instances import document
 from typer.testing import CliRunner
 
 from hetopt import cli
@@ -25,21 +26,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "big": {"peak_tflops": 300, "memory_gib": 80, "usd_per_hour": 3, "watts": 400},
         "small": {"peak_tflops": 60, "memory_gib": 24, "usd_per_hour": 2, "watts": 350},
     }
-    nodes = [("b-1", "big", 2), ("s-1", "small", 2), ("s-2", "small", 1)]
-    model = {"name": "m", "layers": 8, "hidden": 2048, "heads": 16, "vocabulary": 1000}
-    instance = {
-        "name": "mixed",
-        "model": model,
-        "workload": {"sequence_length": 2048, "global_batch": 16},
-        "cluster": {
-            "gpus": gpus,
-            "nodes": [
-                {"name": n, "gpu": g, "count": c, "intra_gbytes_per_s": 50}
-                for n, g, c in nodes
-            ],
-            "inter": {"gbytes_per_s": 50},
-        },
-    }
+    nodes = "b-1=big*2 s-1=small*2 s-2=small*1"
+    model = {"layers": 8, "hidden": 2048, "heads": 16}
+    words = {"model": model, "inter": 50, "sequence_length": 2048, "global_batch": 16}
+    instance = document(nodes, gpus, name="mixed", **words)
     (made / "mixed.json").write_text(json.dumps(instance))
     (made / "spot.csv").write_text(TRACE)
     best = told("plan", made / "mixed.json", "--time-limit", "inf", out=made)
@@ -59,8 +49,7 @@ def told(*words: Any, out: Path | None = None) -> Any:
 
 @pytest.fixture(scope="module")
 def optimum(folder: Path) -> int:
-    document = json.loads((folder / "plan.json").read_text())
-    objective: int = document["objective"]
+    objective: int = json.loads((folder / "plan.json").read_text())["objective"]
     return objective
 
 

@@ -16,8 +16,6 @@ from hetopt.costs import memory
 from hetopt.files import load_instance
 from hetopt.schema import CostSettings, Instance, ModelSpec, Workload
 
-MIB = 2**20
-
 
 def model(**fields: Any) -> ModelSpec:
     shape = {"name": "m", "layers": 4, "hidden": 1024, "heads": 16, "vocabulary": 999}

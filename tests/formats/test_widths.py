@@ -11,6 +11,7 @@ import yaml
 from exporter_plans import EVEN, even_for, instance
 from places import ROOT
 
+from hetopt.costs import under
 from hetopt.formats import exporting
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems import training_plan
@@ -162,22 +163,32 @@ def test_a_plan_whose_wider_gradients_do_not_fit_is_refused() -> None:
     assert seen == {True, False}
 
 
+def _assembled(folder: Path, *told: str) -> Instance:
+    hosts = folder / "hosts"
+    hosts.write_text("a slots=8 type=A100-80GB-SXM4\n")
+    options = ["inter_gbytes_per_s=25", "runs_on=any", *told]
+    work = {"global_batch": 64, "sequence_length": 4096}
+    found = assembly(Path("llama-3-8b"), Listed("hostfile", [hosts]), options, work)
+    return validated(Instance, found.document, "assembled", file="")
+
+
+@pytest.mark.parametrize("zeros", ["1,3", "3,1"])
+def test_a_choice_is_timed_as_if_assembled_alone(zeros: str, tmp_path: Path) -> None:
+    both, alone = (_assembled(tmp_path, f"zero={x}") for x in (zeros, zeros[-1]))
+    costs, told = under(both, zero=int(zeros[-1])).workload.costs, alone.workload.costs
+    assert costs.sync_factor == pytest.approx(told.sync_factor, rel=1e-3)
+    assert costs.gathers == "micro_batch"
+
+
 @pytest.mark.parametrize("zero", ["1", "3"])
 def test_wider_gradients_are_timed_as_if_assembled_with_them(
     zero: str, tmp_path: Path
 ) -> None:
     """Gradients are reduced once in their width, weights of two bytes gathered."""
-    hosts = tmp_path / "hosts"
-    hosts.write_text("a slots=8 type=A100-80GB-SXM4\n")
-    options = ["inter_gbytes_per_s=25", f"zero={zero}", "runs_on=any"]
-    work = {"global_batch": 64, "sequence_length": 4096}
-
-    def assembled(precision: str) -> Instance:
-        told = [*options, f"precision={precision}"]
-        found = assembly(Path("llama-3-8b"), Listed("hostfile", [hosts]), told, work)
-        return validated(Instance, found.document, "assembled", file="")
-
-    narrow, wide = map(assembled, ("bf16_mixed", "bf16_fp32_gradients"))
+    narrow, wide = (
+        _assembled(tmp_path, f"zero={zero}", f"precision={precision}")
+        for precision in ("bf16_mixed", "bf16_fp32_gradients")
+    )
     costs = narrow.on("torchtitan").workload.costs
     factor = costs.sync_factor
     assert factor == pytest.approx(wide.workload.costs.sync_factor, rel=1e-3)

@@ -1,7 +1,7 @@
 """The cost model once more, in plain floats and straight from its formulas.
 
-Shares no line with `hetopt.costs` or with the judge: it reads the instance's own
-fields, rounds nothing, and returns seconds and bytes.
+Shares no line with `hetopt.costs` or with the judge but what settings a choice means:
+it reads the instance's own fields, rounds nothing, and returns seconds and bytes.
 """
 
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import Any
 import float_ports
 from calibrated_floats import FloatTimes
 
+from hetopt.costs import under
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.schema import Instance
 
@@ -29,9 +30,7 @@ class FloatJudge:
         self, instance: Instance, recompute: str | None = None, zero: int | None = None
     ) -> None:
         """Keep the symbols of the cost model at hand, under a plan's own choices."""
-        chosen = {"recompute": recompute, "zero": zero}
-        chosen = {name: value for name, value in chosen.items() if value is not None}
-        self.costs = instance.workload.costs.model_copy(update=chosen)
+        self.costs = under(instance, recompute, zero).workload.costs
         self.instance, self.model = instance, instance.model
         self.others = {self.costs.recompute: self}
         self.cluster = instance.planned_cluster

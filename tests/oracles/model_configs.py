@@ -58,16 +58,6 @@ MIXTRAL = {
 }
 QWEN = {**LLAMA_3_8B, "model_type": "qwen2", "num_hidden_layers": 12}
 QWEN_3 = {**LLAMA_3_8B, "model_type": "qwen3", "num_hidden_layers": 12, "head_dim": 128}
-QWEN_3_MOE = {
-    **QWEN_3,
-    "model_type": "qwen3_moe",
-    "hidden_size": 1024,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "moe_intermediate_size": 256,
-    "num_experts": 16,
-    "num_experts_per_tok": 2,
-}
 GPT = {
     "model_type": "gpt2",
     "n_embd": 768,

@@ -28,12 +28,6 @@ from hetopt.search.fast_cost import FastCost
 PLANNERS = ("metis", "amp", "alpa_like", "galvatron_like")
 
 
-def oracle(instance: Instance) -> int | None:
-    result = one_pipeline.solve(instance)
-    assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
-    return result.objective
-
-
 def planned(planner: str, instance: Instance, **options: float) -> TrainingPlan | None:
     module = registry.entry("planners", planner)
     try:

@@ -41,7 +41,7 @@ from ...problems.recovery.changes import Change
 from ...problems.recovery.posing import pose
 from ...result import Status, Stop
 from ...schema import Instance
-from ...search.attempts import Attempt, alone
+from ...search.attempts import tried
 from ..pooling import Pool
 from ..replanning import HORIZON_S, Candidate, judged_us, worth
 from .traces import Moment
@@ -118,15 +118,16 @@ class Replay:
         pool: Pool,
         rules: Rules,
         limits: Limits,
-        attempt: Callable[[str, Callable[[], int]], Attempt[int]] = alone,
+        *,
+        several: bool = False,
     ) -> None:
         """The job runs `old`, a plan on its instance, up to the first moment.
 
-        `attempt` says what a planner that fails means (`search.attempts`).
+        With `several` methods one that fails does not end the others.
         """
         self.method, self.tally, self.legs = method, Tally(), list[Leg]()
         self._instance, self._pool, self._rules = instance, pool, rules
-        self._limits, self._attempt = limits, attempt
+        self._limits, self._several = limits, several
         self.failed: tuple[str, ...] = ()  # what failed, each reason once
         self._overhead_us = rules.overhead_us
         if self.exact and limits.time_s is not None:
@@ -253,9 +254,9 @@ class Replay:
         """Return the method's recovery time, at most; None where states are lost."""
         if self.exact or self.method == "autohet_recovery":
             return candidate.recovery_us
-        planner = entries.planner(self.method)
-        found = self._attempt(
-            self.method, lambda: judged_us(data, _recovery(planner.plan(data)))
+        plan, several = entries.planner(self.method).plan, self._several
+        found = tried(
+            self.method, lambda: judged_us(data, _recovery(plan(data))), several=several
         )
         if found.failed and found.reason not in self.failed:
             self.failed += (str(found.reason),)

@@ -19,6 +19,7 @@ from itertools import combinations
 from random import Random
 
 from ...bounds import impossible
+from ...caching import cached_method
 from ...clock import monotonic
 from ...errors import NoPlan, OutOfTime, keeping
 from ...plans import TrainingPlan
@@ -101,7 +102,6 @@ class _Search:
     deadline: float | None
     limit: int | None
     objectives: dict[tuple[Option, ...], int | None] = field(default_factory=dict)
-    signatures: dict[Nodes, Nodes] = field(default_factory=dict)
 
     def late(self) -> bool:
         """Tell whether there is a plan, and the deadline or the limit was reached."""
@@ -118,11 +118,9 @@ class _Search:
         if self.deadline is not None:
             now = monotonic()
             until = now + _LAYOUTS_PART * max(0.0, self.deadline - now)
+        most = () if self.limit is None else (int(self.limit * _LAYOUTS_PART),)
         try:
-            if self.limit is None:
-                layouts.search(until)
-            else:
-                layouts.search(until, int(self.limit * _LAYOUTS_PART))
+            layouts.search(until, *most)
         finally:
             if layouts.best.us is not None:
                 self.best.offer(layouts.best.pipes)
@@ -227,12 +225,9 @@ class _Search:
         self.random.shuffle(ordered)
         yield from ordered
 
+    @cached_method
     def _signature(self, nodes: Nodes) -> Nodes:
-        found = self.signatures.get(nodes)
-        if found is None:
-            kinds = sorted(self.options.kind[i] for i in nodes)
-            found = self.signatures[nodes] = tuple(kinds)
-        return found
+        return tuple(sorted(self.options.kind[i] for i in nodes))
 
     def _settle(
         self, sets: list[Nodes], choice: Choice, among: list[Nodes]

@@ -7,6 +7,7 @@ from itertools import permutations
 from math import ceil, floor
 from typing import NamedTuple
 
+from ...caching import cached_method
 from ...costs import memory
 from ..balancing import Balancer, Chain
 from ..fast_cost import FastCost, Slot
@@ -63,8 +64,6 @@ class Options:
         if not cost.table.profile.weighs:
             every = sum(cost.instance.model.parameters)
             self._states_mib = int(cost.costs.kept_bytes * every // memory.MIB)
-        self._kept: dict[Nodes, list[Option]] = {}  # by kinds
-        self._named: dict[Nodes, list[Option]] = {}  # by nodes
 
     def _holds_a_layer(self, node: int) -> bool:
         """Tell whether a node can be a stage of the least layer, on all of its GPUs."""
@@ -90,25 +89,19 @@ class Options:
                 powers.append(b * (cost.nodes[node].count // t) * cost.layers / us)
         return max(powers)
 
+    @cached_method
     def of(self, nodes: Nodes) -> list[Option]:
         """Options of a set of nodes; empty where the model does not fit."""
-        if nodes not in self._named:
-            self._named[nodes] = self._of(nodes)
-        return self._named[nodes]
-
-    def _of(self, nodes: Nodes) -> list[Option]:
         ordered = tuple(sorted(nodes, key=lambda i: (self.kind[i], i)))
         key = tuple(self.kind[i] for i in ordered)
         if len(nodes) == 1:  # as any that is like it, whatever its links
             node = nodes[0]
             like = self._like[self.cost.kind[node], self.cost.nodes[node].count]
             key = (self.kind[like],)
-        if key not in self._kept:
-            self._kept[key] = self._best(key)
         back: dict[int, list[int]] = {}
         for kind, i in zip(key, ordered, strict=True):
             back.setdefault(kind, []).append(i)
-        return [self._renamed(option, back) for option in self._kept[key]]
+        return [self._renamed(option, back) for option in self._best(key)]
 
     def _renamed(self, option: Option, back: dict[int, list[int]]) -> Option:
         """The option on the nodes themselves: a kind's k-th place is its k-th node."""
@@ -120,6 +113,7 @@ class Options:
         slots = tuple(slot._replace(node=own(slot.node)) for slot in option.slots)
         return option._replace(slots=slots)
 
+    @cached_method
     def _best(self, kinds: Nodes) -> list[Option]:
         """The best options of a set, given by the first node of each node's kind."""
         if sum(self._room[k] for k in kinds) < self._states_mib:

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from hetopt.costs.constants import Table, plain, shipped
+from hetopt.costs.constants import Table
 from hetopt.costs.formulas import memory, step
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import predictions
 from hetopt.costs.runs.rows import Run
 
-C = Table(plain(shipped.constants()))
 DENSE: dict[str, Any] = {
     "gpu": "h100_80gb", "gpus": 16, "layers": 8, "hidden": 4096, "heads": 32,
     "vocabulary": 32000, "intermediate": 14336, "gated": True, "seq": 2048, "dp": 4,
@@ -72,44 +71,29 @@ def test_products_of_experts_are_the_same_however_they_are_cut(
     assert each * ep * etp == pytest.approx(batches * 2 * 3 * 4096 * 14336)
 
 
-@pytest.mark.parametrize(("ep", "etp"), [(2, 1), (4, 2), (4, 4)])
-def test_optimiser_states_of_experts_are_divided_among_those_that_hold_them(
-    ep: int, etp: int
+@pytest.mark.parametrize(("ep", "etp", "rate"), [(2, 1, 200), (4, 2, 50), (4, 4, 1)])
+def test_experts_are_divided_and_gathered_among_those_that_hold_the_same(
+    ep: int, etp: int, rate: int
 ) -> None:
-    alike = 16 // (ep * etp)
-    assert layout(ep=ep, etp=etp).expert_replicas(4) == pytest.approx(alike)
+    """By FSDP over two nodes, whose eight adapters all rings share."""
+    words = {"ep": ep, "etp": etp, "zero": 3, "framework": "torchtitan"}
+    machine, _, run = described(Run.model_validate({**ROW, **words}))
+    machine, alike = machine._replace(adapter_bytes_per_s=50e9), 16 // (ep * etp)
+    assert run.expert_replicas(4) == pytest.approx(alike)
+    held = memory.Parameters(0, 1e9, 0, 0)
+    passes = run.micro_batches * (2 * 2 + 4) * (alike - 1) / alike / rate
+    found = step.gradients_s(Table({"fsdp": 1.0}), machine, run, held, 0.0)
+    assert found == pytest.approx(passes)
 
 
-@pytest.mark.parametrize(("ep", "rate"), [(1, 400), (4, 100), (8, 50)])
-def test_experts_are_gathered_among_those_that_hold_the_same(
-    ep: int, rate: int
-) -> None:
-    """By FSDP over two nodes; divided within one, one adapter of eight is a ring's."""
-    words = {"tp": 1, "dp": 16, "ep": ep, "zero": 3, "framework": "torchtitan"}
-    found = described(Run.model_validate({**ROW, **words}))
-    machine = found.machine._replace(adapters=8, adapter_bytes_per_s=50e9)
-    none = memory.Parameters(0, 1e9 / ep, 0, 0)
-    c = Table({"fsdp": 1.0})
-    alone = step.gradients_s(c, machine, found.layout, none, 0.0)
-    alike, n = 16 // ep, found.layout.micro_batches
-    passes = n * (2 * 2 + 4) * 1e9 / ep * (alike - 1) / alike
-    assert alone == pytest.approx(passes / (rate * 1e9))
+def test_all_wait_for_the_gpu_that_most_tokens_are_sent_to() -> None:
+    def most(**words: Any) -> float:
+        _, a, run = described(Run.model_validate({**ROW, "ep": 8, "etp": 1, **words}))
+        return step.fullest(Table({"experts.uneven": 0.3}), a, run)
 
-
-@pytest.mark.parametrize(("ep", "normal"), [(1, 0), (2, 0.564), (8, 1.424)])
-def test_all_wait_for_the_gpu_that_most_tokens_are_sent_to(
-    ep: int, normal: float
-) -> None:
-    """By the mean of the greatest of normal numbers (any table has them)."""
-    forced = [{"routing": "forced balance, dropless"}, {"set": "nemo-h100-fp8"}]
-    found = [
-        described(Run.model_validate({**ROW, "ep": ep, "etp": 1, **words}))
-        for words in ({}, {"routing": "dropless"}, *forced)
-    ]
-    c = Table({"experts.uneven": 0.3})
-    free, *_ = most = [step.fullest(c, one.architecture, one.layout) for one in found]
-    assert free == pytest.approx(1 + 0.3 * normal * (ep / 8) ** 0.5, rel=0.01)
-    assert most == [free, free, 1, 1]
+    greatest = 1.424  # of eight normal numbers, on average
+    assert most() == most(routing="dropless") == pytest.approx(1 + 0.3 * greatest, 0.01)
+    assert most(ep=1) == most(routing="forced") == most(set="nemo-h100-fp8") == 1
 
 
 @pytest.mark.parametrize(
@@ -198,7 +182,7 @@ def test_what_is_not_told_of_sending_tokens_lies_between(words: str | None) -> N
     )
     assert layout(ep=8, overlap=words).overlap_ep is None
     assert beside < between < behind
-    assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is False
+    assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is None
 
 
 @pytest.mark.parametrize("program", ["Unsloth 2025", "a program of my own", "HF PEFT"])

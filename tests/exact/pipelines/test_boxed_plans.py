@@ -85,7 +85,6 @@ def _read(*pipelines):
     return TrainingPlan.model_validate({"pipelines": list(pipelines)}, strict=False)
 
 
-_TWO_STAGES = _read(_plan(((0, 1), "a:0 a:1"), ((1, 2), "b:0 b:1")))
 _TWO_PIPELINES = _read(
     _plan(((0, 2), "a:0"), micro_batches=2), _plan(((0, 2), "b:0"), micro_batches=2)
 )
