@@ -14,48 +14,57 @@ if (_root / "pyproject.toml").is_file():
     __path__.append(str(_root))
 
 if TYPE_CHECKING:
-    from .api import (
-        Progress,
-        assemble,
-        calibrate,
-        capabilities,
-        check,
-        check_bound,
-        choose_nodes,
-        compare,
-        compare_targets,
-        explain,
-        export,
-        fit,
-        frontier,
-        load,
-        plan,
-        predict,
-        provision,
-        recover,
-        rent,
-        replay,
-        run,
-        run_of,
-        scale,
-        schedule,
-        simulate,
-        solve,
-        write_statement,
-    )
-    from .errors import HetoptError
-    from .gaps import GapReport, gap
-    from .modelling import Limits
-    from .plans import Grouping, Partition, Provisioning, TrainingPlan
-    from .result import Bound, Result, Status, Stop
-    from .schema import Instance
-    from .serving import serve
+    from .api import Progress as Progress
+    from .api import assemble as assemble
+    from .api import calibrate as calibrate
+    from .api import capabilities as capabilities
+    from .api import check as check
+    from .api import check_bound as check_bound
+    from .api import choose_nodes as choose_nodes
+    from .api import compare as compare
+    from .api import compare_targets as compare_targets
+    from .api import explain as explain
+    from .api import export as export
+    from .api import fit as fit
+    from .api import frontier as frontier
+    from .api import load as load
+    from .api import plan as plan
+    from .api import predict as predict
+    from .api import provision as provision
+    from .api import recover as recover
+    from .api import rent as rent
+    from .api import replay as replay
+    from .api import run as run
+    from .api import run_of as run_of
+    from .api import scale as scale
+    from .api import schedule as schedule
+    from .api import simulate as simulate
+    from .api import solve as solve
+    from .api import write_statement as write_statement
+    from .errors import HetoptError as HetoptError
+    from .gaps import GapReport as GapReport
+    from .gaps import gap as gap
+    from .modelling import Limits as Limits
+    from .plans import Grouping as Grouping
+    from .plans import Partition as Partition
+    from .plans import Provisioning as Provisioning
+    from .plans import TrainingPlan as TrainingPlan
+    from .result import Bound as Bound
+    from .result import Result as Result
+    from .result import Status as Status
+    from .result import Stop as Stop
+    from .schema import Instance as Instance
+    from .serving import serve as serve
 
     __version__: str
 
 _HOME = {
     name: module
     for module, names in {
+        "api": "Progress assemble calibrate capabilities check check_bound "
+        "choose_nodes compare compare_targets explain export fit "
+        "frontier load plan predict provision recover rent replay run "
+        "run_of scale schedule simulate solve write_statement",
         "errors": "HetoptError",
         "gaps": "GapReport gap",
         "modelling": "Limits",
@@ -65,58 +74,16 @@ _HOME = {
         "serving": "serve",
     }.items()
     for name in names.split()
-}  # of all names that the front door has not
+}
 
-__all__ = [
-    "Bound",
-    "GapReport",
-    "Grouping",
-    "HetoptError",
-    "Instance",
-    "Limits",
-    "Partition",
-    "Progress",
-    "Provisioning",
-    "Result",
-    "Status",
-    "Stop",
-    "TrainingPlan",
-    "assemble",
-    "calibrate",
-    "capabilities",
-    "check",
-    "check_bound",
-    "choose_nodes",
-    "compare",
-    "compare_targets",
-    "explain",
-    "export",
-    "fit",
-    "frontier",
-    "gap",
-    "load",
-    "plan",
-    "predict",
-    "provision",
-    "recover",
-    "rent",
-    "replay",
-    "run",
-    "run_of",
-    "scale",
-    "schedule",
-    "serve",
-    "simulate",
-    "solve",
-    "write_statement",
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
         return import_module(f"{__name__}.registry").version()
-    if name in __all__:
-        return getattr(import_module(f"{__name__}.{_HOME.get(name, 'api')}"), name)
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

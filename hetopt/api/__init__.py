@@ -7,82 +7,46 @@ Every function takes an instance as a name of the library, a path, or an `Instan
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..portfolio import options_of
-from .calling import Listener, Progress
-from .comparing import compare
-from .judging import (
-    check,
-    load,
-    no_plan_is_shorter,
-    posed,
-    posed_plan,
-    posed_training,
-)
-from .planning import plan
-from .solving import (
-    carriers,
-    methods_for,
-    solve,
-    write_statement,
-)
+from ..portfolio import options_of as options_of
+from .calling import Listener as Listener
+from .calling import Progress as Progress
+from .comparing import compare as compare
+from .judging import check as check
+from .judging import load as load
+from .judging import no_plan_is_shorter as no_plan_is_shorter
+from .judging import posed as posed
+from .judging import posed_plan as posed_plan
+from .judging import posed_training as posed_training
+from .planning import plan as plan
+from .solving import carriers as carriers
+from .solving import methods_for as methods_for
+from .solving import solve as solve
+from .solving import write_statement as write_statement
 
 if TYPE_CHECKING:
-    from .exchange import assemble, capabilities, explain, export, simulate
-    from .executing import run
-    from .fitting import fit
-    from .nodes import choose_nodes
-    from .posing import options_of_problem, pose
-    from .predicting import calibrate, predict
-    from .proving import bound_checked, check_bound
-    from .provisioning import frontier, provision
-    from .recovering import recover
-    from .renting import rent
-    from .replaying import replay
-    from .runs import run_of
-    from .scaling import scale
-    from .scheduling import schedule
-    from .targets import compare_targets
-
-__all__ = [
-    "Listener",
-    "Progress",
-    "assemble",
-    "bound_checked",
-    "calibrate",
-    "capabilities",
-    "carriers",
-    "check",
-    "check_bound",
-    "choose_nodes",
-    "compare",
-    "compare_targets",
-    "explain",
-    "export",
-    "fit",
-    "frontier",
-    "load",
-    "methods_for",
-    "no_plan_is_shorter",
-    "options_of",
-    "options_of_problem",
-    "plan",
-    "pose",
-    "posed",
-    "posed_plan",
-    "posed_training",
-    "predict",
-    "provision",
-    "recover",
-    "rent",
-    "replay",
-    "run",
-    "run_of",
-    "scale",
-    "schedule",
-    "simulate",
-    "solve",
-    "write_statement",
-]
+    from .exchange import assemble as assemble
+    from .exchange import capabilities as capabilities
+    from .exchange import explain as explain
+    from .exchange import export as export
+    from .exchange import simulate as simulate
+    from .executing import run as run
+    from .fitting import fit as fit
+    from .nodes import choose_nodes as choose_nodes
+    from .posing import options_of_problem as options_of_problem
+    from .posing import pose as pose
+    from .predicting import calibrate as calibrate
+    from .predicting import predict as predict
+    from .proving import bound_checked as bound_checked
+    from .proving import check_bound as check_bound
+    from .provisioning import frontier as frontier
+    from .provisioning import provision as provision
+    from .recovering import recover as recover
+    from .renting import rent as rent
+    from .replaying import replay as replay
+    from .runs import run_of as run_of
+    from .scaling import scale as scale
+    from .scheduling import schedule as schedule
+    from .targets import compare_targets as compare_targets
 
 _HOME = {
     "exchange": ("assemble", "capabilities", "explain", "export", "simulate"),

@@ -7,6 +7,7 @@ taken for granted is told with the instance.
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from .. import catalogue
@@ -61,10 +62,8 @@ def _counted(word: str) -> tuple[int | None, str]:
 
 def gpus_of_node(card: str) -> int:
     """Return how many of the card a machine usually has."""
-    try:
-        return catalogue.machine(card).gpus
-    except UnknownName:
-        return _A_NODE
+    machine = _machine(card)
+    return _A_NODE if machine is None else machine.gpus
 
 
 def instance_of(
@@ -100,10 +99,13 @@ def instance_of(
 
 def _network(card: str) -> float:
     """Return GB/s of a machine that the card usually stands in, to other machines."""
-    try:
-        machine = catalogue.machine(card)
-    except UnknownName:
-        return _GBYTES_PER_S
-    if machine.adapters is None or machine.adapter_gbytes_per_s is None:
-        return _GBYTES_PER_S
-    return float(machine.adapters * machine.adapter_gbytes_per_s)
+    machine = _machine(card)
+    if machine and machine.adapters and machine.adapter_gbytes_per_s:
+        return float(machine.adapters * machine.adapter_gbytes_per_s)
+    return _GBYTES_PER_S
+
+
+def _machine(card: str) -> catalogue.Machine | None:
+    with suppress(UnknownName):
+        return catalogue.machine(card)
+    return None

@@ -116,10 +116,10 @@ def done(found: Result, limits: Limits) -> Result:
     return replace(found, method=replace(found.method, work=limits.work))
 
 
-def worked(limits: Limits, find: Callable[[Limits], Result]) -> Result:
-    """What is found within limits of work or of time."""
+def worked(limits: Limits, find: Callable[..., Result]) -> Result:
+    """What is found within `limits` of work or of time."""
     with working(limits) as mine:
-        return done(find(mine), limits)
+        return done(find(limits=mine), limits)
 
 
 def progress_of(progress: AnyProgress) -> Progress:

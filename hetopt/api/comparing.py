@@ -245,37 +245,40 @@ def _rows(
     if problem == _QUEUES:
         yield from _compare_policies(data, names, limits, progress)
         return
+
+    def ask(name: str, *, limits: Limits) -> Result:
+        """Ask one of several planners; `portfolio` alone starts from what is given."""
+        if name == PORTFOLIO:
+            found = portfolio.search(data, limits, given, progress.report)
+            source = given[0].started_from if given else None
+            return replace(found, started_from=source)
+        found = portfolio.ask(name, data, limits, several=True, problem=problem)
+        return replace(portfolio.with_bound(found), started_from=None)
+
+    def solve(statement: str, backend: str, *, limits: Limits) -> Result:
+        try:
+            return statements.solve(problem, data, statement, backend, limits=limits)
+        except (Unsupported, BackendMissing) as reason:
+            method = Method(statement, "exact", formulation=statement, backend=backend)
+            return _nothing(problem, data, method, str(reason))
+
+    def prove(*, limits: Limits) -> Result:
+        try:
+            found = exactly(problem, data, given, progress, limits)
+        except Unsupported as reason:
+            return _nothing(problem, data, Method(problem, "exact"), str(reason))
+        # One that solves a statement is a row beside that statement's own.
+        return replace(found, method=replace(found.method, formulation=None))
+
     for name in names:
         progress.started(f"{called}: {name}")
-        yield worked(limits, partial(_ask, problem, name, data, given, progress))
+        yield worked(limits, partial(ask, name))
     for statement, backend in chosen.statements_of(problem):
         progress.started(f"{called}: {statement}, {backend}")
-        yield worked(
-            limits, partial(_solve_statement, problem, data, statement, backend)
-        )
+        yield worked(limits, partial(solve, statement, backend))
     if chosen.exact:
         progress.started(f"{called}: exact")
-        yield worked(limits, partial(_prove, problem, data, given, progress))
-
-
-def _ask(
-    problem: str,
-    name: str,
-    data: Any,
-    given: Sequence[Result],
-    progress: Progress,
-    limits: Limits,
-) -> Result:
-    """Return what one of several planners finds; `portfolio` is what `plan` does.
-
-    The portfolio alone starts from what is given.
-    """
-    if name == PORTFOLIO:
-        found = portfolio.search(data, limits, given, progress.report)
-        source = given[0].started_from if given else None
-        return replace(found, started_from=source)
-    found = portfolio.ask(name, data, limits, several=True, problem=problem)
-    return replace(portfolio.with_bound(found), started_from=None)
+        yield worked(limits, prove)
 
 
 def _compare_policies(
@@ -290,31 +293,6 @@ def _compare_policies(
         data, names, limits=replace(limits, time_s=whole), progress=progress
     ):
         yield outcome.result
-
-
-def _solve_statement(
-    problem: str, data: object, statement: str, backend: str, limits: Limits
-) -> Result:
-    try:
-        return statements.solve(problem, data, statement, backend, limits=limits)
-    except (Unsupported, BackendMissing) as reason:
-        method = Method(statement, "exact", formulation=statement, backend=backend)
-        return _nothing(problem, data, method, str(reason))
-
-
-def _prove(
-    problem: str,
-    data: Any,
-    given: Sequence[Result],
-    progress: Progress,
-    limits: Limits,
-) -> Result:
-    try:
-        found = exactly(problem, data, given, progress, limits)
-    except Unsupported as reason:
-        return _nothing(problem, data, Method(problem, "exact"), str(reason))
-    # One that solves a statement is a row beside that statement's own.
-    return replace(found, method=replace(found.method, formulation=None))
 
 
 def _nothing(problem: str, data: object, method: Method, reason: str) -> Result:

@@ -1,8 +1,7 @@
 """The nodes on which an iteration costs least: all of them, or some.
 
-Nodes are equal that have as many GPUs of one type on equal links. A set leaves out
-whole groups and is planned by itself; its plan is judged on all nodes, and costs the
-time times the rate of the nodes that it uses.
+A set leaves out whole groups of equal nodes and is planned by itself; its plan is
+judged on all nodes, and costs the time times the rate of the nodes that it uses.
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from ..errors import BoundContradicted, InstanceError
 from ..problems import training_plan
 from ..problems.training_plan import support
 from ..result import Bound, Result, Status, Stop, gap
-from ..schema import Instance, exact
+from ..schema import Cluster, Instance, exact
 from ..text.documents import Document
 from . import planning
 from .calling import AnyInstance, AnyLimits, AnyProgress, limits_of, progress_of
@@ -105,15 +104,6 @@ class NodeChoice:
         }
 
 
-def groups_of(instance: Instance) -> tuple[tuple[str, ...], ...]:
-    """Names of equal nodes, in the order in which the instance first names one."""
-    kinds: dict[object, list[str]] = {}
-    for node in instance.planned_cluster.nodes:
-        link = node.intra_gbytes_per_s, node.intra_latency_us, node.adapters
-        kinds.setdefault((node.gpu, node.count, link), []).append(node.name)
-    return tuple(map(tuple, kinds.values()))
-
-
 def choose_nodes(
     instance: AnyInstance,
     *,
@@ -139,7 +129,7 @@ def choose_nodes(
     beforehand = known_of(data, start, library=known)
     result = planning.plan(data, start=beforehand, limits=whole, progress=heard)
     sets, began = [_judged(data, (), result)], monotonic()
-    waiting = list(_smaller(groups_of(data)))
+    waiting = list(_smaller(data.planned_cluster))
     if result.status is Status.INFEASIBLE:
         waiting = []
     stop = result.stop
@@ -176,12 +166,13 @@ def choose_nodes(
     return NodeChoice(result, tuple(sets), best, spending_bound(data, prices))
 
 
-def _smaller(groups: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, ...]]:
+def _smaller(cluster: Cluster) -> Iterator[tuple[str, ...]]:
     """Yield the nodes that each set leaves out, those of few groups first."""
+    groups = cluster.alike
     most = len(groups) if len(groups) <= _MOST_WHOLE else 2
     for size in range(1, most):
         for some in combinations(groups, size):
-            yield tuple(name for group in some for name in group)
+            yield tuple(node.name for group in some for node in group)
 
 
 def _judged(data: Instance, without: tuple[str, ...], result: Result) -> NodeSet:

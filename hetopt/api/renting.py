@@ -257,32 +257,27 @@ def rent(
 # --- how it is done --------------------------------------------------------------
 
 
+@dataclass
 class _Search:
     """A search plans each card on more and more machines, until one is in time."""
 
-    def __init__(
-        self,
-        instance: Callable[[str, int, int], Instance],
-        iterations: int,
-        deadline_s: float | None,
-        quota: int,
-    ) -> None:
-        """`instance` is of a card, the GPUs of a machine, and the machines."""
-        self._instance, self._iterations = instance, iterations
-        self._deadline_s, self._quota = deadline_s, quota
-        self.rows: list[Rental] = []
-        self.without: dict[str, str] = {}
-        #: Cards of which it is proved that no number of machines will do.
-        self.refuted: set[str] = set()
+    instance: Callable[[str, int, int], Instance]  # of a card, GPUs each, machines
+    iterations: int
+    deadline_s: float | None
+    quota: int
+    rows: list[Rental] = field(default_factory=list)
+    without: dict[str, str] = field(default_factory=dict)
+    #: Cards of which it is proved that no number of machines will do.
+    refuted: set[str] = field(default_factory=set)
 
     def look(self, offers: list[Price], limits: Limits, progress: Progress) -> None:
         """Double the machines, each the largest of a card, up to the quota."""
-        fitting = [one for one in offers if one.gpus <= self._quota]
-        size = max((one.gpus for one in fitting), default=self._quota + 1)
+        fitting = [one for one in offers if one.gpus <= self.quota]
+        size = max((one.gpus for one in fitting), default=self.quota + 1)
         began, card, reason, proved = monotonic(), offers[0].card, NO_TIME, False
-        most, machines = self._quota // size, 1
+        most, machines = self.quota // size, 1
         while machines <= most:
-            data = self._instance(card, size, machines)
+            data = self.instance(card, size, machines)
             many = f"{machines} machine{'s' * (machines > 1)}"
             left = limits.after(monotonic() - began)
             if (why := support.reason(data)) is not None:
@@ -312,14 +307,14 @@ class _Search:
             self.without[card] = reason
 
     def _is_late(self, iteration_us: float) -> bool:
-        seconds = iteration_us / 1e6 * self._iterations
-        return self._deadline_s is not None and seconds > self._deadline_s
+        seconds = iteration_us / 1e6 * self.iterations
+        return self.deadline_s is not None and seconds > self.deadline_s
 
     def _rental(self, price: Price, machines: int, result: Result) -> Rental:
         """Return what a result costs at an offer."""
         bound_us = 0 if result.bound is None else int(result.bound.value)
         us = float(result.objective or 0), float(bound_us)
-        seconds, least = (each / 1e6 * self._iterations for each in us)
+        seconds, least = (each / 1e6 * self.iterations for each in us)
         rate = machines * price.usd_per_hour / _HOUR
         return Rental(
             price, machines, seconds, rate * seconds, least, rate * least, result

@@ -189,14 +189,6 @@ def replay(
     return Replayed(data, told, moments, end_us, replays, pool.planned)
 
 
-def _check_time(name: str, value: float, least: float) -> None:
-    if not least <= value <= traces.LATEST_S:
-        raise InstanceError(
-            f"{name}: found {value}, expected seconds from {least:g} to "
-            f"{traces.LATEST_S}; correct it"
-        )
-
-
 def _check(
     checkpoint_s: float, restart_s: float, planning_s: float, storage: Storage
 ) -> None:
@@ -205,7 +197,11 @@ def _check(
         ("restart_s", restart_s, 0.0),
         ("planning_s", planning_s, 0.0),
     ):
-        _check_time(name, value, least)
+        if not least <= value <= traces.LATEST_S:
+            raise InstanceError(
+                f"{name}: found {value}, expected seconds from {least:g} to "
+                f"{traces.LATEST_S}; correct it"
+            )
     if storage.unsaved:
         raise Unsupported(
             f"unsaved: found {', '.join(storage.unsaved)}, expected none along a "

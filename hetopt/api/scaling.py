@@ -111,9 +111,7 @@ def scale(
     rates = sorted({*(gbits_per_s or GBITS), *(() if own is None else (own,))})
     if rates[0] <= 0:
         raise Unsupported(f"found a rate of {rates[0]:g} Gbit/s, expected more than 0")
-    kinds: dict[Node, Node] = {}
-    for node in cluster.nodes:
-        kinds.setdefault(node.model_copy(update={"name": ""}), node)
+    kinds = [alike[0] for alike in cluster.alike]
     parts, complete = len(kinds) + len(rates), True
     plans: list[tuple[str, TrainingPlan]] = []
 
@@ -139,7 +137,7 @@ def scale(
         return found
 
     results: dict[float | None, Result] = {}
-    singles = [(planned([node], rates[-1]), node) for node in kinds.values()]
+    singles = [(planned([node], rates[-1]), node) for node in kinds]
     alone, first = min(singles, key=lambda one: _time_us(one[0]))
     if alone is not None:
         results[None] = alone

@@ -82,23 +82,12 @@ def solve(
         raise Unsupported("a statement has no options: leave them or the back end out")
     if named_method is not None and _narrows(named_method, data):
         name = named_method
-    start = {"warm_start": warm_start, "report": report}
+    start: Document = {"warm_start": warm_start, "report": report}
     if backend is not None:
         stated = _formulation(name, named_method, backend)
-        make = partial(_solve_statement, name, data, stated, backend, start)
+        make = partial(statements.solve, name, data, stated, backend, **start)
         return worked(given, make)
     return worked(given, partial(_solve, name, data, named_method, options, start))
-
-
-def _solve_statement(
-    problem: str,
-    data: object,
-    statement: str,
-    backend: str,
-    start: Document,
-    limits: Limits,
-) -> Result:
-    return statements.solve(problem, data, statement, backend, limits=limits, **start)
 
 
 def _solve(
@@ -107,7 +96,7 @@ def _solve(
     named_method: str | None,
     options: Options | None,
     start: Document,
-    asked: Limits,
+    limits: Limits,
 ) -> Result:
     """Return what a method of a problem, by default the exact one, finds.
 
@@ -125,7 +114,7 @@ def _solve(
     if named_method is None or named_method in known["exact"]:
         taken = options_of(asked_for, "exact")
         chosen = checked("method", taken, options) if options else {}
-        found = portfolio.exactly(name, data, asked, options=chosen, **start)
+        found = portfolio.exactly(name, data, limits, options=chosen, **start)
         told = {
             option: value.model_dump(mode="json", exclude_unset=True)
             if isinstance(value, BaseModel)
@@ -137,9 +126,9 @@ def _solve(
         if options:
             message = f"statement {named_method} has no options: leave them out"
             raise Unsupported(message)
-        backend = carriers(named_method)[0]
-        return _solve_statement(name, data, named_method, backend, start, asked)
-    return by_planner(name, named_method, data, options, asked)
+        stated = name, data, named_method, carriers(named_method)[0]
+        return statements.solve(*stated, limits=limits, **start)
+    return by_planner(name, named_method, data, options, limits)
 
 
 def by_planner(

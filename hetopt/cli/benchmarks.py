@@ -1,8 +1,7 @@
 """The command `bench`, registered by `hetopt.cli`."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +74,6 @@ def bench(
     from ..bench import gate, journal
     from ..bench.running import Chosen, failed
     from ..report import bench as reports
-    from ..report import writers
     from ..text.writing import write_text
 
     if report is not None:
@@ -84,15 +82,10 @@ def bench(
         folder = report
     else:
         folder = _folder(suite, out)
-    with _rows_kept(folder, is_read=report is not None, as_json=as_json):
+    try:
         if report is None:
-            _run(
-                Chosen(str(suite), suites, time_limit, only),
-                folder,
-                workers=workers,
-                dask=dask,
-                resume=resume,
-            )
+            chosen = Chosen(str(suite), suites, time_limit, only)
+            _run(chosen, folder, workers=workers, dask=dask, resume=resume)
         header, rows = journal.read(folder)
         made = reports.report(header, rows)
         judged = gate.verdicts(rows)
@@ -103,6 +96,10 @@ def bench(
                 write_text(place / "gate.md", gate.table(judged))
 
         lost = written(folder if folder.is_dir() else folder.parent, write, "report ")
+    except KeyboardInterrupt:
+        next_ = "--resume continues" if report is None else "give --report again"
+        words = f"interrupted: {folder} keeps the rows so far; {next_}"
+        stopped(f"{words} and writes the report", as_json=as_json)
     if update_best:
         from ..bench import best
 
@@ -111,8 +108,8 @@ def bench(
     document = reports.document(made)
     if judged:
         document["gate"] = [verdict.model_dump(mode="json") for verdict in judged]
-    shown = writers.terminal(reports.sheet(made))
-    output.give(document, shown, lost, as_json=as_json)
+    shown = partial(reports.sheet, made)
+    output.present(document, shown, None, lost, as_json=as_json)
     if made.contradicted:
         output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
         raise typer.Exit(OURS)
@@ -137,17 +134,6 @@ def _folder(suite: str | None, out: Path | None) -> Path:
     if os.path.lexists(out) and not os.path.isdir(out):
         raise Unsupported(f"--out {out}: found a file, expected a folder; name one")
     return out
-
-
-@contextmanager
-def _rows_kept(folder: Path, *, is_read: bool, as_json: bool) -> Iterator[None]:
-    """Say at Ctrl-C within where the rows are, and how the report is written."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        next_ = "give --report again" if is_read else "--resume continues"
-        words = f"interrupted: {folder} keeps the rows so far; {next_}"
-        stopped(f"{words} and writes the report", as_json=as_json)
 
 
 def _run(chosen: "Chosen", out: Path, **how: Any) -> None:

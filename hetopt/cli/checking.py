@@ -1,6 +1,7 @@
 """`hetopt check`: a plan judged, or a run by its trainer's arguments or its files."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -114,7 +115,7 @@ def check(
         run.improve(time_limit)
         judged = replace(judged, reached=run.bound() or judged.reached)
     judged = judged.beside_measurement(measured)
-    output.present(judged.to_json(), judged.sheet, None, as_json=as_json)
+    output.present(judged.to_json(), judged.sheet, as_json=as_json)
     judged.end()
 
 
@@ -302,7 +303,10 @@ def _answer_without_plan(
     if proof.missing:
         _end_unproved(place, claim, proof)
     if not as_json:
-        output.show([f"{claim} is verified: {proof.by} ({proof.proof})", *told])
+        from ..report.sheet import Section, Sheet
+
+        verified = f"{claim} is verified: {proof.by} ({proof.proof})"
+        output.show(Sheet(place, (Section(points=tuple(told)),), answer=verified))
 
 
 def _judge(subject: _Subject, tokens: int | None) -> _Judged:
@@ -318,15 +322,14 @@ def _judge(subject: _Subject, tokens: int | None) -> _Judged:
 
 def _show_read(run: CurrentRun, *, as_json: bool) -> None:
     """Show what was read of a run, which there is no instance to judge on."""
-    if as_json:
-        output.print_json(run.to_json())
-        return
-    from ..report import writers
+    from ..report.sheet import Sheet
 
-    output.show([writers.facts(run.read)])
-    output.tell(NEXT)
-    for note in run.asked.notes:
-        output.tell(f"{run.asked.place}: {note}")
+    place = str(run.asked.place)
+    read = partial(Sheet, place, facts=tuple(run.read))
+    output.present(run.to_json(), read, as_json=as_json)
+    notes = (f"{place}: {note}" for note in run.asked.notes)
+    for told in () if as_json else (NEXT, *notes):
+        output.tell(told)
 
 
 def _document(subject: _Subject, found: "Evaluation") -> dict[str, object]:

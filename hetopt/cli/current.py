@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..text.documents import Document
-from .options import limit_s
 
 if TYPE_CHECKING:
     from ..api.measured import Measurement
@@ -42,10 +41,7 @@ class CurrentRun:
         assert self.data is not None
         if self.claim is None or self.claim.settings is None:
             return
-        limit = limit_s(time_limit)
-        self.advice = changes.advise(
-            self.module, self.asked, self.data, float("inf") if limit is None else limit
-        )
+        self.advice = changes.advise(self.module, self.asked, self.data, time_limit)
 
     def bound(self) -> "Bound | None":
         """Return what no plan is shorter than with any of the settings that were tried.

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,6 +11,9 @@ from ..errors import BackendMissing, HetoptError
 from ..text.documents import Document
 from . import output
 from .options import AsJson
+
+if TYPE_CHECKING:
+    from ..report.sheet import Sheet
 
 # Three layers of 3, 1, 2 us on two equal stages: the best bottleneck is 3 us.
 _TRIAL: dict[str, object] = {
@@ -76,6 +80,14 @@ def doctor(as_json: AsJson = False) -> None:
     Example: `hetopt doctor`
     """
     found = findings()
+    output.present(found, lambda: _sheet(found), as_json=as_json)
+    if not all(one["healthy"] for one in found["backends"]):
+        raise typer.Exit(output.BAD_INPUT)
+
+
+def _sheet(found: Document) -> "Sheet":
+    from ..report.sheet import Section, Sheet, Table
+
     headings = ("back end", "version", "verdict")
     rows = (
         (
@@ -86,7 +98,5 @@ def doctor(as_json: AsJson = False) -> None:
         for one in found["backends"]
     )
     machine = "hetopt {hetopt}, Python {python}, {threads} threads".format(**found)
-    shown = [machine, output.table(headings, rows, texts=headings)]
-    output.give(found, shown, as_json=as_json)
-    if not all(one["healthy"] for one in found["backends"]):
-        raise typer.Exit(output.BAD_INPUT)
+    table = Table.of(headings, rows, texts=headings)
+    return Sheet("Solvers", (Section(table=table),), answer=machine)

@@ -1,8 +1,7 @@
 """The commands between other tools and ours: `import`, `assemble` and `export`."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from ..errors import Unsupported, naming
 from ..text.documents import Document
@@ -12,6 +11,7 @@ from .quantities import length
 
 if TYPE_CHECKING:
     from ..formats.importing import Imported
+    from ..report.sheet import Sheet
 
 
 _OWN = ("out", "instance", "option", "json", "help")
@@ -68,9 +68,12 @@ def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:
         return
     output.tell(f"written to {out}")
     if found.assumed:
+        from ..report.sheet import Section, Sheet, Table
+
         headings = ("assumed", "value", "source", "change it with")
         cells = ((row.what, row.value, row.source, row.change) for row in found.assumed)
-        output.show([output.table(headings, cells, headings)], stderr=True)
+        table = Table.of(headings, cells, texts=headings)
+        output.show(Sheet("Assumed", (Section(table=table),)), stderr=True)
 
 
 OPTION = Annotated[
@@ -203,7 +206,7 @@ def export(
     if explain:
         with naming(plan):
             rows = exporting.explain(data, made)
-        output.give(rows, _able(rows), as_json=as_json)
+        output.present(rows, lambda: _able(rows), as_json=as_json)
         return
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
@@ -216,12 +219,13 @@ def export(
         output.tell(f"written to {', '.join(map(str, paths))}")
 
 
-def _able(rows: list[Document]) -> Iterator[Any]:
+def _able(rows: list[Document]) -> "Sheet":
     """One row a target, one column a feature of the plan, under a list of these."""
+    from ..report.sheet import Section, Sheet, Table
+
     features = list(rows[0]["features"]) if rows else []
     listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))
-    none = "no feature that limits where it can run"
-    yield f"The plan has {listed or none}"
+    own = listed or "no feature that limits where it can run"
     columns = [f"({i})" for i in range(1, len(features) + 1)]
     cells = []
     for row in rows:
@@ -234,7 +238,8 @@ def _able(rows: list[Document]) -> Iterator[Any]:
         releases = f"from {row['oldest']} (tested: {', '.join(row['held_against'])})"
         cells.append((row["name"], releases, *marks, told or "can run it"))
     headings = ("target", "releases", *columns, "verdict")
-    yield output.table(headings, cells, texts=headings)
+    table = Table.of(headings, cells, texts=headings)
+    return Sheet("Targets", (Section(table=table),), answer=f"The plan has {own}")
 
 
 def sizes(words: str) -> list[int]:

@@ -1,11 +1,9 @@
 """The commands that run a plan, and look at the states that it saved."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,23 +14,8 @@ from .options import AsJson, PlanFile, PlanInstance, arg, flag, opt
 from .quantities import count, duration
 
 if TYPE_CHECKING:
+    from ..report.sheet import Sheet
     from .progress import Steps
-
-
-class Precision(StrEnum):
-    """Words of --precision."""
-
-    FP64 = "fp64"
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-
-
-class Decay(StrEnum):
-    """Words of --decay."""
-
-    COSINE = "cosine"
-    NONE = "none"
 
 
 def run(
@@ -84,7 +67,7 @@ def run(
     ] = False,
     cpu: Annotated[bool, flag("Run on CPUs, in single precision.", "--cpu")] = False,
     precision: Annotated[
-        Precision | None,
+        Literal["fp64", "fp32", "bf16", "fp16"] | None,
         opt(None, "Precision, if not the one that follows from instance and card."),
     ] = None,
     learning_rate: Annotated[
@@ -92,9 +75,9 @@ def run(
     ] = 3e-4,
     warmup: Annotated[int, opt("N", "Steps of the warm-up.", min=0)] = 0,
     decay: Annotated[
-        Decay,
+        Literal["cosine", "none"],
         opt(None, "How the learning rate falls to a tenth at the last step, or none."),
-    ] = Decay.COSINE,
+    ] = "cosine",
     weight_decay: Annotated[float, opt("X", "Weight decay of matrices.", min=0)] = 0.1,
     clip: Annotated[
         float, opt("X", "Largest global norm of gradients; 0: no limit.", min=0)
@@ -136,10 +119,10 @@ def run(
             restarts=restarts,
             elastic=elastic,
             cpu=cpu,
-            precision=None if precision is None else precision.value,
+            precision=precision,
             learning_rate=learning_rate,
             warmup=warmup,
-            decay=decay.value,
+            decay=decay,
             weight_decay=weight_decay,
             clip=clip,
             seed=seed,
@@ -212,14 +195,15 @@ def checkpoint(
         output.print_json(told) if as_json else output.tell(words)
         return
     found = handover.summary(folder)
-    output.give(found, _shown(found), as_json=as_json)
+    output.present(found, lambda: _sheet(found), as_json=as_json)
     raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
 
 
-def _shown(found: Document) -> Iterator[object]:
-    from ..report import words
+def _sheet(found: Document) -> "Sheet":
+    from ..report.sheet import Sheet
 
     size = f"{found['bytes'] / 2**30:.3f} GiB in {counted(found['files'], 'file')}"
-    yield f"step {found['step']}: {found['parameters']:,} parameters, {size}"
-    if found["incomplete"]:
-        yield words.plain("not whole: " + ", ".join(found["incomplete"]))
+    told = f"step {found['step']}: {found['parameters']:,} parameters, {size}"
+    if lacks := found["incomplete"]:
+        told += f"; not whole: {', '.join(lacks)}"
+    return Sheet("States", answer=told)

@@ -3,10 +3,10 @@
 import ast
 import json
 from collections.abc import Iterator, Sequence
-from enum import Enum, StrEnum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -16,26 +16,23 @@ from ..text.documents import Document
 from . import output
 from .options import AsJson, arg, flag, opt
 
-
-class Kind(StrEnum):
-    """The kinds of things that `hetopt list` lists."""
-
-    COMMANDS = "commands"
-    INSTANCES = "instances"
-    FIELDS = "fields"
-    PROBLEMS = "problems"
-    FORMULATIONS = "formulations"
-    METHODS = "methods"
-    PLANNERS = "planners"
-    POLICIES = "policies"
-    BACKENDS = "backends"
-    FORMATS = "formats"
-    SUITES = "suites"
-    GPUS = "gpus"
-    MACHINES = "machines"
-    CAPABILITIES = "capabilities"
-
-
+#: The kinds of things that `hetopt list` lists.
+Kind = Literal[
+    "commands",
+    "instances",
+    "fields",
+    "problems",
+    "formulations",
+    "methods",
+    "planners",
+    "policies",
+    "backends",
+    "formats",
+    "suites",
+    "gpus",
+    "machines",
+    "capabilities",
+]
 #: The folders of kinds that are called otherwise.
 _FOLDER = {"methods": "exact", "policies": "scheduling.policies"}
 
@@ -227,15 +224,13 @@ def _param_rows(params: Sequence[Any], kind: str) -> Iterator[Document]:
 
 def _default(value: object) -> str | int | float | None:
     """A default as it would be typed; None where there is none to be told."""
-    if isinstance(value, Enum):
-        return str(value.value)
     if isinstance(value, bool) or not isinstance(value, int | float | str | Path):
         return None
     return str(value) if isinstance(value, Path) else value
 
 
 def list_entries(
-    kind: Annotated[Kind, arg(f"One of {', '.join(Kind)}.", "KIND")],
+    kind: Annotated[Kind, arg(f"One of {', '.join(get_args(Kind))}.", "KIND")],
     problem: Annotated[
         str | None,
         opt(
@@ -255,23 +250,21 @@ def list_entries(
 
     Examples: `hetopt list planners --problem recovery`; `hetopt list fields`
     """
-    if markdown and kind not in (Kind.FIELDS, Kind.COMMANDS, Kind.CAPABILITIES):
+    if markdown and kind not in ("fields", "commands", "capabilities"):
         expected = "expected `list fields`, `list commands` or `list capabilities`"
-        raise Unsupported(f"--markdown with {kind.value}: {expected}")
+        raise Unsupported(f"--markdown with {kind}: {expected}")
     if problem is not None:
         from .. import problems
 
-        if kind.value not in OF_A_PROBLEM:
+        if kind not in OF_A_PROBLEM:
             expected = f"expected one of {', '.join(OF_A_PROBLEM)}"
-            raise Unsupported(f"--problem with {kind.value}: {expected}")
+            raise Unsupported(f"--problem with {kind}: {expected}")
         problems.get(problem := problem.replace("-", "_"))
-    found = entries(kind.value, problem)
-    if as_json:
-        output.print_json(found)
-        return
     from ..report import listing
 
-    if markdown:
-        output.print_text(listing.page(kind.value, found))
+    found = entries(kind, problem)
+    if markdown and not as_json:
+        output.print_text(listing.page(kind, found))
     else:
-        output.show([listing.terminal(kind.value, found)])
+        shown = partial(listing.sheet, kind, found)
+        output.present(found, shown, as_json=as_json)

@@ -1,6 +1,6 @@
 """The commands about measured runs, and `profile`, which measures layers here."""
 
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ from .quantities import length, rate
 
 if TYPE_CHECKING:
     from ..measuring.profiling import Profiled
+    from ..report.sheet import Sheet
     from ..schema import ModelSpec
 
 
@@ -47,7 +48,8 @@ def predict(
     from ..report import predicted
 
     found = api.predict(runs, constants=constants, fit_on=fit_on)
-    output.give(found.to_json(), predicted.terminal(found), as_json=as_json)
+    shown = partial(predicted.sheet, found)
+    output.present(found.to_json(), shown, as_json=as_json)
 
 
 def calibrate(
@@ -71,7 +73,8 @@ def calibrate(
     output.check_writable(out)
     found = api.calibrate(runs, constants=constants)
     failed = written(out, found.write, "constants ")
-    output.give(found.to_json(), predicted.calibrated(found), failed, as_json=as_json)
+    shown = partial(predicted.calibrated, found)
+    output.present(found.to_json(), shown, None, failed, as_json=as_json)
 
 
 Sizes = Annotated[str, opt("A,B,C", "Sizes to measure.")]
@@ -131,7 +134,8 @@ def profile(
             "nothing fits into this device's memory: give smaller sizes"
         )
     failed = written(out, lambda path: writing.write_json(path, found.rows))
-    output.give(_document(found), _shown(found), failed, as_json=as_json)
+    shown = partial(_sheet, found)
+    output.present(_document(found), shown, None, failed, as_json=as_json)
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:
@@ -173,10 +177,11 @@ def _document(found: "Profiled") -> dict[str, object]:
     }
 
 
-def _shown(found: "Profiled") -> Iterator[object]:
+def _sheet(found: "Profiled") -> "Sheet":
     from ..measuring.profiling import shown
-    from ..report import words
+    from ..report.sheet import Section, Sheet, Table
 
     headings = ("TP", "micro-batch", "forward ms", "backward ms", "kept MiB", "peak")
-    yield words.plain(f"one layer on {found.gpu}, PyTorch {found.torch}")
-    yield output.table(headings, shown(found), texts=())
+    table = Table.of(headings, shown(found), texts=())
+    told = f"one layer on {found.gpu}, PyTorch {found.torch}"
+    return Sheet("Profile", (Section(table=table),), answer=told)

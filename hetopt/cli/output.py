@@ -8,7 +8,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
@@ -107,26 +107,16 @@ def print_text(text: str) -> None:
     _to_stdout(lambda: typer.echo(text, nl=False))
 
 
-def show(renderables: Iterable[object], *, stderr: bool = False) -> None:
-    """Print tables and lines; on stderr where they stand beside the answer."""
+def show(sheet: "Sheet", *, stderr: bool = False) -> None:
+    """Print a sheet; on stderr where it stands beside the answer."""
+    from ..report import writers
+
     # A pipe has no width: lines there must not be folded to 80 columns.
     screen = console(stderr=stderr)
     if not screen.is_terminal:
         screen = console(stderr=stderr, width=200)
-    for renderable in renderables:
+    for renderable in writers.terminal(sheet):
         _to_stdout(lambda one=renderable: screen.print(one))  # type: ignore[misc]
-
-
-def table(
-    headings: Sequence[str],
-    rows: Iterable[Iterable[str]],
-    texts: Sequence[str] | None = None,
-) -> Any:
-    """A table for `show`; the first column, or those in `texts`, have no numbers."""
-    from ..report import writers
-    from ..report.sheet import Table
-
-    return writers.Columns(Table.of(headings, rows, texts=texts))
 
 
 def _to_stdout(write: Callable[[], None]) -> None:
@@ -186,26 +176,10 @@ def written(
     return None
 
 
-def give(
-    document: object,
-    shown: Iterable[object],
-    *failures: HetoptError | None,
-    as_json: bool,
-) -> None:
-    """Print the answer; then raise the first of what failed to be written."""
-    if as_json:
-        print_json(document)
-    else:
-        show(shown)
-    for failure in failures:
-        if failure is not None:
-            raise failure
-
-
 def present(
     document: object,
     sheet: "Callable[[], Sheet]",
-    out: Path | None,
+    out: Path | None = None,
     *failures: HetoptError | None,
     as_json: bool,
 ) -> None:
@@ -216,13 +190,14 @@ def present(
 
         writers.write(sheet(), document, path)
 
-    def shown() -> Iterator[object]:
-        from ..report import writers
-
-        yield from writers.terminal(sheet())
-
     failed = written(out, write)
-    give(document, shown(), failed, as_json=as_json)
+    if as_json:
+        print_json(document)
+    else:
+        show(sheet())
+    for failure in (*failures, failed):
+        if failure is not None:
+            raise failure
 
 
 def deliver(
@@ -239,14 +214,14 @@ def deliver(
     """
     from ..text.writing import write_json
 
-    def shown() -> Iterator[object]:
-        from ..report import results, writers
+    def shown() -> "Sheet":
+        from ..report import results
 
-        yield from writers.terminal(sheet() if sheet else results.sheet(result))
+        return results.sheet(result)
 
     failed = written(out, lambda path: write_json(path, result.to_file()))
     document = result.to_json() | dict(more or {})
-    give(document, shown(), failed, as_json=as_json)
+    present(document, sheet or shown, None, failed, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
 
 

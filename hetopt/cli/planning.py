@@ -1,10 +1,9 @@
 """The commands `plan`, `solve`, `compare` and `provision`."""
 
 from collections.abc import Iterable
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -18,13 +17,6 @@ if TYPE_CHECKING:
     from ..exact.provisioning import Frontier
     from ..modelling import Limits
     from ..result import Result
-
-
-class Objective(StrEnum):
-    """The amounts that an iteration may take least of."""
-
-    TIME = "time"
-    USD = "usd"
 
 
 def plan(
@@ -47,13 +39,13 @@ def plan(
     ] = False,
     runs_on: options.RunsOn = None,
     objective: Annotated[
-        Objective,
+        Literal["time", "usd"],
         opt(
             "time|usd",
             "What to minimise per iteration; usd counts only the nodes in use, and may "
             "leave groups of equal nodes idle.",
         ),
-    ] = Objective.TIME,
+    ] = "time",
     tokens: runs.Tokens = None,
     option: options.Options = None,
     start: options.Start = None,
@@ -91,10 +83,10 @@ def plan(
     }
     nodes = None
     with output.watch("us", time_limit) as watch:
-        if objective is not Objective.TIME:
+        if objective != "time":
             if exact or improve or planner is not None or option:
                 raise Unsupported(
-                    f"--objective {objective.value} asks the portfolio: leave out "
+                    f"--objective {objective} asks the portfolio: leave out "
                     "--exact, --planner, --option and --improve"
                 )
             nodes = api.choose_nodes(instance, limits=limits, progress=watch, **known)
@@ -284,7 +276,8 @@ def compare(
     output.present(document, lambda: gaps.sheet(report), out, as_json=as_json)
     results = [row.result for row in report.runs]
     broken = output.is_plugin_broken(results)
-    raise typer.Exit(output.BAD_INPUT if broken else _exit_of_comparison(results))
+    code = _exit_of_comparison((one.digest, one) for one in results)
+    raise typer.Exit(output.BAD_INPUT if broken else code)
 
 
 def _name_list(words: str, option: str) -> list[str]:
@@ -309,12 +302,12 @@ def _deliver_targets(
         report.to_json(), lambda: targets.sheet(report), out, as_json=as_json
     )
     # That one trainer runs no plan of an instance is an answer beside the others.
-    codes: dict[str, list[int]] = {}
-    for row in report.rows:
-        known = codes.setdefault(row.instance, [])
-        if row.unsupported is None:
-            known.append(output.exit_of(row.result.status))
-    raise typer.Exit(max(map(_exit_of_instance, codes.values())))
+    raise typer.Exit(
+        _exit_of_comparison(
+            (row.instance, row.result if row.unsupported is None else None)
+            for row in report.rows
+        )
+    )
 
 
 def provision(
@@ -399,12 +392,16 @@ def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoR
     )
 
 
-def _exit_of_comparison(results: Iterable["Result"]) -> int:
-    """0 when every instance has a plan; otherwise what the worst instance gives."""
-    by_instance: dict[str, list[int]] = {}
-    for result in results:
-        by_instance.setdefault(result.digest, []).append(output.exit_of(result.status))
-    return max(map(_exit_of_instance, by_instance.values()))
+def _exit_of_comparison(results: "Iterable[tuple[str, Result | None]]") -> int:
+    """0 when every instance has a plan; otherwise what the worst instance gives.
+
+    `results` are by instance, None of what does not support it.
+    """
+    codes: dict[str, list[int]] = {}
+    for instance, result in results:
+        found = [] if result is None else [output.exit_of(result.status)]
+        codes.setdefault(instance, []).extend(found)
+    return max(map(_exit_of_instance, codes.values()))
 
 
 def _exit_of_instance(codes: list[int]) -> int:

@@ -1,6 +1,8 @@
 """The commands of a live queue, registered by `hetopt.cli`."""
 
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,7 @@ from .quantities import count, duration
 
 if TYPE_CHECKING:
     from ..queueing.store import Entry
+    from ..report.sheet import Section, Sheet
 
 _FOLDER = Path("~/.hetopt/queue")
 Folder = Annotated[
@@ -83,18 +86,14 @@ def submit(
             }
             for one in found
         ]
-        document = {"jobs": rows}
-        output.give(
-            document,
-            [f"{one.entry.job.name}: {one.why}" for one in found],
-            as_json=as_json,
-        )
+        told = [f"{one.entry.job.name}: {one.why}" for one in found]
+        output.present({"jobs": rows}, lambda: _sheet((), told), as_json=as_json)
         refused = any(one.refused for one in found)
         raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
     numbers = [entry.number for entry in queue.submit(asked)]
     queue.advance(output.tell)
     entries = [e for e in queue.store.entries() if e.number in numbers]
-    output.give(queue.document(entries), [_table(entries)], as_json=as_json)
+    output.present(queue.document(entries), lambda: _sheet(entries), as_json=as_json)
     refused = any(entry.state == "refused" for entry in entries)
     raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
 
@@ -132,7 +131,7 @@ def queue(
         except HetoptError as error:  # an engine that is away comes back
             output.complain(f"{error}; trying again in {every:g} s")
     entries = found.store.entries()
-    output.give(found.document(entries), [_table(entries)], as_json=as_json)
+    output.present(found.document(entries), lambda: _sheet(entries), as_json=as_json)
 
 
 def status(
@@ -147,15 +146,9 @@ def status(
     from ..queueing.scheduler import Queue
 
     found = Queue.opened(folder.expanduser())
-    if job is None:
-        entries = found.store.entries()
-        output.give(found.document(entries), [_table(entries)], as_json=as_json)
-        return
-    entry = found.store.entry(job)
-    shown = [_table([entry]), *([entry.why] if entry.why else [])]
-    if entry.attempts:
-        shown.append(_attempts(entry))
-    output.give(found.document([entry]), shown, as_json=as_json)
+    entries = found.store.entries() if job is None else [found.store.entry(job)]
+    told = partial(_sheet, entries) if job is None else partial(_of_job, *entries)
+    output.present(found.document(entries), told, as_json=as_json)
 
 
 def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> None:
@@ -168,7 +161,7 @@ def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> N
     found = Queue.opened(folder.expanduser())
     entry = found.cancel(job)
     text = f"job {entry.number} ({entry.job.name}) is cancelled"
-    output.give(found.document([entry]), [text], as_json=as_json)
+    output.present(found.document([entry]), lambda: _sheet((), [text]), as_json=as_json)
 
 
 def logs(
@@ -206,7 +199,12 @@ def logs(
 # --- what is shown ---------------------------------------------------------------
 
 
-def _table(entries: "list[Entry]") -> object:
+def _sheet(
+    entries: "Sequence[Entry]", told: Sequence[str] = (), *more: "Section"
+) -> "Sheet":
+    """A row a job, what is told of it or in its place, and more."""
+    from ..report.sheet import Section, Sheet, Table
+
     rows = []
     for entry in entries:
         attempt = entry.live
@@ -224,7 +222,8 @@ def _table(entries: "list[Entry]") -> object:
             )
         )
     headings = ("job", "name", "state", "step", "of", *_TEXTS[2:])
-    return output.table(headings, rows, _TEXTS)
+    table = Table.of(headings, rows, texts=_TEXTS) if rows or not told else None
+    return Sheet("Queue", (Section(table=table), Section(points=tuple(told)), *more))
 
 
 def _gpus(nodes: Any) -> str:
@@ -239,8 +238,10 @@ def _clock(seconds: float | None) -> str:
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", here)
 
 
-def _attempts(entry: "Entry") -> object:
+def _of_job(entry: "Entry") -> "Sheet":
+    """A job, why it is where it is, and a row for each attempt."""
     from ..queueing.following import beside
+    from ..report.sheet import Section, Table
 
     rows = [
         (
@@ -255,4 +256,5 @@ def _attempts(entry: "Entry") -> object:
         for one in entry.attempts
     ]
     heads = ("attempt", "engine's name", "GPUs", "state", "steps", "a step")
-    return output.table(heads, rows, heads[1:])
+    attempts = Section(table=Table.of(heads, rows, texts=heads[1:]))
+    return _sheet([entry], [entry.why] if entry.why else (), *[attempts] * bool(rows))

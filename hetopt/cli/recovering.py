@@ -116,24 +116,16 @@ def storage(words: list[str] | None) -> "Storage":
     """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
     from ..problems.recovery import Storage
     from ..text.complaints import validated
-    from ..text.options import pairs
+    from ..text.options import pairs, values
 
-    tree = {name: _value(name, text) for name, text in pairs(words or ()).items()}
+    tree = values(words)
+    for name, text in pairs(words or ()).items():
+        if name in ("media", "unsaved"):
+            both = "memory,disk" if text == "both" else text
+            tree[name] = [word.strip() for word in both.split(",") if word.strip()]
+        elif text == "none":
+            tree[name] = None
     return validated(Storage, tree, "--option", file="")
-
-
-def _value(name: str, text: str) -> object:
-    if name in ("media", "unsaved"):
-        both = "memory,disk" if text == "both" else text
-        return [word.strip() for word in both.split(",") if word.strip()]
-    if text == "none":
-        return None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def replay(

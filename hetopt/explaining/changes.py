@@ -11,12 +11,12 @@ from typing import TypeVar
 from .. import portfolio
 from ..modelling import Limits
 from ..plans import TrainingPlan
+from ..portfolio.absence import other_settings
 from ..schema import Cluster, Instance, Inter, Link, Node
 from ..search.quick import fastest, replanned, time_of
 
 _ROUNDS = 3_000  # candidates of a local search
 _Linked = TypeVar("_Linked", Inter, Link, Node)
-_RECOMPUTES = ("none", "selective", "full")
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,8 @@ def _with_cluster(
 
 def _nodes(instance: Instance) -> Iterator[Change]:
     """One more node like each that there is; it has the links of the one it copies."""
-    cluster, seen = instance.planned_cluster, set()
-    for node in cluster.nodes:
-        make = node.model_copy(update={"name": ""})
-        if make in seen:
-            continue
-        seen.add(make)
+    cluster = instance.planned_cluster
+    for node, *_ in cluster.alike:
         bigger = _with_copy(cluster, node)
         if bigger is not None:
             words = f"one more node of {node.count} × {node.gpu}"
@@ -64,7 +60,10 @@ def _nodes(instance: Instance) -> Iterator[Change]:
 
 
 def _with_copy(cluster: Cluster, node: Node) -> Cluster | None:
-    """Return None where nothing says how fast the node and its copy are joined."""
+    """Return None where nothing says how fast the node and its copy are joined.
+
+    They are as the slowest link between nodes of the type.
+    """
     name = f"{node.name}+"
     while name in cluster.node:
         name += "+"
@@ -75,20 +74,15 @@ def _with_copy(cluster: Cluster, node: Node) -> Cluster | None:
         if getattr(pair, end) == node.name
     ]
     if cluster.inter.gbytes_per_s is None:
-        twin = _between_twins(cluster, node)
-        if twin is None:
+        names = {other.name for other in cluster.nodes if other.gpu == node.gpu}
+        links = [p for p in cluster.inter.pairs if {p.first, p.second} <= names]
+        if not links:
             return None
+        twin = min(links, key=lambda link: link.gbytes_per_s)
         pairs.append(twin.model_copy(update={"first": node.name, "second": name}))
     inter = cluster.inter.model_copy(update={"pairs": (*cluster.inter.pairs, *pairs)})
     nodes = (*cluster.nodes, node.model_copy(update={"name": name}))
     return cluster.model_copy(update={"nodes": nodes, "inter": inter})
-
-
-def _between_twins(cluster: Cluster, node: Node) -> Link | None:
-    """The slowest link between nodes of this type; None where there is one node."""
-    names = {other.name for other in cluster.nodes if other.gpu == node.gpu}
-    links = [p for p in cluster.inter.pairs if {p.first, p.second} <= names]
-    return min(links, key=lambda link: link.gbytes_per_s, default=None)
 
 
 def _faster(record: _Linked, field: str) -> _Linked:
@@ -128,27 +122,12 @@ def _sizes(instance: Instance) -> Iterator[Change]:
 
 
 def _settings(instance: Instance) -> Iterator[Change]:
-    """Other rules of recomputation and of ZeRO, where the costs tell them apart.
-
-    Measured times are those of one rule, and what checkpoints alone are said to take
-    (`activations: checkpoint`) is not all that other rules take.
-    """
-    costs = instance.workload.costs
-    if (
-        costs.compute.layer_times != "profile"
-        and costs.memory.activations != "checkpoint"
-    ):
-        for rule in _RECOMPUTES:
-            if rule != costs.compute.recompute:
-                words = f"recompute: {rule} instead of {costs.compute.recompute}"
-                changed = instance.with_costs(recompute=rule)
-                yield Change("recompute", words, changed)
-    if not any(row.layer_mib for row in costs.compute.profile):
-        for level in range(4):
-            if level != costs.updates.zero:
-                words = f"zero: {level} instead of {costs.updates.zero}"
-                changed = instance.with_costs(zero=level)
-                yield Change("zero", words, changed)
+    """Other rules of recomputation and of ZeRO, where the costs tell them apart."""
+    for setting, others in other_settings(instance).items():
+        own = instance.workload.costs.value(setting)
+        for other in others:
+            words = f"{setting}: {other} instead of {own}"
+            yield Change(setting, words, instance.with_costs(**{setting: other}))
 
 
 # --- effects ---------------------------------------------------------------------
@@ -196,21 +175,14 @@ def effects(
             return
         started(change.words)
         one = change.instance
-        judged_us, _ = _best(one, plan)
-        _, start = _best(one, *known)
+        judged_us, quick = time_of(one, plan), fastest(one, known)
+        start = None if quick is None else quick[1]
         found = replanned(
             one, start, rounds=_ROUNDS, deadline=deadline, seed=limits.seed
         )
-        planned_us, found = (None, None) if found is None else _best(one, found)
+        planned_us = None if found is None else time_of(one, found)
+        found = None if planned_us is None else found
         if one is instance and found is not None:
             known.append(found)
         gain = None if planned_us is None else 1 - planned_us / iteration_us
         yield Effect(change.kind, change.words, judged_us, planned_us, gain, found)
-
-
-def _best(
-    instance: Instance, *plans: TrainingPlan
-) -> tuple[int | None, TrainingPlan | None]:
-    """Return the quickest of the plans that break no rule, and its time."""
-    plan = fastest(instance, iter(plans))
-    return (None, None) if plan is None else (time_of(instance, plan), plan)

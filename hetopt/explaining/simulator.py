@@ -48,18 +48,14 @@ class Simulation:
     @property
     def iteration_us(self) -> Fraction:
         """Return the slowest pipeline and what follows it, as the judge adds them."""
-        return self.passes_us + self.sums_us + self.update_us + self.overhead_us
+        sums_us = self.sync_factor * self.sync_us + self.tied_us
+        return self.passes_us + sums_us + self.update_us + self.overhead_us
 
     @property
     def passes_us(self) -> Fraction:
         """Return the time of the slowest pipeline, or of a busier network port."""
         lines = (line.total_us for line in self.timelines)
         return self.pipeline_factor * max(*lines, Fraction(self.port_us))
-
-    @property
-    def sums_us(self) -> Fraction:
-        """Return the time to sum gradients of replicas, and of tied embeddings."""
-        return self.sync_factor * self.sync_us + self.tied_us
 
     @property
     def runs(self) -> int:

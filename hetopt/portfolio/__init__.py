@@ -8,35 +8,17 @@ same order and shares (`in_turn`), and `explain` starts from the plans of the qu
 ones (`soon`). Every share stands in `shares.Portfolio`.
 """
 
-from .asking import Options, as_interrupted, ask, exactly, options_of, with_bound
-from .searching import (
-    first,
-    improve,
-    improve_result,
-    is_small,
-    least,
-    search,
-    soon,
-)
-from .shares import PORTFOLIO, Portfolio
-from .turns import in_turn, order
-
-__all__ = [
-    "PORTFOLIO",
-    "Options",
-    "Portfolio",
-    "as_interrupted",
-    "ask",
-    "exactly",
-    "first",
-    "improve",
-    "improve_result",
-    "in_turn",
-    "is_small",
-    "least",
-    "options_of",
-    "order",
-    "search",
-    "soon",
-    "with_bound",
-]
+from .asking import as_interrupted as as_interrupted
+from .asking import ask as ask
+from .asking import exactly as exactly
+from .asking import options_of as options_of
+from .asking import with_bound as with_bound
+from .searching import first as first
+from .searching import improve as improve
+from .searching import improve_result as improve_result
+from .searching import least as least
+from .searching import search as search
+from .searching import soon as soon
+from .shares import PORTFOLIO as PORTFOLIO
+from .turns import in_turn as in_turn
+from .turns import order as order

@@ -102,21 +102,29 @@ def remedies(
         )
 
 
+def other_settings(instance: Instance) -> dict[str, list[Any]]:
+    """Return other rules of recomputation and of ZeRO, where costs tell them apart.
+
+    Measured times are those of one rule, and what checkpoints alone are said to take
+    (`activations: checkpoint`) is not all that other rules take.
+    """
+    found: dict[str, list[Any]] = {"recompute": [], "zero": []}
+    costs = instance.workload.costs
+    timed = costs.compute.layer_times == "profile"
+    if not timed and costs.memory.activations != "checkpoint":
+        found["recompute"] = [x for x in RULES if x != costs.compute.recompute]
+    if not any(row.layer_mib for row in costs.compute.profile):
+        found["zero"] = [x for x in range(4) if x != costs.updates.zero]
+    return found
+
+
 def _not_offered(instance: Instance, own: dict[str, Any]) -> list[dict[str, Any]]:
     """Return changes of recomputation and of ZeRO, those of one first."""
-    workload, costs = instance.workload, instance.workload.costs
-    rules: tuple[str, ...] = (costs.compute.recompute,)
-    if (
-        costs.compute.layer_times != "profile"
-        and costs.memory.activations != "checkpoint"
-    ):
-        rules = (*rules, *(rule for rule in RULES if rule != costs.compute.recompute))
-    zeros: tuple[int, ...] = (costs.updates.zero,)
-    if not any(row.layer_mib for row in costs.compute.profile):
-        zeros = (*zeros, *(z for z in range(4) if z != costs.updates.zero))
+    workload = instance.workload
+    every = ((own[name], *more) for name, more in other_settings(instance).items())
     changes = [
         {key: value for key, value in zip(own, pair, strict=True) if value != own[key]}
-        for pair in product(rules, zeros)
+        for pair in product(*every)
         if pair[0] not in workload.recomputes or pair[1] not in workload.zeros
     ]
     return sorted(changes, key=len)

@@ -69,7 +69,8 @@ def ask(
                 _refuse_clocks(name, planner.plan)
             none: NoPlan | None = None
             for variant in variants.of_planner(name, planner.problem, data, end):
-                if _is_beaten(variant, run.objective):
+                known, least = run.objective, variant.least
+                if known is not None and least is not None and least >= known:
                     break  # nor does any variant behind it have a better plan
                 if run.plan is not None and limits.gap == inf:
                     break  # any plan will do
@@ -105,11 +106,6 @@ def _refuse_clocks(name: str, plan: Callable[..., object]) -> None:
             f"--work is not supported by {name}: a plug-in that has a deadline looks "
             "at a clock of its own; use --time-limit"
         )
-
-
-def _is_beaten(variant: variants.Variant, objective: Objective | None) -> bool:
-    least = variant.least
-    return objective is not None and least is not None and least >= objective
 
 
 def exactly(

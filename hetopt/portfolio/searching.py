@@ -97,8 +97,10 @@ def search(
         seed=limits.seed,
         threads=limits.threads,
     )
-    found = replace(found, method=method, trace=tuple(known.trace))
-    return _with_seconds(found, wall() - began)
+    # Its seconds are all of them: what is not told by parts the planners took.
+    rest = wall() - began - sum(found.seconds.values())
+    spent = {"planners": rest, **found.seconds} if rest > 0 else found.seconds
+    return replace(found, method=method, trace=tuple(known.trace), seconds=spent)
 
 
 def _search(
@@ -273,14 +275,6 @@ def _with_reasons(found: Result, best: Result) -> Result:
         told = best.reasons + told
     failed = tuple(dict.fromkeys(best.failed + found.failed))
     return replace(found, failed=failed, reasons=told, started_from=best.started_from)
-
-
-def _with_seconds(found: Result, seconds: float) -> Result:
-    """Return the result with what the planners took: its seconds are all of them."""
-    rest = seconds - sum(found.seconds.values())
-    if rest <= 0:
-        return found
-    return replace(found, seconds={"planners": rest, **found.seconds})
 
 
 def improve_result(

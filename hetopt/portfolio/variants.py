@@ -9,6 +9,7 @@ bound. So are planners of offers asked for each variant of a provisioning proble
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from .. import capability
@@ -52,7 +53,7 @@ def of_planner(
     """
     if problem == "provisioning" and data.variants:
         cases = [(one, provisioning.least(one)) for one in data.cases]
-        cases.sort(key=_least)
+        cases.sort(key=itemgetter(1))
         for (case, least), until in _shared(cases, deadline):
             yield Variant(case, until, least, _as_it_is)
         return
@@ -83,10 +84,6 @@ def _variants_for(planner: str, data: Instance) -> list[Instance]:
     if not known:
         capability.require(method, ways[0])
     return known
-
-
-def _least(pair: tuple[object, Objective]) -> Objective:
-    return pair[1]
 
 
 def _by_bound(ways: Sequence[Instance]) -> list[tuple[Instance, Bound]]:

@@ -268,22 +268,17 @@ def evaluate(data: Data, plan: plans.Schedule) -> Evaluation:
     broken += _held_twice(held)
     refused = sum(entry.refused is not None for entry in plan.jobs)
     average = Fraction(sum(completion), len(completion)) if completion else Fraction(0)
+    ends = [entry.leases[-1].end_us for entry in plan.jobs if entry.leases]
+    first = min(micro(job.submit_s) for job in data.jobs)
     parts = {
         "average_completion_s": float(average / MICRO),
         "longest_completion_s": max(completion, default=0) / MICRO,
-        "makespan_s": _makespan(data, plan) / MICRO,
+        "makespan_s": (max(ends, default=first) - first) / MICRO,
         "jobs": len(completion),
         "refused": refused,
         "trials": sum(lease.trial for entry in plan.jobs for lease in entry.leases),
     }
     return Evaluation(average, tuple(broken), parts)
-
-
-def _makespan(data: Data, plan: plans.Schedule) -> int:
-    ends = [entry.leases[-1].end_us for entry in plan.jobs if entry.leases]
-    if not ends:
-        return 0
-    return max(ends) - min(micro(job.submit_s) for job in data.jobs)
 
 
 def _job_violations(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 from ..explaining import Effect, Explanation, times, weights
 from ..explaining.times import StageTime
@@ -40,24 +40,14 @@ def time_bars(found: Explanation) -> list[Bar]:
 
     Stages that follow each other, and those of further pipelines in the same places.
     """
-    bars = [Bar("all GPUs", _nonzero(found.gpu_time), sum(found.gpu_time.values()))]
-    rows = ((row, (_gpu(found, row), tuple(row.parts.items()))) for row in found.stages)
-    for label, row in _alike(rows):
-        named = f"{label} · {_gpu(found, row)}"
-        bars.append(Bar(named, _nonzero(row.parts), found.iteration_us))
-    return bars
+    whole = Bar("all GPUs", _nonzero(found.gpu_time), sum(found.gpu_time.values()))
+    rows = ((row, found.iteration_us) for row in found.stages)
+    return [whole, *_bars(found, rows)]
 
 
 def memory_bars(found: Explanation) -> list[Bar]:
     """Return a row for all replicas that are alike; the whole is a GPU's memory."""
-    rows = (
-        (row, (_gpu(found, row), tuple(row.parts.items()), row.room_mib))
-        for row in found.memory
-    )
-    return [
-        Bar(f"{label} · {_gpu(found, row)}", _nonzero(row.parts), row.room_mib)
-        for label, row in _alike(rows)
-    ]
+    return [*_bars(found, ((row, row.room_mib) for row in found.memory))]
 
 
 def _gpu(found: Explanation, row: StageTime | GpuMemory) -> str:
@@ -66,28 +56,28 @@ def _gpu(found: Explanation, row: StageTime | GpuMemory) -> str:
     return found.instance.planned_cluster.node[stage.replicas[0].node].gpu
 
 
-_Row = TypeVar("_Row", StageTime, GpuMemory)
+_Parts = tuple[tuple[str, int], ...]
 
 
-def _alike(rows: Iterable[tuple[_Row, object]]) -> Iterator[tuple[str, _Row]]:
-    """Stages that have one key, with a label that names them all."""
-    merged: dict[object, tuple[list[int], _Row]] = {}
-    runs = groupby(rows, lambda pair: (pair[0].pipeline, pair[1]))
-    for (pipeline, key), pairs in runs:
-        of_run = [row for row, _ in pairs]
-        place = of_run[0].stage, of_run[-1].stage
-        merged.setdefault((place, key), ([], of_run[0]))[0].append(pipeline)
-    for known, (pipelines, row) in merged.items():
-        (first, last), _ = cast(tuple[tuple[int, int], object], known)
-        yield _label(list(dict.fromkeys(pipelines)), first, last), row
-
-
-def _label(pipelines: list[int], first: int, last: int) -> str:
-    stages = f"{first}" if first == last else f"{first}–{last}"
-    return (
-        f"pipeline{'s' * (len(pipelines) > 1)} {words.spans(pipelines)}, "
-        f"stage{'s' * (first != last)} {stages}"
+def _bars(
+    found: Explanation, rows: Iterable[tuple[StageTime | GpuMemory, int]]
+) -> Iterator[Bar]:
+    """Yield a bar for stages of one type, parts and whole, with a label for all."""
+    merged: dict[tuple[int, int, str, _Parts, int], list[int]] = {}
+    keyed = (
+        ((row.pipeline, _gpu(found, row), tuple(row.parts.items()), whole), row.stage)
+        for row, whole in rows
     )
+    for (pipeline, gpu, parts, whole), run in groupby(keyed, lambda pair: pair[0]):
+        stages = [stage for _, stage in run]
+        place = stages[0], stages[-1], gpu, parts, whole
+        merged.setdefault(place, []).append(pipeline)
+    for (first, last, gpu, parts, whole), numbers in merged.items():
+        pipelines = list(dict.fromkeys(numbers))
+        span = f"stages {first}–{last}" if first != last else f"stage {first}"
+        several = "s" * (len(pipelines) > 1)
+        label = f"pipeline{several} {words.spans(pipelines)}, {span} · {gpu}"
+        yield Bar(label, _nonzero(dict(parts)), whole)
 
 
 def _nonzero(parts: dict[str, int]) -> dict[str, int]:

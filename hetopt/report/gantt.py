@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 Plans = Sequence[tuple[str, Schedule]]
 
-# Okabe and Ito's colours but for black, which people of any sight tell apart.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
+COLOURS = (*figures.COLOURS, "#f0e442")
 OTHER, TRIAL, EDGE = "#9a9a9a", "#000000", "#ffffff"
 WIDTH, LINE, FONT = 10.0, 0.11, 7.0  # inches, inches a GPU, points
 _UNITS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"))

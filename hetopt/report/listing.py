@@ -4,14 +4,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from rich.console import RenderableType
-
 from ..capability.settings import SETTINGS
 from ..schema.targets import Feature
 from ..text import markdown
 from ..text.documents import Document, Fields
-from . import words, writers
-from .sheet import Table
+from . import words
+from .sheet import Section, Sheet, Table
 
 #: A row's columns by kind; those of numbers are to the right.
 _COLUMNS: dict[str, Callable[[Document], Document]] = {
@@ -56,7 +54,7 @@ _COLUMNS: dict[str, Callable[[Document], Document]] = {
 }
 
 
-def terminal(kind: str, rows: Iterable[Document]) -> RenderableType:
+def sheet(kind: str, rows: Iterable[Document]) -> Sheet:
     """Return a table with a line for each entry; dashes where nothing is known."""
     shown = [_COLUMNS.get(kind, _named)(row) for row in rows]
     headings = tuple(shown[0]) if shown else ()
@@ -68,7 +66,7 @@ def terminal(kind: str, rows: Iterable[Document]) -> RenderableType:
         ]
         for row in shown
     ]
-    return writers.Columns(Table.of(headings, cells, texts=texts))
+    return Sheet(kind, (Section(table=Table.of(headings, cells, texts=texts)),))
 
 
 def _named(row: Document) -> Document:

@@ -1,15 +1,12 @@
-"""For a terminal: predictions beside measured runs, constants before and after."""
+"""Predictions beside measured runs, constants before and after."""
 
-from collections.abc import Iterator, Mapping
-
-from rich.console import RenderableType
-from rich.text import Text
+from collections.abc import Mapping
 
 from ..api.predicting import Calibrated, Predicted
 from ..costs.runs.prediction import Prediction, Summary
 from ..costs.runs.rows import Run
-from . import words, writers
-from .sheet import Table
+from . import words
+from .sheet import Section, Sheet, Table
 
 _MOST_ROWS = 40
 _RUNS = (
@@ -24,7 +21,7 @@ _MEMORY = (
 )
 
 
-def terminal(found: Predicted) -> Iterator[RenderableType]:
+def sheet(found: Predicted) -> Sheet:
     """A line a run, then the errors by set."""
     rows: list[tuple[str, ...]] = []
     for row in found.rows[:_MOST_ROWS]:
@@ -46,13 +43,18 @@ def terminal(found: Predicted) -> Iterator[RenderableType]:
             memory + _fit(row),
         )
         rows.append((*names, *cells))
-    yield writers.Columns(Table.of(_RUNS, rows, texts=("model", "GPUs", "memory")))
-    if len(found.rows) > _MOST_ROWS:
-        yield Text(f"and {len(found.rows) - _MOST_ROWS} more (--json has all)")
-    if any(row.peak_gib is not None for row in found.rows):
-        yield Text(_MEMORY, style="dim")
-    yield Text()
-    yield errors(found.summary)
+    table = Table.of(_RUNS, rows, texts=("model", "GPUs", "memory"))
+    weighed = any(row.peak_gib is not None for row in found.rows)
+    below = Section(
+        notes=(_MEMORY,) * weighed, points=_more(len(found.rows), _MOST_ROWS)
+    )
+    sections = Section(table=table), below, Section(table=errors(found.summary))
+    return Sheet("Predictions", sections)
+
+
+def _more(count: int, most: int) -> tuple[str, ...]:
+    """Return how many rows are left out, if any."""
+    return (f"and {count - most} more (--json has all)",) * (count > most)
 
 
 def _fit(row: Prediction) -> str:
@@ -63,7 +65,7 @@ def _fit(row: Prediction) -> str:
     return ", does not fit" if row.fits is False else ""
 
 
-def errors(summary: Mapping[str, Summary]) -> RenderableType:
+def errors(summary: Mapping[str, Summary]) -> Table:
     """Return errors by set; bias and the worst one say which way."""
     rows = []
     for name, line in summary.items():
@@ -74,29 +76,27 @@ def errors(summary: Mapping[str, Summary]) -> RenderableType:
             *("" if x is None else f"{x:+.1%}" for x in ways),
         )
         rows.append((name, str(line.rows), str(line.predicted), *shown))
-    return writers.Columns(Table.of(_ERRORS, rows))
+    return Table.of(_ERRORS, rows)
 
 
-def calibrated(found: Calibrated) -> Iterator[RenderableType]:
+def calibrated(found: Calibrated) -> Sheet:
     """Errors before, after and left out, and the constants that moved most."""
-    yield errors(
-        {
-            "before": found.before.summary["all"],
-            "after": found.after.summary["all"],
-            "left out of its own fit": found.left_out,
-        }
-    )
-    yield Text()
-    rows = []
+    summary = {
+        "before": found.before.summary["all"],
+        "after": found.after.summary["all"],
+        "left out of its own fit": found.left_out,
+    }
     moved = sorted(
         found.moved.items(), key=lambda one: -abs(one[1][1].value / one[1][0].value - 1)
     )
-    for name, (old, new) in moved[:_MOST_MOVED]:
-        cells = (name, f"{old.value:.4g}", f"{new.value:.4g}", f"{new.spread:.0%}")
-        rows.append(cells)
-    yield writers.Columns(Table.of(("constant", "before", "after", "known to"), rows))
-    if len(moved) > _MOST_MOVED:
-        yield Text(f"and {len(moved) - _MOST_MOVED} more (--json has all)")
+    rows = (
+        (name, f"{old.value:.4g}", f"{new.value:.4g}", f"{new.spread:.0%}")
+        for name, (old, new) in moved[:_MOST_MOVED]
+    )
+    table = Table.of(("constant", "before", "after", "known to"), rows)
+    more = Section(points=_more(len(moved), _MOST_MOVED))
+    sections = Section(table=errors(summary)), Section(table=table), more
+    return Sheet("Calibration", sections)
 
 
 def _gpus(run: Run) -> str:

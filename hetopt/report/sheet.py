@@ -94,6 +94,11 @@ class Section:
     in_files_only: bool = False  # too long for a terminal
     table_folded: str = ""  # on a page: the words behind which the table lies
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to say; pictures are for pages."""
+        return not (self.title or self.notes or self.points or self.table)
+
 
 @dataclass(frozen=True)
 class Sheet:
@@ -105,7 +110,7 @@ class Sheet:
     """
 
     title: str
-    sections: tuple[Section, ...]
+    sections: tuple[Section, ...] = ()
     kind: str = ""
     facts: tuple[tuple[str, str], ...] = ()  # names and values
     answer: str = ""

@@ -65,7 +65,7 @@ def terminal(sheet: Sheet) -> Iterator[RenderableType]:
         yield facts(sheet.facts)
     begun = bool(sheet.answer or sheet.facts)
     for section in sheet.sections:
-        if section.on_page_only or section.in_files_only:
+        if section.on_page_only or section.in_files_only or section.is_empty:
             continue
         if begun:
             yield ""
@@ -227,8 +227,11 @@ def escaped(text: str) -> str:
 # --- page ------------------------------------------------------------------------
 
 
-def page(sheet: Sheet) -> str:
-    """One HTML page that needs nothing else: no network, no other file."""
+def page(sheet: Sheet, *, whole: bool = True) -> str:
+    """One HTML page that needs nothing else: no network, no other file.
+
+    Or the piece of it that a notebook shows.
+    """
     # A table needs none of it, and it takes as long to load as all tables.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -240,7 +243,7 @@ def page(sheet: Sheet) -> str:
         lstrip_blocks=True,
     )
     template = environment.get_template("sheet.html.j2")
-    return template.render(sheet=sheet, plain=words.plain, svg=_svg)
+    return template.render(sheet=sheet, plain=words.plain, svg=_svg, whole=whole)
 
 
 def _svg(figure: Figure) -> str:

@@ -199,23 +199,29 @@ class Cluster(Record):
                     f"inter.pairs joins {pair.first!r} to itself: give its "
                     "intra_gbytes_per_s instead"
                 )
-        if self.inter.gbytes_per_s is None:
-            self._every_pair_is_linked()
-        return self
-
-    def _every_pair_is_linked(self) -> None:
         linked = {frozenset((pair.first, pair.second)) for pair in self.inter.pairs}
-        for a, b in combinations(self._names(), 2):
+        is_told = self.inter.gbytes_per_s is not None
+        for a, b in () if is_told else combinations(self._names(), 2):
             if frozenset((a, b)) not in linked:
                 raise ValueError(
                     f"no link between {a!r} and {b!r}: give inter.gbytes_per_s or a "
                     "row of inter.pairs"
                 )
+        return self
 
     @cached_property
     def node(self) -> dict[str, Node]:
         """Return the nodes by name."""
         return {node.name: node for node in self.nodes}
+
+    @property
+    def alike(self) -> list[list[Node]]:
+        """Return the nodes in groups, within which no figure depends on the node."""
+        words = dict.fromkeys(("name", "gres", "product", "machine"))
+        kinds: dict[Node, list[Node]] = {}
+        for node in self.nodes:
+            kinds.setdefault(node.model_copy(update=words), []).append(node)
+        return [*kinds.values()]
 
     @cached_property
     def gpu_count(self) -> int:
@@ -224,9 +230,7 @@ class Cluster(Record):
 
     def gpu_ids(self) -> Iterator[str]:
         """Every GPU as `node:index`, in the order of the nodes."""
-        for node in self.nodes:
-            for index in range(node.count):
-                yield f"{node.name}:{index}"
+        return (f"{node.name}:{i}" for node in self.nodes for i in range(node.count))
 
     @cached_property
     def number(self) -> dict[str, int]:
@@ -259,8 +263,9 @@ class Cluster(Record):
                 raise KeyError(f"node {a!r} has one GPU and no link within")
             return link_of(node.intra_gbytes_per_s, node.intra_latency_us)
         if self.inter.pairs:
-            links = self.links
-            return links.exactly(links.between(self.number[a], self.number[b]))
+            return self.links.exactly(
+                self.links.between(self.number[a], self.number[b])
+            )
         assert self.inter.gbytes_per_s is not None
         return link_of(self.inter.gbytes_per_s, self.inter.latency_us)
 

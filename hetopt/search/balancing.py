@@ -12,6 +12,7 @@ the slowest stage of the path before.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -200,17 +201,14 @@ class Balancer:
         """The most equal layers that memory allows on stage `j`, at least the runs."""
         cost, runs = self.cost, self.cost.costs.schedule.interleave
         key = self._place(b, n, stages, j, node, t, d)
+
+        def is_too_many(layers: int) -> bool:
+            slot = Slot(node, t, 0, max(layers, runs))
+            return cost.need_mib(b, n, stages, j, slot, d) > cost.room[node]
+
         if key not in self._caps:
-            low, high = 0, cost.layers if runs <= cost.layers else 0
-            while low < high:
-                middle = (low + high + 1) // 2
-                slot = Slot(node, t, 0, max(middle, runs))
-                need = cost.need_mib(b, n, stages, j, slot, d)
-                if need <= cost.room[node]:
-                    low = middle
-                else:
-                    high = middle - 1
-            self._caps[key] = low
+            counts = range(1, cost.layers + 1 if runs <= cost.layers else 1)
+            self._caps[key] = bisect_left(counts, True, key=is_too_many)
         return self._caps[key]
 
     # --- layers that differ --------------------------------------------------------

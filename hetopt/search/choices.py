@@ -16,21 +16,12 @@ def said(instance: Instance, twin: Instance, plan: TrainingPlan) -> TrainingPlan
         return None if chosen == own.compute.recompute else chosen
 
     zero = new.updates.zero if plan.zero is None else plan.zero
-    pipelines = tuple(
-        pipeline.model_copy(
-            update={
-                "stages": tuple(
-                    stage.model_copy(update={"recompute": rule(stage)})
-                    for stage in pipeline.stages
-                )
-            }
-        )
-        for pipeline in plan.pipelines
-    )
-    fields = {
-        "pipelines": pipelines,
-        "zero": None if zero == own.updates.zero else zero,
-    }
+    pipelines = []
+    for pipeline in plan.pipelines:
+        stages = (x.model_copy(update={"recompute": rule(x)}) for x in pipeline.stages)
+        pipelines.append(pipeline.model_copy(update={"stages": tuple(stages)}))
+    fields: dict[str, object] = {"pipelines": tuple(pipelines)}
+    fields["zero"] = None if zero == own.updates.zero else zero
     for field in FIELDS:
         degree = getattr(plan, field) or new.value(field)
         fields[field] = None if degree == own.value(field) else degree

@@ -350,16 +350,9 @@ class FastCost:
         if replicas is not None and not self.makes_groups(replicas):
             return _NEVER_MIB
         layers, place = range(slot.first, slot.last), Position(n, stages, j)
-        key = (
-            len(layers) if self.table.even else layers,
-            self.kind[slot.node],
-            slot.t,
-            b,
-            self.in_flight(*place),
-            place.ends,
-            replicas,
-            slot.recompute,
-        )
+        size, kind = len(layers) if self.table.even else layers, self.kind[slot.node]
+        held = self.in_flight(*place), place.ends, replicas
+        key = size, kind, slot.t, b, *held, slot.recompute
         if key not in self._needs:
             parts = self.table.under(slot.recompute).stage_mib(
                 self.names[slot.node], layers, (slot.t, b), place, replicas or 1
@@ -474,22 +467,14 @@ class FastCost:
             return None
         if any(stage.runs or not stage.span for stage in plan.stages()):
             return None
+
+        def slot(stage: Stage) -> Slot:
+            node, t = number[stage.replicas[0].node], stage.replicas[0].degree
+            return Slot(node, t, *stage.layers, stage.recompute)
+
         return tuple(
-            Pipe(
-                pipeline.micro_batches,
-                pipeline.micro_batch_size,
-                tuple(
-                    Slot(
-                        number[replica.node],
-                        replica.degree,
-                        *stage.layers,
-                        stage.recompute,
-                    )
-                    for stage in pipeline.stages
-                    for replica in stage.replicas
-                ),
-            )
-            for pipeline in plan.pipelines
+            Pipe(one.micro_batches, one.micro_batch_size, tuple(map(slot, one.stages)))
+            for one in plan.pipelines
         )
 
     def plan(self, pipes: Iterable[Pipe]) -> TrainingPlan:
@@ -506,12 +491,8 @@ class FastCost:
                     f"{self.nodes[slot.node].count}"
                 )
             gpus = tuple(f"{self.names[slot.node]}:{i}" for i in range(start, end))
-            replica = Replica(gpus=gpus, samples=b)
-            return Stage(
-                layers=(slot.first, slot.last),
-                replicas=(replica,),
-                recompute=slot.recompute,
-            )
+            held, alone = (slot.first, slot.last), (Replica(gpus=gpus, samples=b),)
+            return Stage(layers=held, replicas=alone, recompute=slot.recompute)
 
         return TrainingPlan(
             pipelines=tuple(

@@ -14,7 +14,7 @@ and again. A plan that is tried is cut and shared exactly, and has the judge's t
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
-from math import gcd, isqrt
+from math import gcd, isqrt, prod
 from typing import NamedTuple, TypeVar
 
 from ..clock import monotonic
@@ -123,16 +123,9 @@ class Layouts:
         return [0, *(t for t in self._cost.degrees(nodes[0], b) if count % t == 0)]
 
     def _degrees(self, b: int) -> Iterator[tuple[int, ...]]:
-        """Yield the degrees of all sorts, some not 0; of many only equal ones."""
+        """Yield the degrees of all sorts, some not 0."""
         options = [self._options(b, sort) for sort in range(len(self._sorts))]
-        count = 1
-        for some in options:
-            count *= len(some)
-        if count <= _MOST_DEGREES:
-            yield from (degrees for degrees in product(*options) if any(degrees))
-            return
-        for most in sorted(set().union(*options) - {0}):
-            yield tuple(max(t for t in some if t <= most) for some in options)
+        yield from filter(any, degree_choices(options, _MOST_DEGREES))
 
     def _groups_of(self, degrees: Sequence[int]) -> int:
         pairs = zip(self._sorts, degrees, strict=True)
@@ -286,6 +279,20 @@ def _sorted_out(cost: FastCost) -> list[list[int]]:
         if len(sorts) <= _MOST_SORTS:
             break
     return list(sorts.values())
+
+
+def degree_choices(
+    options: Sequence[Sequence[int]], most: int
+) -> Iterator[tuple[int, ...]]:
+    """Yield all combinations; of more than `most` those that are nearly equal."""
+    if prod(map(len, options)) <= most:
+        yield from product(*options)
+        return
+    alike = (
+        tuple(max((t for t in some if t <= top), default=min(some)) for some in options)
+        for top in sorted(set().union(*options))
+    )
+    yield from dict.fromkeys(alike)
 
 
 def replica_counts(micro_batches: int, most: int) -> Iterator[int]:

@@ -1,6 +1,6 @@
 """A quick plan where a search has none to start from, and a local search from it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -32,9 +32,9 @@ def replanned(
     search; without a deadline the same seed gives the same plan.
     """
     if start is None:
-        start = fastest(instance, _plans(instance, deadline, seed))
-    if start is None:
-        return None
+        if (quick := fastest(instance, _plans(instance, deadline, seed))) is None:
+            return None
+        start = quick[1]
     return improve(instance, start, deadline=deadline, rounds=rounds, seed=seed)
 
 
@@ -49,14 +49,16 @@ def _plans(
             yield made
 
 
-def fastest(instance: Instance, plans: Iterator[TrainingPlan]) -> TrainingPlan | None:
-    """Return the first of the fastest plans; None where each breaks a rule."""
+def fastest(
+    instance: Instance, plans: Iterable[TrainingPlan]
+) -> tuple[int, TrainingPlan] | None:
+    """Return the first of the fastest plans with its time; None where none is valid."""
     best: tuple[int, TrainingPlan] | None = None
     for plan in plans:
         us = time_of(instance, plan)
         if us is not None and (best is None or us < best[0]):
             best = us, plan
-    return None if best is None else best[1]
+    return best
 
 
 def time_of(instance: Instance, plan: TrainingPlan) -> int | None:

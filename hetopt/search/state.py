@@ -7,6 +7,7 @@ Without it most moves would leave the maximum, and so the score, where it was.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..costs.communication import rounds
@@ -24,30 +25,20 @@ class Line(NamedTuple):
     slots: tuple[Slot, ...]
 
 
+@dataclass(slots=True, eq=False)
 class State:
     """Pipelines, their micro-batches and score; never changed after it was made."""
 
-    __slots__ = (
-        "cost", "counts", "free", "lines", "objective", "score", "signatures",
-        "timings",
-    )  # fmt: skip
+    cost: FastCost
+    lines: list[Line]
+    timings: list[Timing]
+    counts: list[int]
+    free: list[int]
+    signatures: list[int]
+    objective: int = field(init=False)
+    score: float = field(init=False)
 
-    def __init__(
-        self,
-        cost: FastCost,
-        lines: list[Line],
-        timings: list[Timing],
-        counts: list[int],
-        free: list[int],
-        signatures: list[int],
-    ) -> None:
-        """All parts are given; the score and the objective are computed."""
-        self.cost = cost
-        self.lines = lines
-        self.timings = timings
-        self.counts = counts
-        self.free = free
-        self.signatures = signatures
+    def __post_init__(self) -> None:
         self.objective, self.score = self._values()
 
     def pipes(self) -> tuple[Pipe, ...]:

@@ -47,26 +47,17 @@ def worst_shortage(cost: FastCost, pipes: Iterable[Pipe]) -> Shortage | None:
     for n, b, slots in set(pipes):
         cost.check()
         for j, slot in enumerate(slots):
-            key = (
-                n,
-                b,
-                len(slots),
-                j,
+            kind, room, place = (
                 cost.kind[slot.node],
                 cost.room[slot.node],
-                slot[1:],
+                (b, n, len(slots), j),
             )
+            key = place, kind, room, slot[1:]
             if key not in lacking:
-                need = cost.need_mib(b, n, len(slots), j, slot)
-                lacking[key] = need - cost.room[slot.node]
+                lacking[key] = cost.need_mib(*place, slot) - room
             if lacking[key] > 0:
                 found.append(Shortage(lacking[key], cost.names[slot.node], j))
     return max(found, default=None)
-
-
-class _Candidate(NamedTuple):
-    name: str
-    pipes: tuple[Pipe, ...]
 
 
 def plan(
@@ -95,7 +86,9 @@ def plan(
     raise NoPlan(_reason(data, nearest))
 
 
-def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
+def _candidates(
+    cost: FastCost, nodes: list[int]
+) -> Iterator[tuple[str, tuple[Pipe, ...]]]:
     """Every symmetric plan on all GPUs of `nodes`, with a name for messages."""
     batch, layers = cost.instance.workload.global_batch, cost.layers
     sizes = sorted(set(cost.instance.workload.micro_batch_sizes))
@@ -109,7 +102,9 @@ def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
             if not known or not cost.makes_groups(dp):
                 continue
             cost.check()
-            groups = groups or _groups(cost, nodes, t)
+            groups = groups or [
+                i for i in nodes for _ in range(cost.nodes[i].count // t)
+            ]
             cuts = equal_cuts(layers, pp)
             by_rank = [groups[d::dp] for d in range(dp)]
             in_nodes = [groups[d * pp : (d + 1) * pp] for d in range(dp)]
@@ -119,12 +114,7 @@ def _candidates(cost: FastCost, nodes: list[int]) -> Iterator[_Candidate]:
                 for rows in (by_rank,) if 1 in (pp, dp) else (by_rank, in_nodes):
                     chains = [[(node, t) for node in row] for row in rows]
                     pipes = (Pipe(n, b, stages_on(row, cuts)) for row in chains)
-                    yield _Candidate(name, tuple(pipes))
-
-
-def _groups(cost: FastCost, nodes: Sequence[int], t: int) -> list[int]:
-    """The node of every group of `t` GPUs."""
-    return [node for node in nodes for _ in range(cost.nodes[node].count // t)]
+                    yield name, tuple(pipes)
 
 
 def common_degrees(cost: FastCost, nodes: Sequence[int]) -> list[int]:

@@ -204,14 +204,12 @@ class SyncTimes:
 
         Layers of one signature send alike, each in proportion to its parameters.
         """
-        held: dict[tuple[int, bool], int] = {}
+        held = Counter[tuple[int, bool]]()
         rows = zip(signatures, self._parameters, self._routed, strict=True)
         for signature, whole, routed in rows:
-            key = signature, False
-            held[key] = held.get(key, 0) + whole
+            held[signature, False] += whole
             if routed:
-                key = signature, True
-                held[key] = held.get(key, 0) + routed
+                held[signature, True] += routed
         if self._end_parameters is not None:
             for signature in (signatures[0], signatures[-1]):
                 held[signature, False] += self._end_parameters

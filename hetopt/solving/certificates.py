@@ -39,8 +39,7 @@ class BoxTree(Record):
 
     `prices` are whole numbers, in sequences / scale: of a GPU of each class, of what
     stages need of the nodes of each class beyond what these hold, of all needs, of a
-    pipeline, and of what is held; sizes are those of an average layer. So many `places`
-    of stages from the end of a pipeline are distinguished, or one. A box of one
+    pipeline, and of what is held; sizes are those of an average layer. A box of one
     pipeline, whose micro-batches have one sequence, may be `laid`: looked at on named
     nodes. A box with nothing of all that is one in which no time is left. Where
     `whole` pipelines of a box take less than the batch, its prices are worth more than
@@ -50,7 +49,6 @@ class BoxTree(Record):
     prices: Annotated[tuple[Natural, ...], Field(max_length=40_003)] | None = None
     whole: Literal[True] | None = None
     laid: Literal[True] | None = None
-    places: Annotated[int, Field(ge=1, le=64)] | None = None
     split: Cut | None = None
     at: Natural | None = None
     kind: Annotated[int, Field(ge=0, lt=20_000)] | None = None

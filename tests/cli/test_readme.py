@@ -130,7 +130,7 @@ def test_every_block_runs_word_for_word(shell: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     clone = shell / "hetopt"
-    made = ("plan.json", "explained.html", "gaps.html", "market.yaml", "spot.svg")
+    made = ("plan.json", "explained.html", "gaps.html", "market.yaml", "spot.html")
     assert [name for name in made if not (clone / name).is_file()] == []
     for block in blocks("python"):
         subprocess.run([sys.executable, "-c", block], cwd=clone, check=True)

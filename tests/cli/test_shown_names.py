@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from hetopt import cli
 from hetopt.cli import output
 from hetopt.report import words
+from hetopt.report.sheet import Sheet
 
 CLOSING, OPENING, LINK = "[/x]", "[bold]", "[link=x]"
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -108,7 +109,7 @@ def test_a_command_shows_names_in_brackets_as_they_are(
 def test_lines_are_neither_markup_nor_emoji_nor_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    output.show([f"{OPENING} :smile: {CLOSING}"])
+    output.show(Sheet("", answer=f"{OPENING} :smile: {CLOSING}"))
     assert STYLE.sub("", capsys.readouterr().out) == "[bold] :smile: [/x]\n"
     assert output.lines("a\x1b[2J\nb\x9b") == "a\\x1b[2J\nb\\x9b"
 

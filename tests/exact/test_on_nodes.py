@@ -23,7 +23,7 @@ from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
 from hetopt.exact.checking import on_nodes
 from hetopt.exact.one_pipeline.cluster_tables import BIG
-from hetopt.exact.training_plan.alone import of_one_sequence
+from hetopt.exact.training_plan.alone import of_sizes
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge
@@ -40,7 +40,7 @@ def left_us(instance: Instance, time_us: int) -> int:
 @examples(12)
 @given(drawn(random_tiny_instance, most_gpus=4))
 def test_method_and_check_find_the_best_of_all_pipelines(tiny: Instance) -> None:
-    if (alone := of_one_sequence(tiny)) is None:
+    if (alone := of_sizes(tiny, (1,))) is None:
         return
     plans: list[TrainingPlan] = []
     least = one_pipeline.faster(alone, None, Limits(), plans.append)

@@ -111,8 +111,6 @@ def _change(rng: Random, tree: dict[str, Any]) -> None:
         box["split"] = rng.choice(_SPLITS)
         box["kind"] = rng.randrange(3) if box["split"] == "host" else None
     elif how == 5 and leaves:
-        rng.choice(leaves)["places"] = rng.choice([1, 2, 3, 8, 64])
-    elif how == 6 and leaves:
         for leaf in leaves if rng.random() < 0.5 else [rng.choice(leaves)]:
             if leaf.pop("whole", None) is None:
                 leaf["whole"] = True
@@ -165,7 +163,7 @@ def random_tree(
             int(each * rng.choice([0, 0, 0.01, 0.5])) for _ in range(len(classes) + 3)
         ]
         some = {"whole": True} if whole else {}
-        return {"prices": prices + more, "places": rng.choice([1, 1, 2, 4]), **some}
+        return {"prices": prices + more, **some}
 
     given = {"time_us": time_us, "scale": scale, "classes": classes}
     return read({**given, "tree": box(depth)})

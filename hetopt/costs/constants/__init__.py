@@ -17,7 +17,7 @@ DEVIATIONS = frozenset({"chip", "frozen.read"})
 ADDED = frozenset(
     {
         *("tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"),
-        *("launch.again", "memory.stand_ins"),
+        *("launch.again", "memory.stand_ins", "experts.uneven"),
     }
 )
 #: Programs made of a framework: its deviations are theirs, beside their own.

@@ -63,7 +63,8 @@ def product_s(
     share = _share(c, machine, f"product.{tensor}", machine.card)
     bytes_each = ELEMENT.get(precision, 2.0)
     wait = rate * bytes_each / machine.memory_bytes_per_s
-    size = c("product.rows", framework) / rows + c("product.depth") * (1 / k + 1 / n)
+    few = c("product.rows", framework, *["experts"] * matrix.routed)  # of an expert
+    size = few / rows + c("product.depth") * (1 / k + 1 / n)
     flops = 2 * rows * n * k * times
     return flops / (rate * share) * (1 + wait * size)
 

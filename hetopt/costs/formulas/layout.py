@@ -57,6 +57,7 @@ class Layout:
     dropout: bool = False  # with masks in memory
     fused_loss: bool = False  # logits without copies of 32 bits
     chunked_loss: bool = False  # logits of a part of the tokens at a time
+    balanced: bool = False  # experts have equal parts of the tokens, by force
     modules: tuple[str, ...] = ()  # computed again, in Megatron's words: moe_act, ...
     own: bool = True  # whether the program is the framework itself
     hosted: tuple[str, ...] = ()  # on the host: optimizer, parameters

@@ -8,6 +8,7 @@ update come after.
 import math
 from collections.abc import Mapping
 from functools import partial
+from statistics import NormalDist
 from typing import NamedTuple
 
 from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER
@@ -98,7 +99,8 @@ def part_times(
             exchange *= c("exchange.untold")
         elif run.overlap_ep:
             exchange *= c("exchange.overlapped")
-        grouped /= c("experts.share")
+        most = fullest(c, a, run)
+        exchange, grouped = most * exchange, most * grouped / c("experts.share")
         waits = c("launch.experts", machine.host)
         if run.flexible:
             moved *= c("experts.flexible")
@@ -117,6 +119,18 @@ def part_times(
         weights_s(c, machine, a, run, part),
         launch,
     )
+
+
+def fullest(c: Constants, a: Architecture, run: Layout) -> float:
+    """Return how many times its part the GPU has that most tokens are sent to.
+
+    The others of `ep` wait for it, in every layer. Experts' shares are normal, of the
+    deviation `experts.uneven`, and a GPU's the mean of its E / ep; of the greatest of
+    ep normal numbers Blom's approximation is taken, 0 of one.
+    """
+    uneven = 0.0 if run.balanced else c("experts.uneven")
+    highest = NormalDist().inv_cdf((run.ep - 0.375) / (run.ep + 0.25))
+    return 1 + uneven * highest * math.sqrt(run.ep / a.experts)
 
 
 def _products_s(
@@ -228,25 +242,26 @@ def gradients_s(
     width = gradient_bytes(run)
     if run.lora and not run.shard:  # those of adapters are a thousandth
         return 0.0
+    alike, apart = int(run.expert_replicas(group)), run.ep * run.experts.cut
     if run.shard:
-        held, each = dense + ends + experts, 2.0
+        each = 2.0
         if run.lora:
             width = 0.0
         if run.frozen_bits is not None:
             each = memory.QUANTISED[run.frozen_bits]
-        inside = min(run.shard, group)
-        gathered = 2 * ring(each * held, inside, run.tp)
-        reduced = ring(width * held, inside, run.tp)
-        outer = ring(2 * width * held / inside, group // inside, run.tp * inside)
-        comm = (gathered + reduced) * run.micro_batches + outer
+        inside, comm = min(run.shard, group), 0.0
+        for held, own, every, stride in (
+            (dense + ends, inside, group, run.tp),
+            (experts, max(1, int(run.expert_replicas(inside))), alike, apart),
+        ):
+            passed = ring((2 * each + width) * held, own, stride)
+            outer = ring(2 * width * held / own, every // own, stride * own)
+            comm += passed * run.micro_batches + outer
         shown = c("fsdp", run.sharding)
         return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)
     volume = (width + 2) * (dense + ends)
     comm = ring(volume, group, run.tp)
-    if experts:
-        alike = int(run.expert_replicas(group))
-        apart = run.ep * run.experts.cut
-        comm += ring((width + 2) * experts, alike, apart)
+    comm += ring((width + 2) * experts, alike, apart)
     return c("dp", run.framework, machine.site, _BESIDE[run.overlap_dp]) * comm
 
 

@@ -381,6 +381,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         dropout=usual.dropout,
         fused_loss="plain" not in loss if run.loss else usual.fused_loss,
         chunked_loss="chunk" in loss,
+        balanced=_is_balanced(run),
         modules=_modules(run),
         own=_is_own(run),
         hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
@@ -408,6 +409,18 @@ def _overlap_ep(name: str, words: str) -> bool | None:
     if name != "megatron" or any(word in words for word in _OVERLAPPED_EXPERTS):
         return any(f"{word}=true" in words for word in _OVERLAPPED_EXPERTS)
     return None
+
+
+def _is_balanced(run: Run) -> bool:
+    """Return whether experts have equal parts of the tokens, or no more than those.
+
+    Pages of measured recipes have them so by force, as have AutoModel's of benchmarks
+    (`fake_balanced_gate`); with a capacity what is above it is dropped.
+    """
+    if run.routing is not None:
+        return bool(re.search("forced|capacity|drop(?!less)", run.routing.lower()))
+    pages = f"{run.set or ''} {run.framework or ''}".lower()
+    return pages.startswith(_TUNED) or "automodel" in pages
 
 
 #: Of adapters, where it is not told.

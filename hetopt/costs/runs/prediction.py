@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...schema.calibration import OF_80_PERCENT
 from ..constants import Constant, Table, plain, shipped
-from ..formulas import memory
+from ..formulas import memory, step
 from ..formulas.memory import TOO_MUCH
 from .description import Described, NotModelled, described
 from .fitting import Observed, fit
@@ -158,9 +158,14 @@ def spread(found: Described, *, of_kind: bool = False) -> float:
 
 
 def _unknown(found: Described) -> float:
-    """Return the further spread of a card, or a framework, that no run is known of."""
-    machine, layout = found.machine, found.layout
-    return shipped.unseen(machine.card, layout.framework, own=layout.own)
+    """Return the further spread of a card, or a framework, that no run is known of.
+
+    How much longer half of a run takes where experts' shares differ is known to half.
+    """
+    machine, a, layout = found
+    new = shipped.unseen(machine.card, layout.framework, own=layout.own)
+    most = step.fullest(Table(shipped.values()), a, layout) if a.experts else 1.0
+    return math.hypot(new, (most - 1) / 4)
 
 
 def observed_runs(runs: Iterable[Run], noise: float | None = None) -> list[Observed]:

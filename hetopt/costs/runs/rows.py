@@ -54,6 +54,9 @@ class Run(BaseModel):
     experts_per_token: _Whole | None = None
     shared_experts: _Whole | None = None
     moe_intermediate: _Some | None = None
+    routing: str | None = Field(
+        None, description="Of tokens to experts: forced balance, capacity, free."
+    )
     shape_notes: str | None = None
     seq: _Some | None = None
 

@@ -1,11 +1,11 @@
 """Least sums of the stages of a path, by the GPUs that it uses of each kind.
 
 Paths are followed from their first layer, in several intervals at once. A *label*
-stands between two stages: the interval, how many stages follow, where the next one
-lies, and the GPUs used so far, as one number, the *state*. It keeps the least time and
-the least cost of the stages before it, each by itself. Where the next one lies is 0 (in
-one node, of any kind), 1 (in several), or the kind, the number and the GPUs left of the
-node at hand, as in `paths`. GPUs count where a node is begun.
+stands between two stages: the interval, where the next one lies, and the GPUs used so
+far, as one number, the *state*. It keeps the least time and the least cost of the
+stages before it, each by itself. Where the next one lies is 0 (in one node, of any
+kind), 1 (in several), or the kind, the number and the GPUs left of the node at hand, as
+in `paths`. GPUs count where a node is begun.
 
 A stage hands on inside a node only to one that is there, too. Of two in different sets
 of nodes, one in several, that node has GPUs of both. So the next one may also lie in
@@ -55,7 +55,6 @@ class Labels(NamedTuple):
     """Labels at one layer, by column."""
 
     at: Whole  # interval
-    place: Whole
     where: Whole
     state: Whole
     us: Whole
@@ -70,7 +69,6 @@ class _Step(NamedTuple):
     """A way from labels to others: where these are, and what it adds to them."""
 
     last: Whole
-    place: Whole
     where: Whole
     state: Whole | int
     us: Whole
@@ -84,7 +82,6 @@ class _Edges(NamedTuple):
     """
 
     gpus: Whole
-    place: Whole
     last: Whole
     inner: Whole
     outer: Whole
@@ -95,7 +92,7 @@ class _Edges(NamedTuple):
 class _Spread(NamedTuple):
     """Stages in several nodes: GPUs by kind, times and costs.
 
-    Times are by [exit, place, run, i], costs by [run, i].
+    Times are by [exit, run, i], costs by [run, i].
     """
 
     use: Whole
@@ -127,7 +124,7 @@ class Sums:
         self._part, self._prices = terms.part, terms.prices
         stages = self._stages = terms.stages
         self.paths = Paths(terms)
-        spread = bool(self.paths.fronts[0].shape[2])
+        spread = bool(self.paths.fronts[0].shape[1])
         self._numbers = [
             1
             if not spread and all(len(one.together) == 1 for one in each)
@@ -148,25 +145,18 @@ class Sums:
         stages, numbers = self._stages, self._numbers[kind]
         begin, end = stages.begin[first], stages.begin[first + 1]
         none, empty = np.zeros(0, np.int64), np.zeros((numbers, 0), np.int64)
-        found = [_Edges(none, none, none, none, none, empty, empty > 0)]
+        found = [_Edges(none, none, none, none, empty, empty > 0)]
         for one in self.paths.each[kind]:
-            for place in range(self._part.options.places):
-                inner = one.stage.inner[place, begin:end]
-                able = np.flatnonzero(inner <= high)
-                if not len(able):
-                    continue
-                paid = np.zeros((numbers, len(able)), np.int64)
-                light = np.zeros((numbers, len(able)), np.bool_)
-                for i, k in enumerate(one.together):
-                    row = slice(k - 1, k)
-                    if len(one.together) == 1:  # the same of all
-                        row = slice(None)
-                    paid[row] = one.paid[i, begin + able]
-                    light[row] = one.light[i, begin + able]
-                outer = one.stage.outer[place, begin + able]
-                gpus, at = np.full((2, len(able)), [[one.stage.gpus], [place]])
-                last = first + 1 + able
-                found.append(_Edges(gpus, at, last, inner[able], outer, paid, light))
+            able = begin + np.flatnonzero(one.stage.inner[begin:end] <= high)
+            paid = np.zeros((numbers, len(able)), np.int64)
+            light = np.zeros((numbers, len(able)), np.bool_)
+            for i, k in enumerate(one.together):
+                # One number of GPUs stands for all.
+                row = slice(k - 1, k) if len(one.together) > 1 else slice(None)
+                paid[row], light[row] = one.paid[i, able], one.light[i, able]
+            sides = one.stage.inner[able], one.stage.outer[able]
+            gpus = np.full(len(able), one.stage.gpus)
+            found.append(_Edges(gpus, stages.last[able], *sides, paid, light))
         return _Edges(*(np.concatenate(x, axis=-1) for x in zip(*found, strict=True)))
 
     def _made_spread(self) -> _Spread:
@@ -180,7 +170,7 @@ class Sums:
         sides = [kind.gpus for kind in stages.kinds]
         nodes = np.maximum(2, -(-states.use // np.array(sides)).sum(1))
         every = stages.exits(options)
-        place, run = np.nonzero((every < NONE_US).any((0, 3)))
+        run = np.flatnonzero((every < NONE_US).any((0, 2)))
         found = np.full((len(every), len(nodes), len(run)), NONE_US, np.int64)
         for number in np.unique(nodes).tolist():
             degrees = several.degree.tolist()
@@ -191,7 +181,7 @@ class Sums:
             mine = nodes == number
             for at, each in enumerate(every):
                 us = np.where(stages.low[:, None] <= most, each, NONE_US)
-                us = np.where(us <= self._part.left_us, us, NONE_US)[place, run]
+                us = np.where(us <= self._part.left_us, us, NONE_US)[run]
                 both = np.zeros((1, 1, len(run)), np.int64)
                 for c in range(len(stages.kinds)):
                     both = _together(both, self._of_kind(c, us), size)
@@ -205,9 +195,8 @@ class Sums:
             same = whole[:, some - stride] <= whole[:, some]
             found[:, some] = np.where(same, NONE_US, found[:, some])
         able = np.flatnonzero((found < NONE_US).any((0, 2)))
-        shape = len(every), options.places, len(stages.first), len(able)
-        times = np.full(shape, NONE_US, np.int64)
-        times[:, place, run] = np.moveaxis(found[:, able], 1, 2)
+        times = np.full((*every.shape[:2], len(able)), NONE_US, np.int64)
+        times[:, run] = np.moveaxis(found[:, able], 1, 2)
         prices, least = self._prices, self._terms.box.replicas[0]
         kinds = range(len(stages.kinds))
         held = [earned(prices, c, stages.high, 1, least) for c in kinds]
@@ -243,17 +232,15 @@ class Sums:
         `NONE` where there is no path. Raises `TooMany` where that takes more memory
         than it may.
         """
-        layers, places = self._stages.layers, self._part.options.places
+        layers = self._stages.layers
         self._allowed = allowed
         self._timed, self._priced = self._flat(allowed)
         self._pending: list[list[Labels]] = [[] for _ in range(layers + 1)]
         self._waiting = 0
-        at, place, where = (
-            x.ravel() for x in np.indices((len(allowed.highs), places, 2))
-        )
+        at, where = (x.ravel() for x in np.indices((len(allowed.highs), 2)))
         zero = np.zeros_like(at)
-        start = Labels(at, place, where, zero, zero, zero)
-        step = _Step(zero, place, where, 0, zero, zero)
+        start = Labels(at, where, zero, zero, zero)
+        step = _Step(zero, where, 0, zero, zero)
         self._keep(*self._led(start, np.arange(len(at)), step))
         for first in range(layers):
             self._go_on(first)
@@ -265,7 +252,7 @@ class Sums:
     def _flat(self, allowed: Allowed) -> tuple[Whole, Whole]:
         """Return potentials of times, and of costs.
 
-        They are by where the next stage lies, place, layer and interval.
+        They are by where the next stage lies, layer and interval.
         """
         lows = allowed.often // self._stages.costs.schedule.interleave
         us_cost = np.concatenate([np.ones_like(lows), allowed.us_cost])
@@ -295,18 +282,18 @@ class Sums:
         Each step is one of the label with that number.
         """
         look()
-        allowed, places = self._allowed, self._part.options.places
+        allowed = self._allowed
         at, state = some.at[each], some.state[each] + step.state
         us = some.us[each] + step.us
-        here = (step.where * places + step.place) * (self._stages.layers + 1)
-        here = (here + step.last) * len(allowed.highs) + at
+        here = step.where * (self._stages.layers + 1) + step.last
+        here = here * len(allowed.highs) + at
         on = np.flatnonzero(us + self._timed[here] <= allowed.most_us[at, state])
         at, each = at[on], each[on]
         cost = some.cost[each] + allowed.us_cost[at] * step.us[on]
         cost += allowed.often[at] * step.paid[on]
         kept = np.flatnonzero(cost + self._priced[here[on]] <= allowed.most_cost[at])
         on, at, cost = on[kept], at[kept], cost[kept]
-        led = Labels(at, step.place[on], step.where[on], state[on], us[on], cost)
+        led = Labels(at, step.where[on], state[on], us[on], cost)
         return step.last[on], led
 
     def _keep(self, layer: Whole, some: Labels) -> None:
@@ -328,12 +315,12 @@ class Sums:
     def _merged(self, layer: int) -> Labels:
         """Return the labels at a layer, each once."""
         none = np.zeros(0, np.int64)
-        each = [Labels(*[none] * 6), *self._pending[layer]]
+        each = [Labels(*[none] * 5), *self._pending[layer]]
         self._pending[layer] = []
         some = Labels(*(np.concatenate(x) for x in zip(*each, strict=True)))
         self._waiting -= len(some.at)
-        places, states = self._part.options.places, len(self._states.use)
-        key = (some.at * places + some.place) * int(self._codes[-1]) + some.where
+        states = len(self._states.use)
+        key = some.at * int(self._codes[-1]) + some.where
         key = key * states + some.state
         order = np.argsort(key, kind="stable")
         key, some = key[order], some.some(order)
@@ -373,22 +360,20 @@ class Sums:
         layer, where, us, price = (
             np.full_like(each, x) for x in (first, code, 0, paid)
         )
-        step = _Step(layer, some.place[each], where, raised, us, price)
+        step = _Step(layer, where, raised, us, price)
         return self._led(some, each, step)[1]
 
     def _in_a_node(self, first: int, kind: int, some: Labels) -> None:
         """Let labels in a node of a kind lead to those behind their next stage."""
-        highs, places = self._allowed.highs, self._part.options.places
+        highs = self._allowed.highs
         edges = self._edges(kind, first, int(highs.max()))
         side, layers = self._stages.kinds[kind].gpus + 1, self._stages.layers
-        after = np.minimum(edges.place + 1, places - 1)
         count = max(1, _PAIRS // max(1, len(edges.gpus)))
         for begin in range(0, len(some.at), count):
             part = some.some(slice(begin, begin + count))
             number, left = np.divmod(part.where - self._codes[kind], side)
             able = edges.gpus <= left[:, None]
             able &= edges.inner <= highs[part.at, None]
-            able &= after == part.place[:, None]
             i, e = np.nonzero(able)
             on = np.flatnonzero(edges.light[number[i], e])
             i, e = i[on], e[on]
@@ -396,7 +381,7 @@ class Sums:
             us = np.where(stays, edges.inner[e], edges.outer[e])
             able = np.where(stays, last < layers, us <= highs[part.at[i]])
             where = np.where(stays, part.where[i] - edges.gpus[e], _NEXT)
-            paid, place = edges.paid[number[i], e], edges.place[e]
+            paid = edges.paid[number[i], e]
             ways = [(able, where, us)]
             if self._spread is not None:
                 ends = ~stays & (last < layers)
@@ -407,45 +392,39 @@ class Sums:
                 ways.append((ends, where, edges.inner[e]))
             for able, where, us in ways:
                 to = np.flatnonzero(able)
-                step = _Step(last[to], place[to], where[to], 0, us[to], paid[to])
+                step = _Step(last[to], where[to], 0, us[to], paid[to])
                 self._keep(*self._led(part, i[to], step))
 
     def _in_several(self, first: int, some: Labels, spread: _Spread) -> None:
         """Let labels lead to those behind a stage in several nodes."""
-        options, stages = self._part.options, self._stages
-        use, highs = self._states.use, self._allowed.highs
+        stages, use, highs = self._stages, self._states.use, self._allowed.highs
         begin, end = stages.begin[first], stages.begin[first + 1]
-        for place in range(options.places):
-            after = min(place + 1, options.places - 1)
-            mine = some.some(some.place == after)
-            for at in range(len(spread.us) if len(mine.at) else 0):
-                run, v = np.nonzero(spread.us[at, place, begin:end] <= highs.max())
-                ways = (_NEXT, _SEVERAL)
-                if at:
-                    shared = spread.use[v, at - 1] > 0
-                    run, v = run[shared], v[shared]
-                    ways = _SHARED + at - 1, _SHARED + self._count + at - 1
-                if not len(run):
-                    continue
-                us = spread.us[at, place, begin + run, v]
-                paid = spread.cost[begin + run, v]
-                count = max(1, _PAIRS // len(run))
-                for some_at in range(0, len(mine.at), count):
-                    part = mine.some(slice(some_at, some_at + count))
-                    i, e = np.nonzero(us <= highs[part.at, None])
-                    used = use[part.state[i]] + spread.use[v[e]]
-                    fits = (used <= self._states.gpus).all(1)
-                    kind = part.where[i] - _SHARED - self._count
-                    has = spread.use[v[e], np.maximum(kind, 0)] > 0
-                    fits &= has | (kind < 0)  # its node is one of theirs
-                    i, e = i[fits], e[fits]
-                    last, to = first + 1 + run[e], np.full_like(i, place)
-                    for where in ways:
-                        on = np.flatnonzero((last < stages.layers) | (where == _NEXT))
-                        raised, at_ = spread.state[v[e[on]]], np.full_like(on, where)
-                        own = us[e[on]], paid[e[on]]
-                        step = _Step(last[on], to[on], at_, raised, *own)
-                        self._keep(*self._led(part, i[on], step))
+        for at, every in enumerate(spread.us[:, begin:end]):
+            run, v = np.nonzero(every <= highs.max())
+            ways = (_NEXT, _SEVERAL)
+            if at:
+                shared = spread.use[v, at - 1] > 0
+                run, v = run[shared], v[shared]
+                ways = _SHARED + at - 1, _SHARED + self._count + at - 1
+            if not len(run):
+                continue
+            us, paid = every[run, v], spread.cost[begin + run, v]
+            count = max(1, _PAIRS // len(run))
+            for some_at in range(0, len(some.at), count):
+                part = some.some(slice(some_at, some_at + count))
+                i, e = np.nonzero(us <= highs[part.at, None])
+                used = use[part.state[i]] + spread.use[v[e]]
+                fits = (used <= self._states.gpus).all(1)
+                kind = part.where[i] - _SHARED - self._count
+                has = spread.use[v[e], np.maximum(kind, 0)] > 0
+                fits &= has | (kind < 0)  # its node is one of theirs
+                i, e = i[fits], e[fits]
+                last = first + 1 + run[e]
+                for where in ways:
+                    on = np.flatnonzero((last < stages.layers) | (where == _NEXT))
+                    raised, at_ = spread.state[v[e[on]]], np.full_like(on, where)
+                    step = _Step(last[on], at_, raised, us[e[on]], paid[e[on]])
+                    self._keep(*self._led(part, i[on], step))
 
 
 def _together(one: Whole, other: Whole, size: int) -> Whole:

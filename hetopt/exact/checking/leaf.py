@@ -112,8 +112,7 @@ class Leaf(Terms):
         """Tell whether every pipeline pays for what it takes."""
         if not len(self.times):
             return True
-        equal = self.stages.equal and self.part.together
-        way: Paths | Segments = Segments(self) if equal else Paths(self)
+        way = Segments(self) if self.stages.equal else Paths(self)
         spans = self.spans()
         while spans:
             some, spans = spans[-way.at_once :], spans[: -way.at_once]

@@ -125,8 +125,7 @@ class Part:
     """Pipelines of one size in a box: their time, and sequences at the most.
 
     Their stages synchronise for `sync_us` at the most; `spent_us` are gone before the
-    slowest stage counts. Their stages are looked at `together`, in any order, where
-    layers are equal.
+    slowest stage counts.
     """
 
     options: Options
@@ -134,7 +133,6 @@ class Part:
     most: int
     sync_us: int | None
     spent_us: int = 0
-    together: bool = False
 
 
 def earned(prices: Prices, kind: int, size: Whole, replicas: int, least: int) -> Whole:
@@ -199,7 +197,7 @@ def _collapsed(each: list[Priced]) -> list[Priced]:
 
 
 def fronts(terms: Terms, high: Whole) -> tuple[Whole, Whole]:
-    """Return times and costs of stages in several nodes, both by [place, run, i].
+    """Return times and costs of stages in several nodes, both by [run, i].
 
     None of whose replicas takes longer than the i-th time costs less; those of a run
     hold `high` units or less. A knapsack over samples: `cost[s]` is the least of
@@ -208,7 +206,7 @@ def fronts(terms: Terms, high: Whole) -> tuple[Whole, Whole]:
     stages, prices, options = terms.stages, terms.prices, terms.part.options
     several, size, runs = options.several, options.size, len(stages.first)
     count = len(several.kind)
-    none = np.zeros((options.places, runs, 0), np.int64)
+    none = np.zeros((runs, 0), np.int64)
     if not count:
         return none, none
     paid, light = np.zeros((count, runs), np.int64), np.zeros((count, runs), np.bool_)
@@ -223,34 +221,29 @@ def fronts(terms: Terms, high: Whole) -> tuple[Whole, Whole]:
         whole = stages.kinds[c].gpus
         paid[i] = prices.gpu[c] * t + due(prices, c, needs, np.array(t), whole)
         paid[i] -= earned(prices, c, high, 1, terms.box.replicas[0])
-    us_found, cost_found = [], []
-    for us in several.us:
-        us = np.where(light.T, us, NONE_US)
-        order = np.argsort(us, axis=1, kind="stable")
-        cost = np.full((size + 1, runs), NONE, np.int64)
-        cost[0] = 0
-        times, costs = [], []
-        for i in range(count):
-            item = order[:, i]
-            took, own = us[np.arange(runs), item], several.samples[item]
-            for s in range(1, size + 1):
-                some = np.flatnonzero((own <= s) & (took < NONE_US))
-                more = cost[s - own[some], some] + paid[item[some], some]
-                cost[s, some] = np.minimum(cost[s, some], more)
-            times.append(took)
-            costs.append(cost[size].copy())
-        us_found.append(np.array(times).T)
-        cost_found.append(np.array(costs).T)
-    return _shortened(np.array(us_found), np.array(cost_found))
+    us = np.where(light.T, several.us, NONE_US)
+    order = np.argsort(us, axis=1, kind="stable")
+    cost = np.full((size + 1, runs), NONE, np.int64)
+    cost[0] = 0
+    times, costs = [], []
+    for item in order.T:
+        took, own = us[np.arange(runs), item], several.samples[item]
+        for s in range(1, size + 1):
+            some = np.flatnonzero((own <= s) & (took < NONE_US))
+            more = cost[s - own[some], some] + paid[item[some], some]
+            cost[s, some] = np.minimum(cost[s, some], more)
+        times.append(took)
+        costs.append(cost[size].copy())
+    return _shortened(np.array(times).T, np.array(costs).T)
 
 
 def _shortened(us: Whole, cost: Whole) -> tuple[Whole, Whole]:
     """Leave out times at which nothing becomes cheaper than before."""
     less = np.ones(us.shape, np.bool_)
-    less[..., 1:] = cost[..., 1:] < cost[..., :-1]
+    less[:, 1:] = cost[:, 1:] < cost[:, :-1]
     less &= (cost < NONE // 2) & (us < NONE_US)
-    order = np.argsort(~less, axis=2, kind="stable")
-    most = int(less.sum(2).max(initial=0))
-    us = np.take_along_axis(np.where(less, us, NONE_US), order, 2)[..., :most]
-    cost = np.take_along_axis(np.where(less, cost, 0), order, 2)[..., :most]
+    order = np.argsort(~less, axis=1, kind="stable")
+    most = int(less.sum(1).max(initial=0))
+    us = np.take_along_axis(np.where(less, us, NONE_US), order, 1)[:, :most]
+    cost = np.take_along_axis(np.where(less, cost, 0), order, 1)[:, :most]
     return np.ascontiguousarray(us), np.ascontiguousarray(cost)

@@ -71,7 +71,7 @@ class Segments:
     def _side(self, one: Alone) -> _Side:
         stages, sharing, c = self._stages, self._terms.sharing, one.kind
         gpus = stages.kinds[c].gpus
-        inner, outer = (x[0][self._runs].copy() for x in (one.inner, one.outer))
+        inner, outer = (x[self._runs] for x in (one.inner, one.outer))
         inner[-1] = outer[-1] = NONE  # all layers: nothing follows
         together = np.arange(gpus + 1)
         most = [sharing.most(one, k) for k in range(one.gpus, gpus + 1)]
@@ -80,7 +80,7 @@ class Segments:
         paid = due(self._prices, c, needs[None], together[:, None], gpus)
         least = self._terms.box.replicas[0]
         paid -= earned(self._prices, c, self._largest[1:], one.replicas, least)
-        last = [outer, one.inner[0][self._last_runs]]
+        last = [outer, one.inner[self._last_runs]]
         return _Side(one.gpus, inner, last, [0] * one.gpus + light, paid)
 
     # -- segments ----------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Segments:
         nowhere = np.full((2, layers + 1, len(lows)), NONE, np.int64)
         nowhere[0, 0] = 0
         found = self._visited(nowhere, at, near=False)
-        if self._fronts[0].shape[2]:
+        if self._fronts[0].shape[1]:
             some = self._visited(self._repeated(at), at, near=True)
             found = np.minimum(found, some)
         return found
@@ -225,7 +225,7 @@ class Segments:
         front_us, front_cost = self._fronts
         for way, runs in enumerate((self._runs, self._last_runs)):
             for y, run in enumerate(runs.tolist(), 1):
-                us, price = front_us[0, run, :, None], front_cost[0, run, :, None]
+                us, price = front_us[run, :, None], front_cost[run, :, None]
                 able = us <= highs
                 cost = us_cost * np.where(able, us, 0) + price * often
                 each[way, y] = np.where(able, cost, NONE).min(0, initial=NONE)

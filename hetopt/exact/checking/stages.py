@@ -46,8 +46,8 @@ class Kind:
 class Alone:
     """Stages in one node of a kind, on `gpus` GPUs, replicas of `degree` or more.
 
-    They have up to `replicas` of them. Times are by [place, run]: where the next stage
-    lies in the node, or in another one.
+    They have up to `replicas` of them. Times are by run: where the next stage lies in
+    the node, or in another one.
     """
 
     kind: int
@@ -60,7 +60,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Replicas:
-    """Replicas of stages in several nodes: by number, and times by [place, run, i]."""
+    """Replicas of stages in several nodes: by number, and times by [run, i]."""
 
     kind: Whole
     degree: Whole
@@ -73,7 +73,6 @@ class Options:
     """All stages of pipelines of one size of micro-batches, and their times sorted."""
 
     size: int
-    places: int
     alone: tuple[Alone, ...]
     several: Replicas
     times: Whole
@@ -207,15 +206,8 @@ class Stages:
 
     # -- times -------------------------------------------------------------------------
 
-    @property
-    def depends_on_position(self) -> bool:
-        """Return whether stages need more memory the more stages follow them."""
-        return self.costs.schedule.in_flight == "1f1b"
-
-    def _fitting(
-        self, rule: CostTable, name: str, group: tuple[int, int], flight: int
-    ) -> Flags:
-        """Tell for every run whether it fits while `flight` micro-batches are kept.
+    def _fitting(self, rule: CostTable, name: str, group: tuple[int, int]) -> Flags:
+        """Tell for every run whether it fits while one micro-batch is kept.
 
         Interleaved, a stage has a layer or more for each of its v parts, and a pipeline
         of P stages no fewer than P micro-batches: with p stages behind it and a before,
@@ -227,10 +219,9 @@ class Stages:
         parts = self.costs.schedule.interleave
 
         def fits(first: int, last: int) -> bool:
-            j, kept = min(1, first), 1 if last == layers else flight
-            stages = j + (1 if last == layers else max(2, flight))
-            if parts > 1:  # as the judge weighs P micro-batches
-                kept = stages
+            j = min(1, first)
+            stages = j + (1 if last == layers else 2)
+            kept = 1 if parts == 1 else stages  # as the judge weighs P micro-batches
             need = rule.stage_mib(
                 *(name, range(first, last), group, Position(kept, stages, j)),
                 self._sharers,
@@ -257,7 +248,7 @@ class Stages:
         found[layers - 1] = fits(0, layers)  # the run of all layers
         return found & (self.last - self.first >= parts)
 
-    def _find_replica_us(self, number: int, flight: int) -> Whole:
+    def _find_replica_us(self, number: int) -> Whole:
         """Return times of replicas without transfers, by [degree, samples, run]."""
         kind = self.kinds[number]
         shape = kind.gpus + 1, self.sizes[-1] + 1, len(self.first)
@@ -271,7 +262,7 @@ class Stages:
                     before = np.array([*accumulate(each, initial=0)], np.int64)
                     took = before[self.last] - before[self.first]
                     took += self.ends * min(rule.head_us(kind.name, t, s), NONE_US)
-                    able = self._fitting(rule, kind.name, (t, s), flight)
+                    able = self._fitting(rule, kind.name, (t, s))
                     some = np.minimum(found[t, s], took)
                     found[t, s] = np.where(able, some, found[t, s])
         return found
@@ -290,7 +281,7 @@ class Stages:
         size = np.array(behind)[self.last] - np.array(behind)[self.first]
         room = 0
         for number, kind in enumerate(self.kinds):
-            fits = np.any(self._replica_us(number, 1) < NONE_US, axis=1)
+            fits = np.any(self._replica_us(number) < NONE_US, axis=1)
             held = [0] * (kind.gpus + 1)
             for t in range(1, kind.gpus + 1):
                 run = int(np.max(size, where=fits[t], initial=0))
@@ -327,47 +318,37 @@ class Stages:
         return np.array(inner, np.int64), np.array(outer, np.int64)
 
     def _sent(self, us: Whole, hops: Whole) -> Whole:
-        """Add transfers to times by [place, degree, samples, run]."""
-        paid = np.where(self.ends, 0, hops[: us.shape[2], None])
+        """Add transfers to times by [degree, samples, run]."""
+        paid = np.where(self.ends, 0, hops[: us.shape[1], None])
         return np.minimum(us + paid, NONE_US)
 
-    def _placed(self, number: int, size: int, places: int) -> Whole:
-        """Return times by [place, degree, samples, run]; the last place is 0."""
-        if places == 1:
-            return self._replica_us(number, 1)[None, :, : size + 1]
-        each = [self._replica_us(number, 1 + place) for place in range(places)]
-        found = np.array(each)[:, :, : size + 1]
-        found[0][..., ~self.ends] = NONE_US
-        found[1:][..., self.ends] = NONE_US
-        return found
-
-    def _options(self, size: int, places: int) -> Options:
-        """Return the stages of micro-batches of a size, with places distinguished."""
+    def _options(self, size: int) -> Options:
+        """Return the stages of micro-batches of a size."""
         alone: list[Alone] = []
         least = np.min([inner for inner, _ in self.hops], axis=0)
         rows: list[tuple[int, int, int]] = []
         several = list[Whole]()
         for number, kind in enumerate(self.kinds):
-            us = self._placed(number, size, places)
+            us = self._replica_us(number)[:, : size + 1]
             alone += self._alone(number, us)
             sent = self._sent(us, least)
             for t in range(1, kind.gpus + 1):
                 for s in range(1, size):
-                    if (sent[:, t, s] < NONE_US).any():
+                    if (sent[t, s] < NONE_US).any():
                         rows.append((number, t, s))
-                        several.append(sent[:, t, s])
-        found = np.zeros((places, len(self.first), 0), np.int64)
+                        several.append(sent[t, s])
+        found = np.zeros((len(self.first), 0), np.int64)
         if several:
-            found = np.stack(several, axis=2)
+            found = np.stack(several, axis=1)
         columns = np.array(rows, np.int64).reshape(-1, 3).T
         every = [x for one in alone for x in (one.inner, one.outer)]
         some = [np.unique(x[x < NONE_US]) for x in (*every, found)]
         times = np.unique(np.concatenate(some))
         of_several = Replicas(columns[0], columns[1], columns[2], found)
-        return Options(size, places, tuple(alone), of_several, times)
+        return Options(size, tuple(alone), of_several, times)
 
     def exits(self, options: "Options") -> Whole:
-        """Return times of replicas of stages in several nodes: [exit, place, run, i].
+        """Return times of replicas of stages in several nodes: [exit, run, i].
 
         Exit 0 is to a stage in no node of theirs; exit 1 + c to one that is in one of
         their nodes, too, of kind c, which the last stage does not have.
@@ -377,13 +358,12 @@ class Stages:
         shape = 1 + len(self.kinds), *several.us.shape
         found = np.full(shape, NONE_US, np.int64)
         for number in range(len(self.kinds)):
-            us = self._placed(number, options.size, options.places)
+            us = self._replica_us(number)[:, : options.size + 1]
             mine = np.flatnonzero(several.kind == number)
             t, s = several.degree[mine], several.samples[mine]
             for at, hops in enumerate([away, *(inner for inner, _ in self.hops)]):
-                sent = np.moveaxis(self._sent(us, hops)[:, t, s], 1, 2)
-                found[at][..., mine] = sent
-        found[1:, :, self.ends] = NONE_US
+                found[at][:, mine] = self._sent(us, hops)[t, s].T
+        found[1:, self.ends] = NONE_US
         return found
 
     def _alone(self, number: int, us: Whole) -> Iterator[Alone]:
@@ -392,7 +372,7 @@ class Stages:
         A stage with as many replicas or more, of a higher degree or on fewer GPUs, that
         is nowhere slower, pays no more and may hold no less.
         """
-        gpus, size = us.shape[1] - 1, us.shape[2] - 1
+        gpus, size = us.shape[0] - 1, us.shape[1] - 1
         sides = [self._sent(us, hops) for hops in self.hops[number]]
         made: dict[tuple[int, int], Alone] = {}
         for d in range(gpus, 0, -1):
@@ -401,7 +381,7 @@ class Stages:
                 if size == 1 and k > d:
                     break
                 most = min(size, k // d)
-                one = Alone(number, k, d, most, *(us[:, k] for us in each))
+                one = Alone(number, k, d, most, *(us[k] for us in each))
                 beside = (made.get(key) for key in ((k, d + 1), (k - 1, d)))
                 needless = any(x is not None and _serves(x, one) for x in beside)
                 if (one.inner < NONE_US).any() and not needless:
@@ -443,15 +423,16 @@ def _most(most: int, holds: Callable[[int], bool]) -> int:
 def _slowest(us: Whole, degree: int) -> Whole:
     """Return the least time of the slowest of replicas that share all samples.
 
-    Each has `degree` GPUs or more, by [place, GPUs at most, run].
+    Each has `degree` GPUs or more, by [GPUs at most, run].
     """
-    places, sides, samples, runs = us.shape
-    best = np.full((places, sides, samples, runs), NONE_US, np.int64)
-    best[:, :, 0] = 0
+    sides, samples, _ = us.shape
+    best = np.full(us.shape, NONE_US, np.int64)
+    best[:, 0] = 0
     for k in range(degree, sides):
-        best[:, k] = best[:, k - 1]
+        best[k] = best[k - 1]
         for t in range(degree, k + 1):
             for s in range(1, samples):
-                slow = np.maximum(best[:, k - t, : samples - s], us[:, t, s, None])
-                np.minimum(best[:, k, s:], slow, out=best[:, k, s:])
-    return best[:, :, -1]
+                slow = np.maximum(best[k - t, : samples - s], us[t, s])
+                np.minimum(best[k, s:], slow, out=best[k, s:])
+    found: Whole = best[:, -1]
+    return found

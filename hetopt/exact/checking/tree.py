@@ -143,7 +143,7 @@ class Check:
         stages = self._of(apart if any(apart) else (), replicas)
         if any(apart):
             box = box.parted(apart)
-        parts = [*self._parts(stages, box, left, leaf.places or 1)] if left >= 0 else []
+        parts = [*self._parts(stages, box, left)] if left >= 0 else []
         parts = [part for part in parts if (part.options.times <= left).any()]
         if not parts:  # no stage is as quick
             return True
@@ -182,31 +182,14 @@ class Check:
     def _on_nodes(self) -> OnNodes:
         return OnNodes(self._given)
 
-    def _parts(
-        self, stages: Stages, box: Box, left: int, places: int
-    ) -> Iterator[Part]:
-        """Yield pipelines of every size, with few micro-batches and with more.
-
-        Interleaved ones have no fewer than stages: none keeps less for that.
-        """
-        positions = places if stages.depends_on_position else 1
-        fewest = 1 if stages.costs.schedule.interleave > 1 else positions
+    def _parts(self, stages: Stages, box: Box, left: int) -> Iterator[Part]:
+        """Yield pipelines of every size."""
         for b in stages.sizes[box.size[0] : box.size[1] + 1]:
-            least, most = 1, stages.batch // b
-            if box.count[1] == 1:
-                if stages.batch % b:
-                    continue
-                least = most
+            most = stages.batch // b
+            if not most or (box.count[1] == 1 and stages.batch % b):
+                continue
             for sync_us, spent_us in self._syncs(box):
-                if least < fewest:  # fewer micro-batches than positions
-                    few = b * min(most, fewest - 1)
-                    one = stages.options(b, 1)
-                    yield Part(one, left, few, sync_us, spent_us)
-                if most >= fewest:
-                    each = stages.options(b, positions)
-                    yield Part(
-                        each, left, b * most, sync_us, spent_us, together=positions == 1
-                    )
+                yield Part(stages.options(b), left, b * most, sync_us, spent_us)
 
     def _syncs(self, box: Box) -> list[tuple[int | None, int]]:
         """Return how long stages of a pipeline synchronise, and what is spent on that.

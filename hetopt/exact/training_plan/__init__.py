@@ -25,7 +25,7 @@ from ...bounds import covering, impossible
 from ...bounds.single_gpu import offer_single_gpus
 from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
-from ...costs import CostTable, without_update
+from ...costs import CostTable
 from ...errors import OutOfTime, PlanRejected
 from ...modelling import Limits
 from ...plans import TrainingPlan
@@ -37,7 +37,7 @@ from ...search import choices, grid, racing, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
-from .. import enumeration, one_pipeline
+from .. import enumeration
 from ..pipelines.schedule import Planners, Schedule, Shares
 from . import alone, fitting
 from .refuting import Clock, Tightening, Times, endless
@@ -174,7 +174,8 @@ def goes_together(ways: Sequence[Instance]) -> bool:
 
 def lines_up(instance: Instance) -> bool:
     """Tell whether single pipelines of layers that differ are sought."""
-    return alone.are_sought(without_update(instance)) and not CostTable(instance).even
+    sought = alone.of_sizes(instance, instance.workload.micro_batch_sizes)
+    return sought is not None and not CostTable(instance).even
 
 
 def _alike(instance: Instance) -> bool:
@@ -444,16 +445,11 @@ def _lay_one(task: _Task) -> int:
 
 def _line_up(task: _Task) -> None:
     """A single pipeline of several sequences, where one beats the incumbent."""
-    run, shares = task.run, task.shares
-    light = without_update(task.instance)
-    sizes = tuple(b for b in light.workload.micro_batch_sizes if b > 1)
-    if not (sizes and alone.are_sought(light)):
-        return
-    of_one = len(sizes) < len(light.workload.micro_batch_sizes)
+    run, shares, every = task.run, task.shares, task.instance.workload.micro_batch_sizes
+    larger = tuple(b for b in every if b > 1)
+    of_one = len(larger) < len(every)
     limits = task.until(shares.one_pipeline if of_one else shares.only_pipeline)
-    workload = light.workload.model_copy(update={"micro_batch_sizes": sizes})
-    larger = light.model_copy(update={"workload": workload})
-    one_pipeline.faster(larger, run.objective, limits, run.offer)
+    alone.faster(task.instance, run.objective, limits, run.offer, larger)
     run.check()
 
 

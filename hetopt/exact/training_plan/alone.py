@@ -1,4 +1,4 @@
-"""Single pipelines of micro-batches of one sequence: the best one, and that it is."""
+"""Single pipelines of micro-batches of some sizes: the best one, and that it is."""
 
 from collections.abc import Callable
 
@@ -13,30 +13,27 @@ from .. import one_pipeline
 _GPUS = 64  # clusters up to this size, as larger ones want several
 
 
-def are_sought(instance: Instance) -> bool:
-    """Tell whether single pipelines are sought: few GPUs, no further costs."""
-    if instance.planned_cluster.gpu_count > _GPUS:
-        return False
-    try:
-        one_pipeline.require(instance)
-    except Unsupported:
-        return False
-    return True
+def of_sizes(instance: Instance, sizes: tuple[int, ...]) -> Instance | None:
+    """Return what is searched, without further costs; None where nothing is sought.
 
-
-def of_one_sequence(instance: Instance) -> Instance | None:
-    """Return what is searched: one size, nothing that hides gradients; or None.
-
-    Each stage has one replica, so nothing synchronises, whatever would hide it.
+    In micro-batches of one sequence each stage has one replica, so nothing
+    synchronises, whatever would hide it.
     """
     workload = instance.workload
-    if 1 not in workload.micro_batch_sizes:
+    if not sizes or not {*sizes} <= {*workload.micro_batch_sizes}:
         return None
-    costs = workload.costs.model_copy(update={"sync_overlap": "none"})
-    fields = {"micro_batch_sizes": (1,), "costs": costs}
+    if instance.planned_cluster.gpu_count > _GPUS:
+        return None
+    fields: dict[str, object] = {"micro_batch_sizes": sizes}
+    if sizes == (1,):
+        fields["costs"] = workload.costs.model_copy(update={"sync_overlap": "none"})
     workload = workload.model_copy(update=fields)
     found = without_update(instance.model_copy(update={"workload": workload}))
-    return found if are_sought(found) else None
+    try:
+        one_pipeline.require(found)
+    except Unsupported:
+        return None
+    return found
 
 
 def faster(
@@ -44,12 +41,13 @@ def faster(
     than: Objective | None,
     limits: Limits,
     offer: Callable[[TrainingPlan], object],
+    sizes: tuple[int, ...] = (1,),
 ) -> int:
     """Offer the best that takes less than `than` us; none takes less than the result.
 
     That is 0 where nothing is known, and beyond all times where none fits.
     """
-    searched = of_one_sequence(instance)
+    searched = of_sizes(instance, sizes)
     if searched is None:
         return 0
     return one_pipeline.faster(searched, than, limits, offer)

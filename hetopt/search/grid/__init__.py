@@ -13,6 +13,7 @@ Those that give whole models unequal shares of the batch have more of them (`sha
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace, nsmallest
 from math import inf
 from typing import NamedTuple
@@ -93,25 +94,22 @@ def search(
     return Found(look.plan, look.objective, look.bound_us())
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        instance: Instance,
-        deadline: float | None,
-        report: Report | None,
-        below: float,
-    ) -> None:
-        self._instance, self._deadline, self._report = instance, deadline, report
-        self._below = below
-        self.plan: TrainingPlan | None = None
-        self.objective: int | None = None
-        self._shapes: list[tuple[_Setting, Shape]] = []
-        self._waiting: list[tuple[float, int, int]] = []  # bound, refined, number
-        self._seen: set[int] = set()  # shapes that were filled
-        self._filled = inf  # the least bound of the shapes that were filled
-        self._listed = False
-        self._shares_us: float | None = None  # of whole models with unequal shares
-        self._single_us = inf  # on one GPU, where that takes other times
+    instance: Instance
+    deadline: float | None
+    report: Report | None
+    below: float
+    plan: TrainingPlan | None = None
+    objective: int | None = None
+    _shapes: list[tuple[_Setting, Shape]] = field(default_factory=list)
+    #: Bound, whether it is refined, and number.
+    _waiting: list[tuple[float, int, int]] = field(default_factory=list)
+    _seen: set[int] = field(default_factory=set)  # shapes that were filled
+    _filled: float = inf  # the least bound of the shapes that were filled
+    _listed: bool = False
+    _shares_us: float | None = None  # of whole models with unequal shares
+    _single_us: float = inf  # on one GPU, where that takes other times
 
     def bound_us(self) -> float:
         """Return what no grid beats: 0 while not all shapes are listed.
@@ -128,11 +126,11 @@ class _Search:
 
     def list_single_gpus(self) -> None:
         """Keep the best plan on one GPU, where these take other times than shapes."""
-        singles = single_gpu_plans(self._instance).values()
+        singles = single_gpu_plans(self.instance).values()
         if single := min(singles, key=lambda one: one.us, default=None):
             self._single_us, self.objective, self.plan = single.us, *single
-            if self._report is not None:
-                self._report(single.us)
+            if self.report is not None:
+                self.report(single.us)
 
     def run(self, most: int | None) -> None:
         """Fill shapes, those with the least time first, until none can be better."""
@@ -154,16 +152,16 @@ class _Search:
 
     def share(self) -> None:
         """Offer whole models with unequal shares of the batch, where these are run."""
-        target, given = self._instance.workload.target, dict[int, list[Recompute]]()
+        target, given = self.instance.workload.target, dict[int, list[Recompute]]()
         if not target.whole or Feature.DIFFERENT_BATCHES not in target.supports:
             return
-        for zero, rule in settings.state_choices(self._instance):
+        for zero, rule in settings.state_choices(self.instance):
             given.setdefault(zero, []).append(rule)
         bounds = []
         for zero, rules in given.items():
             mixed = zero < 2 and Feature.MIXED_RECOMPUTE in target.supports
             for some in [rules] if mixed else [[rule] for rule in rules]:
-                setting = _Setting(self._instance, zero, some[0], self._deadline)
+                setting = _Setting(self.instance, zero, some[0], self.deadline)
                 bounds.append(sharing.least_us(setting.cost, setting.least, some))
                 for pipes in sharing.plans(setting.cost, some):
                     value = setting.cost.iteration_us(pipes)
@@ -173,7 +171,7 @@ class _Search:
 
     def _closed(self, bound: float) -> bool:
         best = inf if self.objective is None else self.objective
-        return bound >= min(best, self._below)
+        return bound >= min(best, self.below)
 
     def _list(self, *, fills: bool) -> None:
         """All shapes; with `fills`, and a plan of each setting as soon as it is listed.
@@ -181,9 +179,9 @@ class _Search:
         Where there are many settings, time may be over before all of them are: those
         that recompute least come first.
         """
-        choices = settings.state_choices(self._instance)
+        choices = settings.state_choices(self.instance)
         for zero, rule in sorted(choices, key=lambda pair: RULES.index(pair[1])):
-            setting = _Setting(self._instance, zero, rule, self._deadline)
+            setting = _Setting(self.instance, zero, rule, self.deadline)
             first = len(self._waiting)
             for shape in shapes(setting.cost):
                 setting.cost.check()
@@ -221,18 +219,18 @@ class _Search:
     ) -> None:
         """Keep a better plan if the target runs it."""
         plan = setting.plan(shape, pipes)
-        split = split_of(self._instance, plan)
-        if next(targets.broken(self._instance, plan), None) is not None:
+        split = split_of(self.instance, plan)
+        if next(targets.broken(self.instance, plan), None) is not None:
             return
-        if next(divided.experts_broken(self._instance, plan, split), None) is not None:
+        if next(divided.experts_broken(self.instance, plan, split), None) is not None:
             return
         if shape.together > 1:  # it hands on by the cheapest way
-            judged = training_plan.evaluate(self._instance, plan)
+            judged = training_plan.evaluate(self.instance, plan)
             if not isinstance(judged.objective, int) or judged.violations:
                 return
             value = judged.objective
         if self.objective is not None and value >= self.objective:
             return
         self.plan, self.objective = plan, value
-        if self._report is not None:
-            self._report(value)
+        if self.report is not None:
+            self.report(value)

@@ -21,6 +21,7 @@ across the fastest link. What overlaps may hide it, and then it counts 0. The op
 is as long as that of the mean stage where memory is fastest, at least.
 """
 
+from bisect import bisect_left
 from fractions import Fraction
 from math import inf
 
@@ -180,17 +181,17 @@ class Least:
         if cost.table.profile.weighs or not cost.instance.model.alike:
             return self._layers  # memory tells layers apart: no run is the lightest
         runs = cost.costs.schedule.interleave
-        low, high = 0, self._layers
         if cost.table.weighing is not None and not cost.table.even:
-            return high  # fewer parameters may keep more for their backward passes
-        while low < high:
-            middle = (low + high + 1) // 2
-            count = max(middle, runs)
+            return self._layers  # fewer parameters may keep more for backward passes
+
+        def is_too_many(layers: int) -> bool:
+            count = max(layers, runs)
             first = self._lightest[min(count, self._layers)]
             slot = Slot(node, t, first, first + count)
             need = cost.need_mib(size, n, stages, j, slot, replicas)
-            low, high = (middle, high) if need <= cost.room[node] else (low, middle - 1)
-        return low
+            return need > cost.room[node]
+
+        return bisect_left(range(1, self._layers + 1), True, key=is_too_many)
 
     def _whole(self, shape: Shape, tau: float) -> float:
         """Iteration time with a bottleneck of at least `tau`."""

@@ -14,6 +14,7 @@ published system: the baseline that published ones have to beat.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from random import Random
 
@@ -92,46 +93,39 @@ Choice = dict[Nodes, int]  # number of the option, by the kinds of a set's nodes
 _Change = tuple[tuple[Nodes, ...], tuple[Nodes, ...]]  # sets that go, sets that come
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        best: Best,
-        options: Options,
-        random: Random,
-        deadline: float | None,
-        limit: int | None,
-    ) -> None:
-        self._best, self._cost = best, options.cost
-        self._options = options
-        self._random = random
-        self._deadline = deadline
-        self._limit = limit
-        self._objectives: dict[tuple[Option, ...], int | None] = {}
-        self._signatures: dict[Nodes, Nodes] = {}
+    best: Best
+    options: Options
+    random: Random
+    deadline: float | None
+    limit: int | None
+    objectives: dict[tuple[Option, ...], int | None] = field(default_factory=dict)
+    signatures: dict[Nodes, Nodes] = field(default_factory=dict)
 
     def late(self) -> bool:
         """Tell whether there is a plan, and the deadline or the limit was reached."""
-        if self._best.us is None:
+        if self.best.us is None:
             return False
-        if self._limit is not None and len(self._objectives) >= self._limit:
+        if self.limit is not None and len(self.objectives) >= self.limit:
             return True
-        return self._deadline is not None and monotonic() >= self._deadline
+        return self.deadline is not None and monotonic() >= self.deadline
 
     def lay_out(self) -> None:
         """Look for the best layout, within a part of the time and of the plans."""
-        layouts = Layouts(self._cost, self._options.balancer)
+        layouts = Layouts(self.options.cost, self.options.balancer)
         until = None
-        if self._deadline is not None:
+        if self.deadline is not None:
             now = monotonic()
-            until = now + _LAYOUTS_PART * max(0.0, self._deadline - now)
+            until = now + _LAYOUTS_PART * max(0.0, self.deadline - now)
         try:
-            if self._limit is None:
+            if self.limit is None:
                 layouts.search(until)
             else:
-                layouts.search(until, int(self._limit * _LAYOUTS_PART))
+                layouts.search(until, int(self.limit * _LAYOUTS_PART))
         finally:
             if layouts.best.us is not None:
-                self._best.offer(layouts.best.pipes)
+                self.best.offer(layouts.best.pipes)
 
     # --- where to start ----------------------------------------------------------
 
@@ -140,9 +134,9 @@ class _Search:
 
         Or of those with many GPUs: it has as many pipelines as its smallest node GPUs.
         """
-        everyone = tuple(self._cost.timed_nodes)
+        everyone = tuple(self.options.cost.timed_nodes)
         yield self._small_sets(everyone)
-        gpus = [self._cost.nodes[i].count for i in everyone]
+        gpus = [self.options.cost.nodes[i].count for i in everyone]
         for least in sorted(set(gpus)):
             large = tuple(i for i, g in zip(everyone, gpus, strict=True) if g >= least)
             if len(large) > 1:
@@ -150,20 +144,22 @@ class _Search:
 
     def _small_sets(self, everyone: Nodes) -> list[Nodes]:
         """Nodes alone where the model fits, the others joined until it does."""
-        sets: list[Nodes] = [(i,) for i in everyone if self._options.of((i,))]
+        sets: list[Nodes] = [(i,) for i in everyone if self.options.of((i,))]
         waiting: Nodes = ()
         alone = {i for one in sets for i in one}
-        rest = [i for i in everyone if i not in alone and self._options.able[i]]
-        for i in sorted(rest, key=lambda i: self._options.kind[i]):
+        rest = [i for i in everyone if i not in alone and self.options.able[i]]
+        for i in sorted(rest, key=lambda i: self.options.kind[i]):
             waiting = (*waiting, i)
-            if self._options.of(waiting):
+            if self.options.of(waiting):
                 sets.append(waiting)
                 waiting = ()
-            elif len(waiting) >= self._cost.layers:  # a layer each, and too small
+            elif (
+                len(waiting) >= self.options.cost.layers
+            ):  # a layer each, and too small
                 waiting = ()
         if waiting and sets:  # too small together: they join the last set, or idle
             joined = tuple(sorted(sets[-1] + waiting))
-            if self._options.of(joined):
+            if self.options.of(joined):
                 sets[-1] = joined
         return sets
 
@@ -171,11 +167,11 @@ class _Search:
 
     def descend(self, start: list[Nodes]) -> None:
         """First improvement over joins, moves and swaps of nodes."""
-        if not start or any(not self._options.of(nodes) for nodes in start):
+        if not start or any(not self.options.of(nodes) for nodes in start):
             return
         choice, value = self._first_choice(start)
         sets = start
-        if len(self._cost.nodes) > _MOST_CHANGED:
+        if len(self.options.cost.nodes) > _MOST_CHANGED:
             return
         while value is not None and not self.late():
             found = self._improved(sets, choice, value)
@@ -185,14 +181,14 @@ class _Search:
 
     def _first_choice(self, sets: list[Nodes]) -> tuple[Choice, int | None]:
         """Settle from the fastest options of at most 1, 2, ... copies; the best."""
-        most = max(o.copies for nodes in sets for o in self._options.of(nodes))
+        most = max(o.copies for nodes in sets for o in self.options.of(nodes))
         found: list[tuple[int, int, Choice]] = []
         for copies in range(1, most + 1):
             if found and self.late():
                 break
             choice: Choice = {}
             for nodes in sets:
-                options = self._options.of(nodes)
+                options = self.options.of(nodes)
                 few = (k for k, o in enumerate(options) if o.copies <= copies)
                 choice[self._signature(nodes)] = next(few, 0)
             value = self._settle(sets, choice, list(choice))
@@ -209,7 +205,7 @@ class _Search:
         for removed, added in self._neighbours(sets):
             if self.late():
                 return None
-            if any(not self._options.of(nodes) for nodes in added):
+            if any(not self.options.of(nodes) for nodes in added):
                 continue
             changed = [nodes for nodes in sets if nodes not in removed] + list(added)
             signatures = list(dict.fromkeys(map(self._signature, added)))
@@ -228,14 +224,14 @@ class _Search:
             key = tuple(tuple(sorted(map(self._signature, side))) for side in change)
             changes.setdefault(key, change)
         ordered = list(changes.values())
-        self._random.shuffle(ordered)
+        self.random.shuffle(ordered)
         yield from ordered
 
     def _signature(self, nodes: Nodes) -> Nodes:
-        found = self._signatures.get(nodes)
+        found = self.signatures.get(nodes)
         if found is None:
-            kinds = sorted(self._options.kind[i] for i in nodes)
-            found = self._signatures[nodes] = tuple(kinds)
+            kinds = sorted(self.options.kind[i] for i in nodes)
+            found = self.signatures[nodes] = tuple(kinds)
         return found
 
     def _settle(
@@ -249,7 +245,7 @@ class _Search:
             better = False
             for signature in among:
                 kept = choice[signature]
-                for k in range(len(self._options.of(first[signature]))):
+                for k in range(len(self.options.of(first[signature]))):
                     if self.late():
                         break
                     choice[signature] = k
@@ -262,15 +258,15 @@ class _Search:
     def _objective(self, sets: list[Nodes], choice: Choice) -> int | None:
         """The judge's objective, None where the plan does not fit."""
         options = tuple(
-            self._options.of(nodes)[choice[self._signature(nodes)]]
+            self.options.of(nodes)[choice[self._signature(nodes)]]
             for nodes in sorted(sets)
         )
-        if options not in self._objectives:
+        if options not in self.objectives:
             rows = [(o.size, o.slots) for o in options for _ in range(o.copies)]
-            whole = with_batch(self._cost, rows)
-            us = None if whole is None else self._best.offer(whole)
-            self._objectives[options] = us
-        return self._objectives[options]
+            whole = with_batch(self.options.cost, rows)
+            us = None if whole is None else self.best.offer(whole)
+            self.objectives[options] = us
+        return self.objectives[options]
 
 
 def _all_changes(sets: Sequence[Nodes]) -> Iterator[_Change]:

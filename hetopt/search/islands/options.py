@@ -3,13 +3,14 @@
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterator
-from itertools import permutations, product
-from math import ceil, floor, prod
+from itertools import permutations
+from math import ceil, floor
 from typing import NamedTuple
 
 from ...costs import memory
 from ..balancing import Balancer, Chain
 from ..fast_cost import FastCost, Slot
+from ..layouts import degree_choices
 
 Nodes = tuple[int, ...]
 
@@ -82,18 +83,12 @@ class Options:
 
         Layers that take no time count as a us; 0 where nothing was measured.
         """
-        gpus = self.cost.nodes[node].count
-        return max(
-            (
-                b
-                * (gpus // t)
-                * self.cost.layers
-                / max(1, self.cost.prefix(node, t, b)[0][-1])
-                for b in self.cost.instance.workload.micro_batch_sizes
-                for t in self.cost.degrees(node, b)
-            ),
-            default=0.0,
-        )
+        cost, powers = self.cost, [0.0]
+        for b in cost.instance.workload.micro_batch_sizes:
+            for t in cost.degrees(node, b):
+                us = max(1, cost.prefix(node, t, b)[0][-1])
+                powers.append(b * (cost.nodes[node].count // t) * cost.layers / us)
+        return max(powers)
 
     def of(self, nodes: Nodes) -> list[Option]:
         """Options of a set of nodes; empty where the model does not fit."""
@@ -227,17 +222,7 @@ class Options:
             share = self.cost.nodes[kind].count // copies
             known = self.cost.degrees(kind, b)
             choices.append([t for t in known if share % t == 0])
-        if prod(map(len, choices)) <= _MOST_DEGREES:
-            yield from product(*choices)
-            return
-        alike = (
-            tuple(
-                max((t for t in some if t <= most), default=min(some))
-                for some in choices
-            )
-            for most in sorted(set().union(*choices))
-        )
-        yield from dict.fromkeys(alike)
+        return degree_choices(choices, _MOST_DEGREES)
 
     def _few_orders(self, distinct: list[int]) -> list[tuple[int, ...]]:
         """Most memory first and last, fastest first and last."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
-from hetopt.costs.formulas import memory
+from hetopt.costs.formulas import memory, step
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import predictions
@@ -78,6 +78,38 @@ def test_optimiser_states_of_experts_are_divided_among_those_that_hold_them(
 ) -> None:
     alike = 16 // (ep * etp)
     assert layout(ep=ep, etp=etp).expert_replicas(4) == pytest.approx(alike)
+
+
+@pytest.mark.parametrize(("ep", "rate"), [(1, 400), (4, 100), (8, 50)])
+def test_experts_are_gathered_among_those_that_hold_the_same(
+    ep: int, rate: int
+) -> None:
+    """By FSDP over two nodes; divided within one, one adapter of eight is a ring's."""
+    words = {"tp": 1, "dp": 16, "ep": ep, "zero": 3, "framework": "torchtitan"}
+    found = described(Run.model_validate({**ROW, **words}))
+    machine = found.machine._replace(adapters=8, adapter_bytes_per_s=50e9)
+    none = memory.Parameters(0, 1e9 / ep, 0, 0)
+    c = Table({"fsdp": 1.0})
+    alone = step.gradients_s(c, machine, found.layout, none, 0.0)
+    alike, n = 16 // ep, found.layout.micro_batches
+    passes = n * (2 * 2 + 4) * 1e9 / ep * (alike - 1) / alike
+    assert alone == pytest.approx(passes / (rate * 1e9))
+
+
+@pytest.mark.parametrize(("ep", "normal"), [(1, 0), (2, 0.564), (8, 1.424)])
+def test_all_wait_for_the_gpu_that_most_tokens_are_sent_to(
+    ep: int, normal: float
+) -> None:
+    """By the mean of the greatest of normal numbers (any table has them)."""
+    forced = [{"routing": "forced balance, dropless"}, {"set": "nemo-h100-fp8"}]
+    found = [
+        described(Run.model_validate({**ROW, "ep": ep, "etp": 1, **words}))
+        for words in ({}, {"routing": "dropless"}, *forced)
+    ]
+    c = Table({"experts.uneven": 0.3})
+    free, *_ = most = [step.fullest(c, one.architecture, one.layout) for one in found]
+    assert free == pytest.approx(1 + 0.3 * normal * (ep / 8) ** 0.5, rel=0.01)
+    assert most == [free, free, 1, 1]
 
 
 @pytest.mark.parametrize(

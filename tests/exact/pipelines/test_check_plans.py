@@ -141,19 +141,14 @@ def charged(rng: Random, instance: Instance, plans: Random) -> int:
             if not prices.fit(stages, box, stages.sizes[-1], sum(each)):
                 continue
             number += 1
-            told = rng.choice([1, 2, 4]) if stages.depends_on_position else 1
-            v = stages.costs.interleave
-            few = v == 1 and pipeline.micro_batches < told
-            b = pipeline.micro_batch_size
-            options = stages.options(b, 1 if few else told)
+            options = stages.options(pipeline.micro_batch_size)
             sync = box.sync[1] if stages.costs.sync_overlap == "none" else None
-            part = Part(options, 10**9, 10**9, sync, together=told == 1)
-            terms, equal = Terms(stages, box, prices, part), stages.equal
-            way = Segments(terms) if equal and told == 1 else Paths(terms)
+            terms = Terms(stages, box, prices, Part(options, 10**9, 10**9, sync))
+            way = rng.choice([Segments, Paths] if stages.equal else [Paths])(terms)
             low, us_cost = rng.randint(1, max(each) + 1), rng.choice([0, 1, 1000])
             found = way.least(us_cost, np.array([low]), np.array([max(each)]))[0]
             used = uses.price(pipeline, prices, box.replicas[0])
-            often = v * low
+            often = stages.costs.interleave * low
             assert found <= us_cost * sum(each) + often * used, (plan, box, prices)
     return number
 
