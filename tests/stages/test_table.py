@@ -66,7 +66,7 @@ def test_no_valid_plan_has_quicker_stages_or_more_replicas_than_tables_say(drawn
             if plan.gpu_count == 1 and table.costs.is_paced:
                 continue  # judged by itself
             for c in range(len(table.classes)):
-                fits = stages._replica_us(c, 1) < NONE_US
+                fits = stages._replica_us(c) < NONE_US
                 long = table.runs.lengths >= instance.workload.costs.interleave
                 at = table.runs.number[stages.first, stages.last]
                 able = (table.replica_us(c) < NEVER)[..., at]
@@ -144,7 +144,7 @@ def test_of_equal_layers_a_run_fits_in_the_middle_where_it_fits_first():
         for c in range(len(table.classes)):
             for fits, one, other in (
                 (table.replica_us(c) < NEVER, first, middle),
-                (stages._replica_us(c, 1) < NONE_US, own_first, own_middle),
+                (stages._replica_us(c) < NONE_US, own_first, own_middle),
             ):
                 assert (fits[..., other] >= fits[..., one]).all()
 
