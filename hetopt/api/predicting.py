@@ -6,6 +6,8 @@ from pathlib import Path
 
 from ..costs.constants import Constant, shipped
 from ..costs.constants.files import read_file, write_constants
+from ..costs.constants.shipped import is_seen
+from ..costs.runs.machines import card_of
 from ..costs.runs.prediction import (
     Prediction,
     Summary,
@@ -30,12 +32,14 @@ class Predicted:
     runs: tuple[Run, ...]
     rows: tuple[Prediction, ...]
     summary: Mapping[str, Summary]
+    not_calibrated: tuple[str, ...] = ()  # cards that no constant was fitted on
 
     def to_json(self) -> Document:
         """The document of `hetopt predict --json`."""
         return {
             "rows": [self._row(row) for row in self.rows],
             "summary": {name: s._asdict() for name, s in self.summary.items()},
+            "not_calibrated_here": list(self.not_calibrated),
         }
 
     def _row(self, row: Prediction) -> Document:
@@ -121,7 +125,12 @@ def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted
     for index, run in enumerate(rows):
         if run.plan is not None:
             found[index] = mixed.prediction(index, run, run.plan, known)
-    return Predicted(tuple(rows), tuple(found), summaries(rows, found))
+    nodes = (run.nodes if isinstance(run.nodes, tuple) else (run,) for run in rows)
+    cards = (card_of(one.gpu or "") for those in nodes for one in those)
+    fitted = {name.rpartition("/")[2] for name in known if name.startswith("system@")}
+    new = {x.name for x in cards if x and not (is_seen(x.name) or x.name in fitted)}
+    told = tuple(rows), tuple(found), summaries(rows, found)
+    return Predicted(*told, tuple(sorted(new)))
 
 
 def _runs(runs: Runs) -> Sequence[Run]:

@@ -95,8 +95,8 @@ class CurrentRun:
         cards = {gpu.card for gpu in gpus if gpu.card and not is_seen(gpu.card)}
         if cards:
             yield (
-                f"no constants were fitted on {', '.join(sorted(cards))}: times there "
-                "have a wider interval"
+                f"not calibrated here: {', '.join(sorted(cards))}, so times there have "
+                "a wider interval"
             )
 
     @property

@@ -85,7 +85,9 @@ OPTION = Annotated[
         "zero_groups, context_parallel, expert_parallel, interleave; runs_on; finetune "
         "(full, lora or qlora), rank, beside; optimiser (adamw, sgd, adafactor, muon, "
         "adamw_8bit), offload (optimiser), host_gbytes_per_s; framework, "
-        "style, kernel, products of calibrated times; mtp, parameters of the model."
+        "style, kernel, products of calibrated times, and where known release (26.02), "
+        "site, overlap (tp, experts, untold), dispatcher (alltoall, flexible), loss "
+        "(whole, chunked); mtp, parameters of the model."
     ),
 ]
 

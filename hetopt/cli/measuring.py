@@ -48,6 +48,9 @@ def predict(
     from ..report import predicted
 
     found = api.predict(runs, constants=constants, fit_on=fit_on)
+    if found.not_calibrated:
+        cards = ", ".join(found.not_calibrated)
+        output.tell(f"not calibrated here: {cards}, so intervals are wider there")
     shown = partial(predicted.sheet, found)
     output.present(found.to_json(), shown, as_json=as_json)
 

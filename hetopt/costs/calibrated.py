@@ -11,7 +11,8 @@ profile's would, for every size and degree, each rounded up once to whole us.
 - A GPU without bf16 has no fused kernel of attention but PyTorch's own: where the
   framework does not leave the choice to PyTorch its scores pass through memory.
 - The optimiser moves 40 bytes of a parameter, times the constant `update`.
-- Layers take `pace` times as long, but where the plan is on one GPU.
+- Layers take `pace` times as long, but where the plan is on one GPU, and as `release`
+  has it by the half-year of the software, where an instance tells it.
 - Tokens on their way to divided experts share what leaves a node among the GPUs of it
   that the plan uses, at the rate of the slowest link between nodes that it uses.
 
@@ -46,10 +47,11 @@ from .compute import LinkRate, NodeClass
 from .constants import Stated
 from .formulas import kernels, step, wires
 from .formulas.architecture import Architecture, Indexer, Layer, Mixer, mamba_2
-from .formulas.frameworks import by_pytorch, framework
+from .formulas.frameworks import adapting, by_pytorch, framework
 from .formulas.layout import BESIDE_ALL, Layout
 from .formulas.machine import Machine, host_of
 from .formulas.step import LayerTimes
+from .runs.description import half_years
 
 Times = tuple[int, ...]
 _ANY = 4096  # GPUs of a node: a group never leaves its node
@@ -174,11 +176,21 @@ class Calibrated:
             shape_of(kind): architecture_of(instance.model.of(kind))
             for kind in dict.fromkeys(instance.model.kinds)
         }
-        pace = self.constant("pace", calibration.framework, calibration.style)
+        self._site = calibration.site or ""
+        by = calibration.framework, calibration.style, self._site
         gpus = sum(used.values()) if used is not None else cluster.gpu_count
-        self.pace = pace if gpus > 1 else 1.0
+        #: By which layers take longer where several GPUs compute.
+        self.crowding = self.constant("pace", *by) if gpus > 1 else 1.0
+        self.pace = self.crowding * self._released()
         #: The sort of each layer.
         self.sorts = self._sorts()
+
+    def _released(self) -> float:
+        """Return how many times as long layers take by the software's release."""
+        if (release := self.calibration.release) is None:
+            return 1.0
+        what = "release.experts" if self.model.experts else "release"
+        return float(self.constant(what) ** half_years(release))
 
     def _sorts(self) -> tuple[Sort, ...]:
         model = self.model
@@ -251,15 +263,35 @@ class Calibrated:
             kernel=calibration.kernel if fused else None,
             sharding=usual.sharding,
             accumulate_fp32=costs.memory.gradient_bytes == 4,
-            states="fp32" if costs.memory.precision == "fp32" else "mixed",
+            states=self._states,
             dropout=self.model.dropout,
             expert_biases=bool(self.model.vectors and self.model.vectors.expert),
-            fused_loss=costs.memory.fused_loss or usual.fused_loss,
+            fused_loss=costs.memory.fused_loss
+            or usual.fused_loss
+            or (usual.compiled_loss and calibration.style == "compiled"),
+            chunked_loss=calibration.loss == "chunked" or usual.chunked_loss,
+            overlap_tp="tp" in calibration.overlap,
+            overlap_ep=None
+            if "untold" in calibration.overlap
+            else "experts" in calibration.overlap,
+            flexible=calibration.dispatcher == "flexible",
             lora=lora is not None,
             rank=lora.rank if lora else 0,
+            drops=adapting(self.workload.runs_on)[1],
             adapted=("attention",) if alone else BESIDE_ALL,
             frozen_bits=lora.weight_bits if lora else None,
         )
+
+    @cached_property
+    def _states(self) -> str:
+        """What the optimiser works on; of PyTorch without ZeRO autocast's weights."""
+        costs, framework = self.workload.costs, self.calibration.framework
+        if costs.memory.precision == "fp32":
+            return "fp32"
+        alone = not costs.updates.zero and costs.updates.lora is None
+        wide = costs.memory.precision == "bf16_fp32_gradients"
+        autocast = framework in ("torch", "trainer") and alone and wide
+        return "amp" if autocast else "mixed"
 
     def of(self, kind: Parts) -> Architecture:
         """Return the shape that a layer of `kind` has."""
@@ -272,11 +304,13 @@ class Calibrated:
         """
         gpu = self.gpus[place.gpu]
         if place.gpus is None:
-            return [machine_of(gpu, place.intra)]
+            return [machine_of(gpu, place.intra)._replace(site=self._site)]
         most = min(place.gpus, run.ep * run.experts.cut)
         counts = [place.gpus] if self._used is not None else range(t, max(t, most) + 1)
         return [
-            machine_of(gpu, place.intra if n > 1 else None, Around(n, self._between))
+            machine_of(
+                gpu, place.intra if n > 1 else None, Around(n, self._between)
+            )._replace(site=self._site)
             for n in counts
         ]
 
@@ -340,6 +374,7 @@ class Calibrated:
                 for t in (1, 2):
                     self.terms(linked, t, 1, rule, sort)
         self.head_us(place, 1, 1)
+        self.constant("head.unaligned")
         _ = self.update_bytes
 
 

@@ -99,7 +99,7 @@ class CostTable:
     @property
     def is_paced(self) -> bool:
         """Return whether a plan on one GPU takes other times than these."""
-        return self.calibrated is not None and self.calibrated.pace != 1
+        return self.calibrated is not None and self.calibrated.crowding != 1
 
     def gpu(self, node: str) -> GpuType:
         """The GPU type of a node."""

@@ -10,14 +10,20 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, get_args
 
-from ..catalogue import Gpu, reserve
+from ..catalogue import Gpu, find_gpu, machines, reserve
 from ..costs import CostTable
 from ..costs.calibrated import machine_of
 from ..costs.compute import layer_flops
 from ..costs.constants import Stated
 from ..costs.constants.shipped import BOUND_BY_HOSTS, is_seen, spread, unseen, values
 from ..costs.formulas import memory
-from ..costs.formulas.frameworks import FRAMEWORKS, Framework, by_pytorch, kernel_of
+from ..costs.formulas.frameworks import (
+    DEEPSPEED,
+    FRAMEWORKS,
+    Framework,
+    by_pytorch,
+    kernel_of,
+)
 from ..costs.formulas.kernels import Constants
 from ..errors import InstanceError, UnknownName
 from ..schema import CostSettings, GpuType, Instance, exact
@@ -30,6 +36,7 @@ from .importing.assumptions import RULES, Assumption
 #: Options of what runs the plan, as far as times depend on it.
 OPTIONS: Document = {
     **dict.fromkeys(("framework", "style", "kernel", "products"), str),
+    **dict.fromkeys(("release", "site", "overlap", "dispatcher", "loss"), str),
     **divisions.OPTIONS,
 }
 TIMES = ("calibrated", "analytic")
@@ -42,6 +49,11 @@ _CHANGE = "-o efficiency=X, or --times analytic"
 _COMPILED = ("torchtitan",)
 #: The framework that is nearest to a program of `runs_on`.
 _RUNNING = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}
+#: Frameworks that a file of a program may be of besides: as an instance says.
+_KIN = {
+    "megatron": frozenset({"megatron-2021"}),
+    "trainer": (DEEPSPEED | {"unsloth"}) - {"megatron-2021"},
+}
 
 
 def calibrate(
@@ -68,6 +80,7 @@ def calibrate(
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
     usual = FRAMEWORKS[framework]
     generations = {card.generation for card in cards.values() if card}
+    mixture = bool(made["model"].get("experts"))
     every = generations.pop() if len(generations) == 1 else None
     fused = kernel_of(framework, every) or "flash2"
     kernel = options.get("kernel") or (fused if costs.compute.flash else "none")
@@ -78,12 +91,13 @@ def calibrate(
         "kernel": kernel,
         "precision": precision,
         "constants": dict(values()),
-        "spread": _scatter(made, cards, framework, kernel, precision),
+        "spread": _scatter(costs, cards, framework, kernel, precision, mixture=mixture),
+        **_told(options),
     }
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     wider = ""
     if new := [card.name for card in cards.values() if card and not is_seen(card.name)]:
-        wider = f", none of them on {', '.join(new)}: the interval is wider"
+        wider = f"; not calibrated here: {', '.join(new)}, so the interval is wider"
     rows: tuple[Assumption, ...]
     row = Assumption(
         "times of layers",
@@ -97,7 +111,8 @@ def calibrate(
     settings |= {field: degrees[0] for field, degrees in offers.items()}
     if costs.updates.zero == 3:
         settings["gathers"] = "micro_batch"
-    settings |= _exposed_shares(Stated(values()), framework, usual, costs)
+    shares = Stated(values()), framework, usual, costs
+    settings |= _exposed_shares(*shares, options.get("site", ""))
     made, rows = _with(made, cards, settings, offers), (row, *unfused, *divided)
     if not reserved:
         made, more = _roomy(made, framework)
@@ -115,25 +130,50 @@ def run_by(instance: Instance, framework: str, **told: Any) -> Instance:
     calibration = costs.compute.calibration
     if calibration is None or (calibration.framework == framework and not told):
         return instance
-    usual = FRAMEWORKS[framework]
-    generations = {gpu.generation for gpu in instance.planned_cluster.gpus.values()}
+    usual, gpus = FRAMEWORKS[framework], instance.planned_cluster.gpus
+    generations = {gpu.generation for gpu in gpus.values()}
     every = generations.pop() if len(generations) == 1 else None
     fused = kernel_of(framework, every) or "flash2"
     constants = {**values(), **calibration.constants, **told.pop("constants", {})}
+    kernel = fused if calibration.kernel != "none" else "none"
+    by = framework, kernel, calibration.precision
+    cards = {name: find_gpu(gpu.card or "") for name, gpu in gpus.items()}
     changes = {
         "framework": framework,
-        "style": usual.style,
-        "kernel": fused if calibration.kernel != "none" else "none",
+        "style": "compiled" if framework in _COMPILED else usual.style,
+        "kernel": kernel,
         "constants": constants,
+        "spread": _scatter(costs, cards, *by, mixture=bool(instance.model.experts)),
     }
-    update: dict[str, object] = {
-        "calibration": calibration.model_copy(update=changes | told),
-        **_exposed_shares(Stated(constants), framework, usual, costs),
-    }
-    workload = instance.workload.model_copy(
-        update={"costs": costs.model_copy(update=update)}
+    return instance.with_costs(
+        calibration=calibration.model_copy(update=changes | told),
+        **_exposed_shares(
+            Stated(constants), framework, usual, costs, calibration.site or ""
+        ),
     )
-    return instance.model_copy(update={"workload": workload})
+
+
+def run_as_asked(instance: Instance, program: str, zero: int, told: Fields) -> Instance:
+    """Return an instance that is timed as a file of a `program`, a framework, runs it.
+
+    An instance of a framework that such files may be of stays so; `told` is what the
+    file says of style, overlap and dispatcher. ZeRO 3 gathers weights for every
+    micro-batch, and hides less of it.
+    """
+    costs = instance.workload.costs
+    if (known := costs.compute.calibration) is None:
+        return instance
+    overlap = dict.fromkeys((*known.overlap, *told.get("overlap", ())))
+    now = dict(told) | {"overlap": tuple(overlap)}
+    is_kin = known.framework in (program, *_KIN.get(program, ()))
+    gathers = "micro_batch" if zero == 3 else "iteration"
+    if (zero == 3) != (costs.updates.zero == 3):
+        instance = instance.with_costs(zero=zero, gathers=gathers)
+    elif is_kin and all(getattr(known, name) == x for name, x in now.items()):
+        return instance
+    for name in ("style", "kernel", "spread") if is_kin else ():
+        now.setdefault(name, getattr(known, name))
+    return run_by(instance, known.framework if is_kin else program, **now)
 
 
 def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, ...]]:
@@ -229,26 +269,43 @@ def _without_flash(
 
 
 def _scatter(
-    made: Fields,
+    costs: CostSettings,
     cards: Mapping[str, Gpu | None],
     framework: str,
     kernel: str,
     precision: str,
+    *,
+    mixture: bool,
 ) -> float:
     """Return the spread of times; of unlike cards the least known one decides."""
     known = [card for card in cards.values() if card]
-    lora = made["workload"]["costs"].get("lora")
     return spread(
-        experts=bool(made["model"].get("experts")),
+        experts=mixture,
         scores=kernel == "none" or not all(card.has_bf16 for card in known),
-        lora=lora is not None or framework in BOUND_BY_HOSTS,
+        lora=costs.updates.lora is not None or framework in BOUND_BY_HOSTS,
         precision=precision,
-        unknown=max(unseen(card.name, framework) for card in known),
+        unknown=max((unseen(x.name, framework) for x in known), default=0.0),
     )
 
 
+def _told(options: Fields) -> Document:
+    """Return what is told of the software, the machine, and what hides there."""
+    named = ("release", "site", "overlap", "dispatcher", "loss")
+    told = {name: options[name] for name in named if name in options}
+    if "overlap" in told:
+        told["overlap"] = told["overlap"].split(",")
+    sites = {name for name in machines() if f"pace@{name}" in values()}
+    if (site := told.get("site")) is not None and site not in sites:
+        raise UnknownName("site", site, sorted(sites))
+    return told
+
+
 def _exposed_shares(
-    constant: Constants, framework: str, usual: Framework, costs: CostSettings
+    constant: Constants,
+    framework: str,
+    usual: Framework,
+    costs: CostSettings,
+    site: str,
 ) -> dict[str, float]:
     """Return the share of synchronisation and hops that nothing hides.
 
@@ -261,7 +318,7 @@ def _exposed_shares(
         exposed = constant("fsdp", usual.sharding) * costs.sent_share
     else:
         overlap = "overlapped" if usual.overlapped else "plain"
-        exposed = constant("dp", framework, overlap) * costs.sent_share
+        exposed = constant("dp", framework, site, overlap) * costs.sent_share
     found = {"sync_factor": exposed}
     for field, runs in (("", "plain"), ("interleaved_", "interleaved")):
         found[f"{field}hop_factor"] = constant("hop", framework, runs)

@@ -98,10 +98,10 @@ def measurement(
         if _lacks_memory(found):
             shorter = " or its sequences are shorter" if full_length else ""
             text += f" It ran, so the model counts too much memory here{shorter}."
-    bound_s, fast = told.bound_s or 0.0, ""
+    bound_s, end, fast = told.bound_s or 0.0, told.bound_s or 0.0, ""
     if low is not None and told.predicted_s:
-        least = words.duration(bound_s * low / told.predicted_s)
-        fast = f", {least} at the fast end of the 80% interval"
+        end *= low / told.predicted_s
+        fast = f", {words.duration(end)} at the fast end of the 80% interval"
     same = told.corrected(told.best_s)
     if told.best_s is not None and told.best_s == told.predicted_s:
         text += " No faster plan is known."
@@ -117,6 +117,8 @@ def measurement(
             f"{words.duration(bound_s)}{fast}, which no plan of the model beats: the "
             "model is pessimistic here, and its bound is proved for the model only."
         )
+        if seconds < end:
+            text += " It is more than the model is usually off by: please report it."
     elif bound_s and (on_same := told.corrected(bound_s)):
         text += (
             f" No plan takes less than {words.duration(bound_s)}{fast}, "

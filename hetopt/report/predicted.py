@@ -38,7 +38,7 @@ def sheet(found: Predicted) -> Sheet:
         cells = (
             "" if measured is None else words.duration(measured),
             words.duration(row.iteration_s),
-            words.interval(row.low_s, row.high_s),
+            words.interval(row.low_s, row.high_s) + _missing(row.widened_by),
             error,
             memory + _fit(row),
         )
@@ -57,24 +57,22 @@ def _more(count: int, most: int) -> tuple[str, ...]:
     return (f"and {count - most} more (--json has all)",) * (count > most)
 
 
+def _missing(told: str | None) -> str:
+    return f", not given: {told}" if told is not None else ""
+
+
 def _fit(row: Prediction) -> str:
-    if row.unsaid is not None:
-        return f", not given: {row.unsaid}"
     if row.fit == "tight":
         return f", tight: {row.oom_probability:.0%} run out of memory"
-    return ", does not fit" if row.fits is False else ""
+    return ", does not fit" if row.fits is False else _missing(row.unsaid)
 
 
 def errors(summary: Mapping[str, Summary]) -> Table:
     """Return errors by set; bias and the worst one say which way."""
     rows = []
     for name, line in summary.items():
-        sizes = (line.mean_error, line.median_error)
-        ways = (line.bias, line.worst)
-        shown = (
-            *("" if x is None else f"{x:.1%}" for x in sizes),
-            *("" if x is None else f"{x:+.1%}" for x in ways),
-        )
+        figures = zip(line[2:], (".1%", ".1%", "+.1%", "+.1%"), strict=True)
+        shown = ("" if x is None else format(x, how) for x, how in figures)
         rows.append((name, str(line.rows), str(line.predicted), *shown))
     return Table.of(_ERRORS, rows)
 

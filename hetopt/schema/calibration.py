@@ -15,6 +15,8 @@ from .record import Count, Fitted, Name, Record, Spread
 #: What GPUs multiply in; a card that lacks one takes the next wider that it has.
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 
+Overlap = Literal["tp", "experts", "untold"]
+
 #: What a card multiplies in that lacks a precision.
 WIDER = {
     "nvfp4": "mxfp8",
@@ -46,6 +48,20 @@ class Calibration(Record):
     precision: Precision
     constants: Annotated[dict[Name, Fitted], Field(max_length=1000)]
     spread: Spread
+    release: Annotated[str, Field(pattern=r"^\d\d\.\d\d$")] | None = Field(
+        None, description="Of the software, year and month: 26.02."
+    )
+    site: Name | None = Field(None, description="A machine whose pace was measured.")
+    overlap: tuple[Overlap, ...] = Field(
+        (),
+        strict=False,
+        description="What hides behind products: collectives of tensor parallelism, "
+        "tokens on their way to experts, or whether these do is untold.",
+    )
+    dispatcher: Literal["alltoall", "flexible"] = "alltoall"
+    loss: Literal["whole", "chunked"] = Field(
+        "whole", description="Of all logits at once, or of a part of the tokens."
+    )
 
     @property
     def is_narrow(self) -> bool:

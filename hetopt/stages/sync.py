@@ -37,7 +37,6 @@ class SyncSizes:
     embedding: int
     inter: Fraction | None
     intra: tuple[Fraction | None, ...]
-    layer: Fraction
     bytes_each: Fraction
 
     @classmethod
@@ -48,7 +47,7 @@ class SyncSizes:
         exchanged, costs = table.exchanged, table.workload.costs
         routed = table.divided(exchanged)
         own = [p - r for p, r in zip(exchanged.layers, routed, strict=True)]
-        end, smallest = exchanged.end or 0, min(own)
+        end = exchanged.end or 0
         own[0] += end
         own[-1] += end
         size = Fraction(UNIT * table.layers, sum(own) or 1)
@@ -65,7 +64,6 @@ class SyncSizes:
             ceil(end * size),
             _rate(_fastest_inter(table), bytes_each),
             tuple(_rate(_intra(table, x.nodes[0]), bytes_each) for x in classes),
-            smallest * size,
             bytes_each,
         )
 

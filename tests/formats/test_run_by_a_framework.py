@@ -1,20 +1,23 @@
 """Instances as one framework runs them, whatever they were assembled for."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from test_assembling import made
 
+from hetopt.api import boxes
+from hetopt.catalogue import model
+from hetopt.costs import chances
 from hetopt.costs.runs.description import described
-from hetopt.costs.runs.prediction import spread
+from hetopt.costs.runs.prediction import predictions, spread
 from hetopt.costs.runs.rows import Run
-from hetopt.formats.calibrating import FRAMEWORKS, run_by
+from hetopt.formats.calibrating import run_by
+from hetopt.formats.importing import changes
 from hetopt.planners import megatron
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.runtime.jobs import Settings, job
-from hetopt.schema import Instance
+from hetopt.schema import Instance, ModelSpec
 
 HOSTS = ["n1 slots=4 type=A100-80GB", "n2 slots=4 type=H100-80GB"]
 
@@ -29,26 +32,12 @@ def seconds(instance: Instance, plan: TrainingPlan) -> int:
 def test_an_instance_run_by_a_framework_is_one_assembled_for_it(
     tmp_path: Path, hosts: list[str], framework: str
 ) -> None:
-    options = [f"framework={framework}", f"style={FRAMEWORKS[framework].style}"]
-    usual, own = made(tmp_path, hosts), made(tmp_path, hosts, *options)
+    usual, own = made(tmp_path, hosts), made(tmp_path, hosts, f"framework={framework}")
     plan = megatron.plan(usual, seed=0, deadline=None)
     assert plan is not None
     assert seconds(run_by(usual, framework), plan) == seconds(own, plan)
     assert seconds(usual, plan) != seconds(own, plan)
     assert run_by(own, framework) is own
-
-
-def test_rows_of_the_executor_are_of_the_operators_that_it_runs() -> None:
-    row = {
-        **{"layers": 24, "hidden": 1024, "heads": 16, "vocabulary": 50304, "seq": 2048},
-        **{"gpu": "h100_80gb", "gpus": 1, "dp": 1, "tp": 1, "pp": 1, "mbs": 1, "ga": 4},
-        **{"precision": "bf16", "recompute": "none"},
-    }
-    one, other = (
-        described(Run.model_validate({**row, "framework": name})).layout
-        for name in ("hetopt executor", "PyTorch")
-    )
-    assert one == replace(other, framework="executor")
 
 
 def test_a_run_predicts_steps_of_the_operators_that_it_runs(tmp_path: Path) -> None:
@@ -79,3 +68,55 @@ def test_a_plan_is_as_sure_as_a_run_of_its_framework_on_its_card(
     assert calibration is not None
     of_run = spread(described(Run.model_validate(row)))
     assert calibration.spread == pytest.approx(of_run)
+
+
+LLAMA_70B = model("llama-3-70b") | {"seq": 8192, "cp": 1, "ep": 1}
+#: Layouts of public runs, options of an instance, words of a command: Megatron-Bridge's
+#: performance summary, and asyncTP_llama3_h100 of torchtitan's benchmarks.
+PUBLIC = {
+    "H100-80GB-SXM5": (
+        {
+            **{"set": "megatron-bridge", "dp": 2, "tp": 4, "pp": 4, "vp": 5, "mbs": 1},
+            **{"gbs": 32, "zero": 1, "precision": "fp8", "release": "26.06"},
+        },
+        ["products=fp8", "release=26.06", "interleave=5"],
+        "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 --bf16 "
+        "--fp8-format hybrid --num-layers-per-virtual-pipeline-stage 4 "
+        "--micro-batch-size 1 --global-batch-size 32 --use-distributed-optimizer "
+        "--grad-reduce-in-bf16 --tp-comm-overlap --sequence-parallel",
+    ),
+    "H100-96GB-SXM5": (
+        {
+            **{"set": "torchtitan", "dp": 32, "tp": 8, "pp": 1, "mbs": 16, "gbs": 512},
+            **{"overlap": "torch.compile; async TP", "recompute": "full", "zero": 3},
+            "precision": "bf16",
+        },
+        [],
+        "--training.local_batch_size 16 --training.global_batch_size 512 "
+        "--training.seq_len 8192 --parallelism.tensor_parallel_degree 8 "
+        "--parallelism.enable_async_tensor_parallel true --compile.enable true "
+        "--activation_checkpoint.mode full",
+    ),
+}
+
+
+@pytest.mark.parametrize("card", PUBLIC)
+def test_a_script_takes_as_long_as_the_row_of_its_run(
+    tmp_path: Path, card: str
+) -> None:
+    told, options, script = PUBLIC[card]
+    run = Run.model_validate(LLAMA_70B | told | {"gpu": card})
+    shape = {"sequence_length": run.seq, "global_batch": run.gbs}
+    cards = [boxes.Cards(card, described(run).layout.gpus)]
+    spec = ModelSpec.model_validate(model("llama-3-70b"), strict=False)
+    data, _ = boxes.instance_of(
+        spec, cards, shape | {"micro_batch_sizes": [run.mbs]}, options
+    )
+    path = tmp_path / "run.sh"
+    path.write_text(f"python train.py {script}\n")
+    module, asked = changes.recognise([path])
+    _, plan, _, judged, *_ = module.claimed(asked, data)
+    found, (row,) = training_plan.evaluate(judged, plan), predictions([run])
+    assert found.parts["iteration_us"] / 1e6 == pytest.approx(row.iteration_s, rel=0.05)
+    need = max(x for _, x in chances.needs(judged, found.parts["peak_memory_mib"]))
+    assert need / 2**30 == pytest.approx(row.peak_gib, rel=0.05)

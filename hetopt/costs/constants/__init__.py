@@ -12,16 +12,17 @@ from ...errors import InstanceError
 
 #: Names that have deviations alone, or none where constants are older than their term:
 #: a card beside the others of its generation, reading frozen weights.
-DEVIATIONS = frozenset({"chip", "frozen.read"})
+DEVIATIONS = frozenset({"chip", "frozen.read", "head.unaligned"})
 #: Terms that constants of older instances lack; they have no such term.
 ADDED = frozenset(
     {
         *("tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"),
-        *("launch.again", "memory.stand_ins", "experts.uneven"),
+        *("launch.again", "launch.kernel", "memory.stand_ins", "experts.uneven"),
+        *("broadcast", "broadcast.hop"),
     }
 )
 #: Programs made of a framework: its deviations are theirs, beside their own.
-MADE_OF = {"executor": "torch", "litgpt": "torch"}
+MADE_OF = dict.fromkeys(("executor", "internevo", "litgpt", "torchtune"), "torch")
 
 
 class Constant(NamedTuple):

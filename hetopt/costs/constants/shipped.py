@@ -52,6 +52,7 @@ class Noise(NamedTuple):
     framework: float  # the same, of a framework
     system: float  # the same, of a known framework on a known card
     program: float  # the same, of a program that is made of a known one
+    link: float  # of a bus that joins GPUs, below its sheet, where it is not told
 
 
 @cache

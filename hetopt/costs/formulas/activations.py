@@ -15,8 +15,6 @@ from .layout import Layout
 
 #: Their losses of models in fp16 are not converted to 32 bits.
 _IN_HALVES = ("trainer", "trainer-2021")
-#: Parts of the tokens that losses in chunks are made of (torchtune's default).
-LOSS_CHUNKS = 8
 
 
 class Kept(NamedTuple):
@@ -92,9 +90,11 @@ def _in_norm(a: Architecture, run: Layout) -> float:
     """Return what a norm of transformers keeps beside the stream of a token.
 
     It works on a copy in 32 bits, and keeps what it scales where the scale is trained;
-    so does litgpt's of Llamas.
+    so do litgpt's of Llamas, and torchtune's.
     """
-    if run.framework != "trainer" and not (run.framework == "litgpt" and a.gated):
+    by_operator = run.framework == "torchtune" and run.style == "eager"
+    by_operator |= run.framework == "litgpt" and a.gated
+    if run.framework != "trainer" and not by_operator:
         return 0.0
     stream = _stream(a, run)
     return 4.0 * a.hidden - stream + (0.0 if run.lora else stream)
@@ -142,6 +142,8 @@ def _attention(a: Architecture, run: Layout) -> Kept:
     else:
         low = 0.0
         inputs = heads * a.head_dim + a.keyed(run.tp) + 2 * a.gate / run.tp
+        if run.framework == "torchtune":  # copies keys and values for every head
+            inputs = 3 * heads * a.head_dim
     if (y := a.indexer) is not None:
         low += e * (y.heads * (y.head_dim + 1) + y.head_dim)
     copies = 2 if run.framework == "nanotron" else 1  # for the rotation, contiguous
@@ -177,7 +179,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     """Function and product apart keep one tensor more than a kernel of both.
 
     A plain ReLU knows its gradient from its output alone. A frozen product does not
-    need its input, an adapter beside it does.
+    need its input, an adapter beside it does; litgpt was measured to keep it.
     """
     e, stream = element(run), _stream(a, run)
     if run.states == "amp" and run.style == "compiled":
@@ -194,7 +196,7 @@ def _mlp(a: Architecture, run: Layout, part: str) -> Kept:
     apart = _between(run) * width if a.gated and run.style == "eager" else 0.0
     function = _inputs(run) * narrow(run) * width
     normed = _normed(a, run, 2 if a.gated else 1, "mlp")
-    if run.lora and "mlp" not in run.adapted:
+    if run.lora and not {"mlp", "litgpt"} & {*run.adapted, run.framework}:
         function = normed = 0.0
     normed += _in_norm(a, run)
     return Kept(
@@ -250,7 +252,8 @@ def _expert_width(a: Architecture, run: Layout) -> float:
 def _every_other(a: Architecture, run: Layout, part: str) -> float:
     """torchtitan's policy: outputs of every other product, of attention, the input.
 
-    Of queries, keys, values, output, and gate, up and down: the odd ones.
+    Of queries, keys, values, output, and gate, up and down: the odd ones. Grouped
+    products of experts are none of its list: of those their input is kept alone.
     """
     e = element(run)
     if part in ATTENDING:
@@ -258,10 +261,8 @@ def _every_other(a: Architecture, run: Layout, part: str) -> float:
         kv = max(a.kv_heads / run.tp, 1)
         inner = (2 * heads + kv) * a.value_width
         return e * inner + 4 * heads + _stream(a, run)
-    width = a.intermediate / run.tp
-    if part == EXPERTS:
-        width = _expert_width(a, run)
-    return e * width + e * a.hidden / _split(run)
+    width = a.shared_intermediate if part == EXPERTS else a.intermediate
+    return e * width / run.tp + e * a.hidden / _split(run)
 
 
 def of_stage(
@@ -286,13 +287,10 @@ def of_stage(
 
 def head(c: Constants, a: Architecture, run: Layout) -> float:
     """Logits, their copies and gradients while the loss is made; the last norm's."""
-    if run.fused_loss:
-        each = c("memory.head.fused", run.framework)
-    else:
-        halves = run.framework in _IN_HALVES and run.precision == "fp16"
-        each = c("memory.head", run.framework, *["halves"] * halves)
-    if run.chunked_loss:
-        each /= LOSS_CHUNKS
+    by = ".chunked" if run.chunked_loss else ".fused" if run.fused_loss else ""
+    halves = not by and run.framework in _IN_HALVES and run.precision == "fp16"
+    qualities = "halves" if halves else f"{run.framework}-{run.style}"
+    each = c(f"memory.head{by}", run.framework, qualities)
     tokens = run.tokens
     ends = tokens * (_stream(a, run) + element(run) * a.hidden)
     return logits(a, run) * each * element(run) / 2 + ends

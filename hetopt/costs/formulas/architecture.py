@@ -235,17 +235,18 @@ class Architecture:
     def _dense(self, t: int) -> Matrices:
         return tuple(self._mlp(self.intermediate / t))
 
-    def adapters(self, part: str, rank: int, t: int = 1) -> "Adapters":
+    def adapters(
+        self, part: str, rank: int, t: int = 1, attended: str = "qkvo"
+    ) -> "Adapters":
         """Return the low-rank adapters beside the matrices of a part, on one GPU."""
         h, gates = self.hidden, 2 if self.gated else 1
         if part in ATTENDING:
-            widths: list[float] = [
-                h + self.heads * self.head_dim,
-                h + self.heads * self.value_width,
-            ]
-            keyed = self.keyed(1)
-            widths += [h + keyed / 2] * (2 if self.kv_products == 2 else 1)
-            return Adapters.of(widths, rank, t)
+            queries, keyed = self.heads * self.head_dim, self.keyed(1) / 2
+            widths = {"q": queries, "k": keyed, "o": self.heads * self.value_width}
+            if self.kv_products == 2:
+                widths["v"] = keyed
+            beside = [h + x for name, x in widths.items() if name in attended]
+            return Adapters.of(beside, rank, t)
         if part == EXPERTS:
             one = [h + self.expert_intermediate] * (gates + 1)
             used = Adapters.of(one, rank, t)

@@ -14,31 +14,65 @@ class Framework(NamedTuple):
     sharding: str = "fsdp"  # who gathers where weights are divided
     fused_loss: bool = False
     dropout: bool = False
+    chunked_loss: bool = False
+    compiled_loss: bool = False  # one kernel where it compiles
+    recompute: str = "none"  # where a run does not tell
+    selective: str = "activations"  # what that alone means
+    narrow_states: bool = False  # as wide as weights, where these have 16 bits
+    listed: bool = False  # AdamW by lists of tensors (`foreach`), not one kernel
+    padded: int = 0  # of the vocabulary a GPU has a multiple of so many
 
 
 #: Software before FlashAttention was in it (2020 to 2022).
-_OLD = Framework(kernel=None, split_sequence=False, sharding="zero3")
+_OLD = Framework(kernel=None, split_sequence=False, sharding="zero3", padded=128)
 
 FRAMEWORKS: dict[str, Framework] = {
     # Recipes of Megatron-Bridge and NeMo say grad_reduce_in_fp32 = False.
-    "megatron": Framework("fused", "cudnn", fused_loss=True),
+    "megatron": Framework("fused", "cudnn", fused_loss=True, padded=128),
     "megatron-2021": _OLD._replace(style="fused", overlapped=False, dropout=True),
     "deepspeed-2021": _OLD,
-    "trainer-2021": _OLD,
+    "trainer-2021": _OLD._replace(padded=0),
     "deepspeed": Framework(sharding="deepspeed"),
-    "trainer": Framework(sharding="deepspeed"),
-    "torchtitan": Framework(fp32_gradients=True),
+    "trainer": Framework(sharding="deepspeed", listed=True),
+    "torchtitan": Framework(fp32_gradients=True, compiled_loss=True, selective="ops"),
     "nanotron": Framework(fp32_gradients=True, overlapped=False),
     "llm-foundry": Framework(kernel="flash1", fused_loss=True),
     "fms": Framework(),
     "torch": Framework(),
+    "internevo": Framework(listed=True),
     # `hetopt run`: plain PyTorch, but loss, rotations and AdamW operator by operator.
     "executor": Framework(),
     # Heads of LoRA's models and losses are made in chunks of 128 tokens.
     "litgpt": Framework(fused_loss=True),
+    # Its recipes: `CEWithChunkedOutputLoss`, checkpointing, one kernel for AdamW.
+    "torchtune": Framework(chunked_loss=True, recompute="full", narrow_states=True),
     # Its own kernels of norms, rotations, losses and adapters make no copies.
     "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
+    # FSDP2, and layers of Transformer Engine.
+    "automodel": Framework("fused", "cudnn", fp32_gradients=True),
+    # No Python: one kernel of loss and gradient, norms with residuals.
+    "llm.c": Framework("fused", "cudnn", fused_loss=True, padded=128),
 }
+
+
+#: Matrices with adapters unless they are told, and whether these drop from what they
+#: take, by a word of a program's name, the first that fits. Before its third version
+#: ms-swift adapted queries, keys and values alone.
+_ADAPTING = {
+    **dict.fromkeys(("factory", "unsloth", "automodel"), ("all", False)),
+    "torchtune": ("q v o mlp", False),
+    **dict.fromkeys(("litgpt", "peft", "trl"), ("q v", True)),
+    **dict.fromkeys(("swift 3", "swift v3", "swift 4", "swift v4"), ("all", True)),
+    "swift": ("q k v", True),
+    "mlperf": ("attention", True),
+}
+
+
+def adapting(program: str) -> tuple[str, bool]:
+    """Return what a program adapts unless it is told, and whether it drops."""
+    words = (x for x in _ADAPTING if x in program.lower())
+    return _ADAPTING.get(next(words, ""), ("all", True))
+
 
 #: Frameworks whose pipeline and optimiser are DeepSpeed's.
 DEEPSPEED = frozenset(
@@ -47,7 +81,7 @@ DEEPSPEED = frozenset(
 
 #: Programs that take the kernel of their own choice; others leave it to PyTorch.
 _OWN_KERNEL = frozenset(FRAMEWORKS) - {
-    *("torch", "executor", "litgpt", "trainer", "unsloth")
+    *("torch", "executor", "litgpt", "torchtune", "trainer", "unsloth")
 }
 
 

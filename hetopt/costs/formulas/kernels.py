@@ -10,11 +10,13 @@ written, with coefficients of their own. Attention counts the causal half of the
 at a share of the 16-bit peak, lower for narrow heads and short sequences.
 """
 
+import math
 from collections.abc import Callable
 
 from ...schema.calibration import WIDER
 from ...schema.layers import ATTENDING, ATTENTION, EXPERTS, FURTHER
 from .architecture import Architecture, Matrix
+from .frameworks import framework
 from .layout import Layout
 from .machine import Machine
 
@@ -54,7 +56,7 @@ def product_s(
     precision: str,
     m: float,
     matrix: Matrix,
-    framework: str = "",
+    by: str = "",
 ) -> float:
     """Seconds of one pass over a matrix for `m` tokens."""
     rows, n, k, times = m * matrix.rows, matrix.n, matrix.k, matrix.times
@@ -63,7 +65,7 @@ def product_s(
     share = _share(c, machine, f"product.{tensor}", machine.card)
     bytes_each = ELEMENT.get(precision, 2.0)
     wait = rate * bytes_each / machine.memory_bytes_per_s
-    few = c("product.rows", framework, *["experts"] * matrix.routed)  # of an expert
+    few = c("product.rows", by, *["experts"] * matrix.routed)  # of an expert
     size = few / rows + c("product.depth") * (1 / k + 1 / n)
     flops = 2 * rows * n * k * times
     return flops / (rate * share) * (1 + wait * size)
@@ -147,6 +149,10 @@ def head_s(
         return 0.0
     precision = "bf16" if "bf16" in machine.flops else "fp16"
     width = a.vocabulary / t
+    if padded := framework(by[-1]).padded:
+        width = math.ceil(width / padded) * padded
     once = product_s(c, machine, precision, m, Matrix(width, a.hidden))
+    if width % RAGGED:
+        once *= c("head.unaligned")
     moved = c("head.bytes", *by) * m * width
     return (2 if lora else 3) * once + moved / machine.memory_bytes_per_s

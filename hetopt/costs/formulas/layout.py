@@ -28,7 +28,7 @@ class Layout:
     etp: int | None = None  # GPUs that cut an expert; None: as `Division.of` has it
     zero: int = 0
     shard: int = 0  # GPUs that divide the weights: FSDP, ZeRO-3; 0: none
-    sharding: str = "fsdp"  # who gathers: fsdp, fsdp1, deepspeed
+    sharding: str = "fsdp"  # who gathers: fsdp, fsdp1 (of transformers), deepspeed
     recompute: str = "none"  # full, block (some layers), selective, ops (per operator)
     recomputed: float = 1.0  # share of layers that "block" recomputes
     split_sequence: bool = True  # sequence parallelism along with tp
@@ -40,6 +40,8 @@ class Layout:
     lora: bool = False  # frozen weights, adapters beside them
     rank: int = 0  # of adapters
     adapted: tuple[str, ...] = BESIDE_ALL  # what has adapters beside it
+    attended: str = "qkvo"  # matrices of attention that have one, where it is adapted
+    drops: bool = True  # adapters, from what they take
     frozen_bits: int | None = None  # of quantised frozen weights; None: 16
     quantised_beside: bool = False  # weights of fewer bits are kept beside those of 16
     offload: bool = False
@@ -50,10 +52,17 @@ class Layout:
     buckets: int = 1  # two where it fills one while another is summed
     graphs: bool = False
     flexible: bool = False  # a dispatcher of tokens that fuses permutation
+    looped: bool = False  # experts, one after the other
+    gathered_bytes: float = 2.0  # of an updated weight, as replicas get it
+    in_switch: bool = False  # where gradients are summed
+    owners: int = 0  # GPUs that each send all others what they updated, in turns
     half_years: float = 0.0  # of the release, from 2026-02
     stage_layers: tuple[int, ...] | None = None
     states: str = "mixed"  # of weights: mixed, fp32 (as the products), amp, 16bit
     moments_bits: int = 32
+    updated_at_once: bool = False  # as each gradient is there, which then goes
+    ragged: bool = False  # micro-batches differ in length
+    listed: bool = False  # the optimiser makes lists as large as its moments
     dropout: bool = False  # with masks in memory
     fused_loss: bool = False  # logits without copies of 32 bits
     chunked_loss: bool = False  # logits of a part of the tokens at a time

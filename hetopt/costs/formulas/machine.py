@@ -23,6 +23,7 @@ class Machine(NamedTuple):
     linked: bool = True  # by links of its own, not by a bus alone or a bridge
     neighbours: int = 0  # that a GPU's links join it to; 0: a switch joins all
     bus_bytes_per_s: float = math.inf  # of a GPU to its host, one direction
+    is_told: bool = True  # the rate of a bus that joins GPUs, or they have links
 
     def across_bytes_per_s(self, members: float) -> float:
         """Return what so many GPUs of a node have between nodes, together."""

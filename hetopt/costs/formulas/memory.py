@@ -30,6 +30,7 @@ OUTSIDE = ("context", "communicators")
 #: all of which has a gradient, and sums those of micro-batches before it divides them.
 _JOINED = ("litgpt",)
 _BUCKET = 5e8  # elements: DeepSpeed's `reduce_bucket_size` unless told
+_SUB_GROUP = 1e9  # elements that ZeRO-3 updates at once: `sub_group_size`
 _LIVE = 1e9  # elements: DeepSpeed's `stage3_max_live_parameters` unless told
 #: Bytes of a frozen weight by its bits.
 QUANTISED = {bits: float(width) for bits, width in _QUANTISED.items()}
@@ -64,34 +65,39 @@ def states(run: Layout) -> States:
 
     Mixed precision has a 16-bit weight, a master and two moments of 32 bits. The
     gradient is where frameworks differ: of 16 bits until the optimiser copies it
-    (fp16 of DeepSpeed), of 32 bits in place (Megatron, nanotron, FSDP), or of both
-    (bf16 of Megatron-DeepSpeed). An update that is not one kernel wants copies.
+    (DeepSpeed), of 32 bits in place (Megatron, nanotron, FSDP), or of both (bf16 of
+    DeepSpeed without ZeRO, or where it is told to). The copies of an update are flat:
+    one as it was summed, one widened, and with InternEvo two lists of AdamW's beside.
     """
     moments = run.moments_bits / 4
     if run.states == "16bit":
-        return States(2, 2, 4)
+        return States(2, 2, min(4, moments))
     if run.states == "fp32":
-        return States(4, 4, moments, update=8)
+        return States(4, 4, moments)
+    if run.framework == "internevo":
+        flat = 4 if run.shard else 6
+        return States(2, 2, 4 + moments, update=flat + (8 if run.listed else 0))
     if run.states == "amp" or (run.shard and not of_deepspeed(run)):
         return States(4, 4, moments)
-    if of_deepspeed(run) and run.precision != "fp16":
+    summed = run.accumulate_fp32 or not run.zero  # by its `BF16_Optimizer`
+    if of_deepspeed(run) and summed and run.precision != "fp16":
         return States(2, 6, 4 + moments)
     if of_deepspeed(run):
         # One copy of a gradient in 32 bits, under ZeRO one of 16, too.
-        return States(2, 2, 4 + moments, update=6 if run.zero in (1, 2) else 4)
+        return States(2, 2, 4 + moments, update=6 if run.zero else 4)
     return States(2, 4 if run.accumulate_fp32 else 2, 4 + moments)
 
 
 def _of_adapters(run: Layout) -> States:
     """Return what is kept of a parameter of an adapter; PEFT has all in 32 bits."""
-    if run.framework == "megatron":
+    if run.framework in ("megatron", "torchtune"):
         return states(replace(run, lora=False))
     return States(4, 4, 8)
 
 
 def of_deepspeed(run: Layout) -> bool:
     """Return whether pipeline and optimiser are DeepSpeed's."""
-    return run.framework in DEEPSPEED
+    return run.framework in DEEPSPEED and run.sharding != "fsdp1"
 
 
 def spans(a: Architecture, run: Layout) -> list[tuple[Layer, ...]]:
@@ -140,7 +146,7 @@ def parameters(
 def adapters(a: Architecture, run: Layout, layers: tuple[Layer, ...]) -> float:
     """Return the parameters of the adapters of layers on one GPU."""
     return sum(
-        a.adapters(part, run.rank, run.tp).parameters
+        a.adapters(part, run.rank, run.tp, run.attended).parameters
         / (run.ep if part == EXPERTS else 1)
         for layer in layers
         for part in layer
@@ -178,12 +184,12 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         each = States(min(each.weights, activations.element(run)), 0, 0)
     zero, full = run.zero, bool(run.shard) or run.zero == 3
     divided, fewer = divisors(run)
-    parted = (held.dense + held.ends) / divided + held.experts / fewer
+    parted = _parted(run, held)
     found = {
         "weights": each.weights * (parted if full else held.all),
         "gradients": each.gradients * (parted if full or zero == 2 else held.all),
         "optimiser": each.optimiser * parted,
-        "update": each.update * parted,
+        "update": each.update * _updated(run, parted),
         "gathered": _gathered(c, run, held) if full else 0.0,
     }
     if run.quantised_beside and not full:
@@ -204,21 +210,39 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
             found["weights"] -= (each.weights - QUANTISED[run.frozen_bits]) * layers
         elif activations.narrow(run) < 2:
             found["weights"] /= 2
-        if run.frozen_bits is not None and run.framework == "trainer":
-            found["weights"] += (
-                (4 - each.weights) * held.ends / (divided if full else 1)
-            )
-            if activations.widened(run):
-                found["gathered"] += held.ends  # autocast's copy of the head
+        found["weights"] += _widened(run, held)
         own = _of_adapters(run)
         kept = 0.0 if full else own.weights + own.gradients
         share = (own.weights + own.gradients + own.optimiser - kept) / divided
         found["adapters"] = held.adapters * (kept + share)
+    if run.updated_at_once:
+        found["gradients"] = 0.0
     if "optimizer" in run.hosted:
         found["optimiser"] = found["update"] = found["gradients"] = 0.0
     if "parameters" in run.hosted:
         found["weights"] = 0.0
     return found
+
+
+def _parted(run: Layout, held: Parameters) -> float:
+    divided, fewer = divisors(run)
+    return (held.dense + held.ends) / divided + held.experts / fewer
+
+
+def _updated(run: Layout, parameters: float) -> float:
+    """Return how many of a GPU's parameters an optimiser copies at once."""
+    by_groups = run.zero == 3 and of_deepspeed(run)
+    return min(parameters, _SUB_GROUP) if by_groups else parameters
+
+
+def _listed(run: Layout, held: Parameters) -> float:
+    """Return the bytes of a list of tensors as large as a moment (PyTorch's AdamW).
+
+    InternEvo's are flat, and so among the copies of its update.
+    """
+    if not run.listed or run.lora or run.framework == "internevo" or run.hosted:
+        return 0.0
+    return (2 if run.states == "16bit" else 4) * _updated(run, _parted(run, held))
 
 
 def _gathered(c: Constants, run: Layout, held: Parameters) -> float:
@@ -245,7 +269,7 @@ def leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     if not (run.shard or run.zero == 3) or run.pp > 1 or run.lora:
         return 0.0
     if not of_deepspeed(run):
-        return 6 * held.unit
+        return (4 if run.states == "16bit" else 6) * held.unit
     parts = {part for layer in a.kinds for part in layer}
     every = (m for part in parts for m in a.matrices(part, run.tp, run.experts))
     return 2 * 2 * max(m.parameters for m in every)
@@ -260,7 +284,12 @@ def _of_an_mlp(a: Architecture, run: Layout) -> float:
 
 
 def _buckets(a: Architecture, run: Layout) -> float:
-    """Gradients on their way; under ZeRO-3 what the Trainer and scripts ask for."""
+    """Gradients on their way; under ZeRO-3 what the Trainer and scripts ask for.
+
+    InternEvo flattens half a Gi of elements while as many are summed.
+    """
+    if run.framework == "internevo" and run.dp > 1 and not run.shard:
+        return 2 * 2 * (run.bucket or 2**29)
     if not (of_deepspeed(run) and run.zero):
         return 0.0
     if run.zero == 3:  # a matrix's worth, to reduce and to gather
@@ -269,11 +298,22 @@ def _buckets(a: Architecture, run: Layout) -> float:
     return 2 * run.buckets * (run.bucket or _BUCKET)
 
 
+def _widened(run: Layout, held: Parameters) -> float:
+    """Return what PEFT adds to embedding and head beside quantised weights.
+
+    They have 32 bits, and the head a copy by autocast.
+    """
+    if run.frozen_bits is None or run.framework != "trainer":
+        return 0.0
+    divided = divisors(run)[0] if run.shard or run.zero == 3 else 1
+    return held.ends * (2 / divided + activations.widened(run))
+
+
 def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> float:
-    """Return what is there beside what is divided: gathered weights, buckets."""
+    """Return what is beside states: gathered weights, buckets, what is widened."""
     full = bool(run.shard) or run.zero == 3
     gathered = _gathered(c, run, held) if full else 0.0
-    return gathered + _buckets(a, run)
+    return gathered + _buckets(a, run) + _widened(run, held)
 
 
 Shapes = frozenset[tuple[float, float]]
@@ -327,8 +367,14 @@ def of_stage(
         # Gradients appear as activations and casts of weights go.
         free = found["activations"] + found["working"] + found["gathered"]
         found["gradients"] = max(0.0, found["gradients"] - free)
+    # Lists of tensors are put into blocks that passes leave, and casts.
+    left = found["activations"] + found["working"] + found["gathered"]
+    found["optimiser"] += max(0.0, _listed(run, held) - left)
     found["fragments"] = c("memory.fragments", run.framework) * sum(found.values())
     found["cuts"] = cuts(c, a, run) if last else 0.0
+    # Blocks of shorter lengths, which do not serve the longest.
+    each = c("memory.fragments.again", run.framework, "ragged") if run.ragged else 0.0
+    found["lengths"] = each * found["working"]
     # As measured, the number of groups and of their members does not show in it.
     found["communicators"] = _communicators(c, machine) if run.gpus > 1 else 0.0
     found["context"] = c("memory.context", machine.generation, run.framework)
@@ -379,6 +425,7 @@ def spare(c: Constants, found: Terms) -> dict[str, float]:
     return {
         "update": min(found["update"], passes),
         "fragments": c("memory.recoverable") * found["fragments"],
+        "lengths": found["lengths"],  # free whole
     }
 
 
@@ -442,8 +489,10 @@ def reserved(found: Terms) -> float:
 
 
 def allocated(found: Terms) -> float:
-    """Bytes of tensors at the peak; what only an update needs is not there then."""
-    return reserved(found) - found["fragments"] - found["cuts"] - found["update"]
+    """Bytes of tensors at the peak, of passes or of the update."""
+    passes = found["activations"] + found["working"]
+    beside = sum(found[name] for name in ("fragments", "cuts", "lengths"))
+    return reserved(found) - beside - min(found["update"], passes)
 
 
 def needed(c: Constants, found: Terms) -> float:

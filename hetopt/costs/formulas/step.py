@@ -21,6 +21,9 @@ from .machine import Machine
 
 _BACKWARD_ATTENTION = 2.5  # five products in place of two
 _BACKWARD_TRAFFIC = 1.4
+#: Kernels of an expert in a loop, forward (three products, function, product, tokens
+#: chosen, scaled, summed), and how many a gather of its weights takes the time of.
+_LOOPED, _GATHERED = 11, 15
 #: Qualities of what is sent: after computing, or beside it.
 _BESIDE = ("plain", "overlapped")
 UPDATE_BYTES = 40  # of a parameter, at which the constant `update` is 1
@@ -80,6 +83,8 @@ def part_times(
     collective = wires.tensor_s(c, machine, a, run, tokens)
     collective *= 2 + (products_again if run.recompute != "ops" else 0)
     collective *= c("tp", fw, machine.site, _BESIDE[run.overlap_tp])
+    if run.overlap_tp and run.precision in ("fp8", "mxfp8"):
+        collective *= 3 / 4  # gathered in 8 bits, scattered in 16
     divided = run.ep > 1 and not a.shared_intermediate and run.split_sequence
     if (part == EXPERTS and divided) or part == FURTHER:
         # Tokens stay divided; what is joined is part of the layer that follows.
@@ -88,13 +93,16 @@ def part_times(
     launch, waits = c("launch", run.style, fw, *hooks), 0.0
     launch *= 1 + c("launch.again") * traffic_again
     if memory.has_adapters(run, part):
-        beside = a.adapters(part, run.rank, t)
+        beside = a.adapters(part, run.rank, t, run.attended)
         launch *= 1 + c("lora.launch") * beside.products
-        elements = c("lora.traffic", run.style, fw) * 2 * tokens * beside.elements
+        plain = ["plain"] * (not run.drops and run.style != "fused")
+        elements = (
+            c("lora.traffic", run.style, fw, *plain) * 2 * tokens * beside.elements
+        )
         moved += elements * (passed / machine.memory_bytes_per_s)
     if part == EXPERTS:
         exchange = wires.experts_s(machine, a, run, tokens)
-        exchange *= (2 + products_again) * c("exchange", fw)
+        exchange *= (2 + products_again) * c("exchange", fw, *["deepep"] * run.flexible)
         if run.overlap_ep is None:
             exchange *= c("exchange.untold")
         elif run.overlap_ep:
@@ -104,6 +112,14 @@ def part_times(
         waits = c("launch.experts", machine.host)
         if run.flexible:
             moved *= c("experts.flexible")
+        # Grouped products of Transformer Engine and plain exchanges take counts of
+        # tokens that are copied to the host.
+        if fw != "megatron" and (run.ep < 2 or run.flexible):
+            launch, waits = launch + waits, 0.0
+        if run.looped:
+            each = _LOOPED * (3 + products_again)
+            each += _GATHERED * (2 + products_again) * len(hooks)
+            launch += c("launch.kernel") * each * a.experts / run.experts.groups
     if run.graphs:
         launch *= c("launch.graphs")
         waits *= c("launch.graphs")
@@ -165,7 +181,8 @@ def weights_s(
     moved = 0.0
     if memory.has_adapters(run, part):
         among = run.ep if part == EXPERTS else 1
-        moved = each * a.adapters(part, run.rank, run.tp).parameters / among
+        beside = a.adapters(part, run.rank, run.tp, run.attended)
+        moved = each * beside.parameters / among
     if run.frozen_bits is not None:
         passes = (2 + again(c, run, part)[0]) * c("frozen.read", run.framework)
         moved += passes * (memory.QUANTISED[run.frozen_bits] + 2) * held
@@ -259,10 +276,16 @@ def gradients_s(
             comm += passed * run.micro_batches + outer
         shown = c("fsdp", run.sharding)
         return shown * comm + max(0.0, (1 - min(shown, 1)) * comm - compute)
-    volume = (width + 2) * (dense + ends)
+    volume = (width + run.gathered_bytes) * (dense + ends)
     comm = ring(volume, group, run.tp)
-    comm += ring((width + 2) * experts, alike, apart)
-    return c("dp", run.framework, machine.site, _BESIDE[run.overlap_dp]) * comm
+    comm += ring((width + run.gathered_bytes) * experts, alike, apart)
+    if run.in_switch:
+        comm /= 2  # a GPU sends its gradient once
+    comm *= c("dp", run.framework, machine.site, _BESIDE[run.overlap_dp])
+    if run.owners:
+        fills = c("broadcast") + (run.owners - 1) * c("broadcast.hop")
+        comm += run.owners * fills
+    return comm
 
 
 def terms(

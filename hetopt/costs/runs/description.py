@@ -16,6 +16,7 @@ from ..formulas.architecture import Architecture, Layer, mamba_2
 from ..formulas.frameworks import (
     FRAMEWORKS,
     Framework,
+    adapting,
     by_pytorch,
     framework,
     kernel_of,
@@ -180,7 +181,20 @@ def _is_tied(run: Run, notes: str) -> bool:
         return run.tied
     if found := re.search(r"\b(un)?tied\b", notes):
         return found.group(1) is None
-    return not run.gated
+    if run.gated and _TIED.search(run.model or ""):
+        return True
+    return not (run.gated or _UNTIED.search(run.model or ""))
+
+
+#: Models by name, as their configurations have it: gated ones with one matrix for
+#: embedding and head, and plain ones with two.
+_TIED = re.compile(
+    r"gemma|llama[-_ ]?3\.2[-_ ]?[13]b|qwen[-_ ]?2(\.5)?[-_ ]?(0\.5|1\.5|3)b"
+    r"|qwen[-_ ]?3[-_ ]?(0\.6|1\.7|4)b|qwen1\.5[-_ ]?0\.5b|smollm|minicpm"
+    r"|command[-_ ]?r|phi[-_ ]?4[-_ ]?mini|granite[-_ ]?3|olmo[-_ ]?1b",
+    re.IGNORECASE,
+)
+_UNTIED = re.compile(r"phi[-_ ]?[12]|pythia|neox|gpt-?j", re.IGNORECASE)
 
 
 def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
@@ -207,23 +221,22 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
 #: Frameworks by a word of their name, the first that fits.
 WORDS = {
     "hetopt executor": "executor",
+    "automodel": "automodel",
+    "llm.c": "llm.c",
     "zero-3": "deepspeed",
     "zero, old": "deepspeed",
     "unsloth": "unsloth",
-    "hf trainer": "trainer",
-    "peft": "trainer",
-    "trl": "trainer",
-    "llama-factory": "trainer",
-    "axolotl": "trainer",
+    **dict.fromkeys(("hf trainer", "peft", "trl"), "trainer"),
+    **dict.fromkeys(("llama-factory", "axolotl"), "trainer"),
     "megatron": "megatron",
     "bigscience": "megatron-2021",
-    "nemo": "megatron",
-    "mlperf": "megatron",
-    "primus": "megatron",
+    **dict.fromkeys(("nemo", "mlperf", "primus"), "megatron"),
     "llm-foundry": "llm-foundry",
     "fms": "fms",
     "torchtitan": "torchtitan",
+    "internevo": "internevo",
     "litgpt": "litgpt",
+    "torchtune": "torchtune",
     "nanotron": "nanotron",
     "deepspeed": "deepspeed",
     "swift": "trainer",
@@ -233,10 +246,12 @@ WORDS = {
 #: Programs that are meant whatever year it is: of what their own words tell.
 _OLD_WORDS = ("megatron-deepspeed", "old branch", "1.1.5")
 #: Collections of runs, and the year of the software that ran them.
-_YEARS = {"bigscience": 2021, "vtrain": 2021}
+_YEARS = {"bigscience": 2021, "vtrain": 2021, "torchtitan-h100$": 2024}
 #: The first year of software that has FlashAttention.
 _FLASH = 2023
 _OLD_YEAR = 2021
+#: The first year in which programs that compile a model compile its loss.
+_LOSS_COMPILED = 2025
 
 
 def framework_of(run: Run) -> str:
@@ -266,13 +281,18 @@ def _is_own(run: Run) -> bool:
 
 def _is_old(run: Run) -> bool:
     """Return whether the software is told to be of a year before FlashAttention."""
+    if year := _year(run):
+        return year < _FLASH
     words = f"{run.framework or ''} {run.release or ''}".lower()
-    if years := re.findall(r"\b20\d\d\b", words):
-        return int(years[0]) < _FLASH
-    known = [y for name, y in _YEARS.items() if (run.set or "").startswith(name)]
-    if known:
-        return known[0] < _FLASH
     return any(word in words for word in _OLD_WORDS)
+
+
+def _year(run: Run) -> int | None:
+    """Return the year of the software, of its words or of the collection's."""
+    words = f"{run.framework or ''} {run.release or ''}"
+    years = [int(x) for x in re.findall(r"\b20\d\d\b", words)]
+    years += [y for name, y in _YEARS.items() if re.match(name, run.set or "")]
+    return years[0] if years else None
 
 
 _PRECISIONS = "bf16, fp16, fp8, mxfp8, nvfp4, tf32 or fp32"
@@ -294,8 +314,8 @@ def precision_of(run: Run) -> str:
     )
 
 
-def _recompute(run: Run) -> tuple[str, float]:
-    text = (run.recompute or "none").lower()
+def _recompute(run: Run, usual: Framework) -> tuple[str, float]:
+    text = (run.recompute or usual.recompute).lower()
     if "per op" in text or "per-op" in (run.activation_checkpointing or ""):
         return "ops", 1.0
     if found := re.search(r"block, (\d+) layers", text):
@@ -305,7 +325,7 @@ def _recompute(run: Run) -> tuple[str, float]:
     if "share of blocks" in text:
         return "block", 0.5
     if text.startswith("selective"):
-        return ("selective" if "core_attn" in text else "activations"), 1.0
+        return ("selective" if "core_attn" in text else usual.selective), 1.0
     return "none", 1.0
 
 
@@ -327,18 +347,28 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     words, loss = (run.overlap or "").lower(), (run.loss or "").lower()
     offload = (run.offload or "").lower()
     bucket = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
-    recompute, share = _recompute(run)
+    recompute, share = _recompute(run, usual)
+    loss = loss or ("chunked" if usual.chunked_loss or "chunked" in words else "")
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
+    matrices, drops = adapting(f"{run.framework or ''} {run.set or ''}")
+    parts, attended = _adapted(run.lora_targets or matrices)
     lora = _has_adapters(run)
+    by = f"{run.optimizer} {words}".lower().replace("_", " ")
+    style = "compiled" if "torch.compile" in words else usual.style
+    compiled = usual.compiled_loss and style == "compiled"
+    compiled &= (_year(run) or _LOSS_COMPILED) >= _LOSS_COMPILED
     shard = 0
-    if zero == 3 or (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes":
+    sharding = _sharding(run, name, usual)
+    by_name = sharding != usual.sharding and run.zero is run.fsdp is None
+    told = (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes"
+    if zero == 3 or told or by_name:
         shard = run.dp * (run.cp or 1)
         if "HSDP" in str(run.fsdp):
             shard = min(shard, machine.gpus)
     return Layout(
         framework=name,
         # Whether element-wise operations are single kernels, compiled or fused.
-        style="compiled" if "torch.compile" in words else usual.style,
+        style=style,
         precision=precision_of(run),
         sequence=run.seq or 0,
         micro_batch=b,
@@ -359,27 +389,39 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         sinks=_is_gpt_oss(run) and (run.release or "99") < _SINKS,
         expert_biases=_is_gpt_oss(run),
         rowwise="rowwise" in (run.precision or ""),
-        sharding=usual.sharding,
+        sharding=sharding,
         accumulate_fp32=_gradients_fp32(run, usual),
         lora=lora,
         rank=run.lora_rank or _RANK,
-        adapted=_adapted(run),
+        adapted=parts,
+        attended=attended,
+        drops=drops if run.lora_dropout is None else run.lora_dropout > 0,
         frozen_bits=_frozen_bits(run) if lora else None,
         quantised_beside=_keeps_both_widths(run, words),
         offload=run.offload is not None,
         overlap_tp=_overlap_tp(run, name, words),
-        overlap_ep=_overlap_ep(name, words),
+        overlap_ep=_overlap_ep(words),
         overlap_dp=usual.overlapped,
         bucket=float(bucket[1]) if bucket else None,
         buckets=2 if "overlap_comm=true" in words else 1,
         graphs="full_iteration" in words and "graph" in words,
-        flexible="hybridep" in words,
-        half_years=_half_years(run.release),
+        flexible=any(word in words for word in _FLEXIBLE),
+        looped=name == "trainer" and not _GROUPING.search(run.framework or ""),
+        gathered_bytes=1.0 if _NARROW.search(words) else 2.0,
+        in_switch=re.search(r"sharp=(true|1)", words) is not None,
+        owners=_owners(run),
+        half_years=_half_years(run),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
+        updated_at_once=bool(
+            re.search("optimi[sz]er( step)? in(to)? (the )?(backward|bwd)", by)
+        ),
+        ragged=name == "trainer" and _is_ragged(run),
+        listed=usual.listed
+        and not _ONE_KERNEL.search(f"{run.optimizer} {run.framework}".lower()),
         moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
         dropout=usual.dropout,
-        fused_loss="plain" not in loss if run.loss else usual.fused_loss,
+        fused_loss="plain" not in loss if loss else usual.fused_loss or compiled,
         chunked_loss="chunk" in loss,
         balanced=_is_balanced(run),
         modules=_modules(run),
@@ -387,6 +429,23 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
         hosted_layers=_hosted_layers(run, words, offload),
     )
+
+
+#: Programs that pad samples to the longest of a micro-batch, unless told otherwise.
+_RAGGED = re.compile("swift|llama-?factory|trl|axolotl|fastchat")
+
+
+def _is_ragged(run: Run) -> bool:
+    """Return whether micro-batches differ in length, `seq` being the most."""
+    words = " ".join(
+        filter(None, (run.framework, run.overlap, run.task, run.statistic))
+    )
+    told = re.search("pack|padded|equal length|fixed length", words.lower())
+    return told is None and _RAGGED.search((run.framework or "").lower()) is not None
+
+
+#: AdamW of bitsandbytes, or PyTorch's where asked, as transformers since 5 asks.
+_ONE_KERNEL = re.compile(r"8-bit|fused|transformers[ =v]*([5-9]|\d\d)\.")
 
 
 def _overlap_tp(run: Run, name: str, words: str) -> bool:
@@ -401,14 +460,31 @@ def _overlap_tp(run: Run, name: str, words: str) -> bool:
 _OVERLAPPED_EXPERTS = ("moe_a2a_overlap", "overlap_moe_expert_parallel_comm")
 
 
-def _overlap_ep(name: str, words: str) -> bool | None:
-    """Return whether tokens are exchanged while others are computed; None: not told.
+#: Dispatchers that send a token once to a node, and permute as they do.
+_FLEXIBLE = ("hybridep", "deepep")
+#: Releases of transformers that group products of experts, which older ones loop over.
+_GROUPING = re.compile(r"transformers[ =]*v?([5-9]|\d\d)", re.IGNORECASE)
 
-    Megatron does so where it is told to, which recipes of it are from a release on.
-    """
-    if name != "megatron" or any(word in words for word in _OVERLAPPED_EXPERTS):
+
+def _overlap_ep(words: str) -> bool | None:
+    """Return whether tokens are exchanged while others are computed; None: not told."""
+    if any(word in words for word in _OVERLAPPED_EXPERTS):
         return any(f"{word}=true" in words for word in _OVERLAPPED_EXPERTS)
     return None
+
+
+def _owners(run: Run) -> int:
+    """Return how many replicas of InternEvo's ZeRO 1 send their part of the weights."""
+    if run.zero != 1 or "internevo" not in (run.framework or "").lower():
+        return 0
+    told = re.search(r"zero-1 over (\d+) gpus", (run.notes or "").lower())
+    return min(int(told[1]) if told else 10**9, run.dp or 1)
+
+
+def _sharding(run: Run, name: str, usual: Framework) -> str:
+    """Return who gathers weights: transformers' Trainer has FSDP where it is told."""
+    told = "fsdp" in (run.framework or "").lower() or run.fsdp not in (None, 0, "No")
+    return "fsdp1" if name == "trainer" and told else usual.sharding
 
 
 def _is_balanced(run: Run) -> bool:
@@ -425,7 +501,8 @@ def _is_balanced(run: Run) -> bool:
 
 #: Of adapters, where it is not told.
 _RANK = 16
-_OF_ATTENTION = ("q", "k", "v", "o", "attn", "attention", "c_proj", "query", "value")
+_OF_ATTENTION = re.compile("[qkvo]|attn|attention|c_(attn|proj)|linear_[qp]|w_?[qp]")
+_SINGLE = re.compile(r"([qkvo]|query|key|value|out|output)(_(proj|lin|layer))?")
 
 
 def _ep(run: Run) -> int:
@@ -462,21 +539,28 @@ def _keeps_both_widths(run: Run, words: str) -> bool:
     Megatron has both unless it is told `--fp8-param-gather`, which recipes of
     Megatron-Bridge and NeMo have.
     """
-    gathers = re.search("fp8[-_]param(?:[-_]gather)?(?:=true|$|[,; ])", words)
     few = precision_of(run) in ("fp8", "mxfp8", "nvfp4")
-    return few and _is_plain_megatron(run) and not gathers
+    return few and _is_plain_megatron(run) and not _NARROW.search(words)
 
 
-def _adapted(run: Run) -> tuple[str, ...]:
-    """Return the parts with adapters, of `all`, `attention`, `q_proj, v_proj` ..."""
-    told = run.lora_targets or "all"
+#: Weights that replicas get in eight bits.
+_NARROW = re.compile("fp8[-_]params?(?:[-_]gather)?(?:=true|=1|$|[,; ])")
+
+
+def _adapted(told: str | tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Return the parts with adapters, and the matrices of attention that have one.
+
+    Of `all`, `attention`, `q_proj, v_proj` ...; what joins matrices stands for each.
+    """
     names = told if isinstance(told, tuple) else re.split(r"[\s,;+]+", told)
     words = [name.strip().lower() for name in names if name.strip()]
-    if any(word.startswith("all") for word in words):
-        return BESIDE_ALL
-    attending = [word.startswith(_OF_ATTENTION) for word in words]
-    parts = ((any(attending), "attention"), (not all(attending), "mlp"))
-    return tuple(part for has, part in parts if has)
+    if any(word.startswith(("all", "*")) for word in words):
+        return BESIDE_ALL, "qkvo"
+    attending = [word for word in words if _OF_ATTENTION.match(word)]
+    single = "".join(word[0] for word in attending if _SINGLE.fullmatch(word))
+    parts = ((bool(attending), "attention"), (len(attending) < len(words), "mlp"))
+    beside = single if len(single) == len(attending) else "qkvo"
+    return tuple(part for has, part in parts if has), beside
 
 
 #: Pages of measured recipes, which have gradients of 16 bits.
@@ -491,6 +575,8 @@ def _gradients_fp32(run: Run, usual: Framework) -> bool:
     """
     if run.gradient_bits is not None:
         return run.gradient_bits == 32
+    if re.search("grad_accum_dtype.{1,4}fp32", run.overlap or ""):
+        return True
     own = re.search("megatron|nemo", (run.framework or "").lower())
     measured = (run.set or "").lower().startswith(_TUNED)
     by_recipe = own and not measured and precision_of(run) not in ("fp16", "fp32")
@@ -523,7 +609,9 @@ def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
     """
     if precision_of(run) in ("fp32", "tf32"):
         return "fp32"
-    if "16-bit states" in (run.optimizer or ""):
+    told = (run.precision or "").lower()
+    alone = framework(name).narrow_states and not re.search("mixed|fp32", told)
+    if alone or "16-bit states" in (run.optimizer or ""):
         return "16bit"
     by_torch = name == "torch" or (name == "trainer" and not (run.zero or lora))
     autocast = by_torch and not shard and "mixed" in (run.precision or "")
@@ -533,19 +621,12 @@ def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
 #: Kernels of attention by a word of theirs, the first that fits; None: scores are in
 #: memory.
 _KERNELS = {
-    "flash attention 1": "flash1",
-    "flashattention 1": "flash1",
     "flash1": "flash1",
-    "flash-attention 1": "flash1",
     "flash3": "cudnn",
-    "flash-attention 3": "cudnn",
-    "flashattention-3": "cudnn",
     "cudnn": "cudnn",
     "flash": "flash2",
     "sdpa": "sdpa",
-    "unfused": None,
-    "eager": None,
-    "math": None,
+    **dict.fromkeys(("unfused", "eager", "math")),
 }
 
 
@@ -582,8 +663,9 @@ def _run_by(machine: Machine, words: str) -> str | None:
 
 
 def _kernel_of(words: str) -> str | None:
+    short = re.sub("[ -]|attention", "", words.lower())
     for word, kernel in _KERNELS.items():
-        if word in words.lower():
+        if word in short:
             return kernel
     raise NotModelled(
         f"attention {words!r} is no kernel that is known: give unfused, flash1, "
@@ -601,7 +683,7 @@ def _hosted_layers(run: Run, words: str, offload: str) -> float:
     """Return the layers that Megatron offloads, or DeepSpeed's inputs."""
     if found := re.search(r"cpu_offloading_num_layers=(\d+)", words):
         return int(found.group(1)) / (run.layers or 1)
-    if "activations" in offload:
+    if "activation" in offload:
         return 1.0
     # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it.
     return float("1.1.5 + deepspeed zero" in (run.framework or "").lower())
@@ -616,7 +698,17 @@ def _is_gpt_oss(run: Run) -> bool:
     return (run.model or "").lower().startswith("gpt-oss")
 
 
-def _half_years(release: str | None) -> float:
+#: Rounds of MLPerf by the release that they are like: code that is submitted is in
+#: recipes a year later.
+_ROUNDS = {"v5.0": "26.04", "v5.1": "26.09"}
+
+
+def _half_years(run: Run) -> float:
+    told = re.search(r"mlperf\D*(v\d\.\d)", f"{run.framework} {run.set}".lower())
+    return half_years(run.release or (_ROUNDS.get(told[1]) if told else None))
+
+
+def half_years(release: str | None) -> float:
     """Return the half-years of a release `26.02.01` since 2026-02."""
     if release is None or not (found := re.match(r"(\d\d)\.(\d\d)", release)):
         return 0.0

@@ -73,6 +73,7 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         linked=card.linked,
         neighbours=min(gpus - 1, _neighbours(run, card, usual.domain)),
         bus_bytes_per_s=(card.pcie_gbytes_per_s or math.inf) * _G,
+        is_told=usual.domain > 1 or gpus < 2 or run.intra_gbytes_per_s is not None,
     )
 
 

@@ -1,6 +1,7 @@
 """Predictions of measured runs: seconds, an interval, memory, or why there is none."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -30,6 +31,7 @@ class Prediction(NamedTuple):
     terms: Mapping[str, float] = {}
     unsaid: str | None = None
     oom_probability: float | None = None
+    widened_by: str | None = None  # a field that is not told, and slows if it is low
 
     @property
     def fit(self) -> str | None:
@@ -62,19 +64,32 @@ def _prediction(
     parts = found.terms(table)
     systems = found.systems(run.model)
     seconds = sum(parts.values()) * table("system", *systems)
-    wide = math.exp(OF_80_PERCENT * spread_after(found, systems, known))
+    own = parts["iteration"] / sum(parts.values()) * known["iteration"].spread
+    wide = OF_80_PERCENT * math.hypot(spread_after(found, systems, known), own)
+    slower = _of_slower_links(table, found, sum(parts.values()))
     held = predicted_bytes(run, found.peak(table))
     chance, undecided = _chance(table, run, found)
     return Prediction(
         index,
         seconds,
-        seconds / wide,
-        seconds * wide,
+        seconds / math.exp(wide),
+        seconds * math.exp(math.hypot(wide, slower)),
         held / 2**30,
         terms=parts,
         unsaid=undecided,
         oom_probability=chance,
+        widened_by="intra_gbytes_per_s" if slower else None,
     )
+
+
+def _of_slower_links(table: Table, found: Described, seconds: float) -> float:
+    """Return how much longer a run takes, a logarithm, if links may be slow and are."""
+    machine = found.machine
+    if machine.is_told:
+        return 0.0
+    slow = machine.link_bytes_per_s / math.exp(OF_80_PERCENT * shipped.noise().link)
+    there = found._replace(machine=machine._replace(link_bytes_per_s=slow))
+    return math.log(sum(there.terms(table).values()) / seconds)
 
 
 def _chance(
@@ -95,17 +110,26 @@ def _chance(
 def predicted_bytes(run: Run, found: memory.Terms) -> float:
     """The bytes that the row's own statistic would show of these terms.
 
-    `peak_gb` is what `nvidia-smi` shows, context and communicators included;
-    `peak_gib` and `peak_reserved_mib` are what the allocator has, and
-    `peak_allocated_mib` is tensors alone.
+    PyTorch's active bytes are those allocated. Where neither a field of one kind nor
+    words tell, `peak_gib` is what the allocator has, and `peak_gb`, as what is not
+    measured, what `nvidia-smi` shows, with context and communicators.
     """
-    if run.peak_gib is None and run.peak_gb is not None:
+    told = _STATISTICS.search((run.statistic or "").lower())
+    shown = told[0] if told else "nvidia-smi" if run.peak_gib is None else "reserved"
+    if run.peak_gib is None and run.peak_gb is None:
+        if run.peak_reserved_mib is not None:
+            shown = "reserved"
+        elif run.peak_allocated_mib is not None:
+            shown = "allocated"
+    if shown == "nvidia-smi":
         return sum(found.values())
-    if run.peak_gib is not None or run.peak_reserved_mib is not None:
-        return memory.reserved(found)
-    if run.peak_allocated_mib is not None:
-        return memory.allocated(found)
-    return sum(found.values())
+    return memory.reserved(found) if shown == "reserved" else memory.allocated(found)
+
+
+#: Words of a statistic; parameters of experts are active, too.
+_STATISTICS = re.compile(
+    "nvidia-smi|reserved|allocated|(?<![a-z])active(?!.(?:param|expert))"
+)
 
 
 def unsaid(run: Run) -> str | None:
@@ -163,7 +187,9 @@ def _unknown(found: Described) -> float:
     How much longer half of a run takes where experts' shares differ is known to half.
     """
     machine, a, layout = found
-    new = shipped.unseen(machine.card, layout.framework, own=layout.own)
+    # No pipeline of nanotron, whose messages block, was seen over nodes.
+    own = layout.own and not (layout.framework == "nanotron" and layout.pp > 1)
+    new = shipped.unseen(machine.card, layout.framework, own=own)
     most = step.fullest(Table(shipped.values()), a, layout) if a.experts else 1.0
     return math.hypot(new, (most - 1) / 4)
 

@@ -104,6 +104,7 @@ class Run(BaseModel):
     lora_targets: str | tuple[str, ...] | None = Field(
         None, description="all, attention, or the names of matrices."
     )
+    lora_dropout: _Real | None = None
     frozen_bits: Literal[4, 8, 16] | None = Field(
         None, description="Of a frozen weight."
     )
@@ -119,6 +120,9 @@ class Run(BaseModel):
     peak_allocated_mib: _Real | None = None
     peak_reserved_mib: _Real | None = None
     oom: bool | None = None
+    statistic: str | None = Field(
+        None, description="Whose memory: active, allocated, reserved, nvidia-smi."
+    )
 
     notes: str | None = None
     citation: str | None = None

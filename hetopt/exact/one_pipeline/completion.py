@@ -58,8 +58,8 @@ class LeastByCount:
         steps = Steps(
             *(rows.last[options], rows.first[options], rows.kind[options]),
             *(rows.compute_us[options], prices.use[rows.pattern[options]]),
-            prices.columns.shared[options] <= slowest,
-            prices.columns.apart[options] <= slowest,
+            prices.shared[options] <= slowest,
+            prices.apart[options] <= slowest,
         )
         moves = prices.moves
         begins = np.zeros((prices.layers + 1, prices.kinds), np.bool_)

@@ -31,22 +31,13 @@ class Moves(NamedTuple):
     starts: Array
 
 
-class Columns(NamedTuple):
-    """Columns of all options: the cell and what a stage takes by itself, its pattern.
-
-    A cell is the last layer, the first and the kind, as one number. `shared` and
-    `apart` are the least times with a hop: with a node in common, and without.
-    """
-
-    cell: Array
-    us: Array
-    pattern: Array
-    shared: Array
-    apart: Array
-
-
 class Prices:
-    """Shortest paths over the stage options of one micro-batch size."""
+    """Shortest paths over the stage options of one micro-batch size.
+
+    The `cell` of an option is its last layer, first layer and kind, as one number;
+    `shared` and `apart` are its least times with a hop: with a node in common, and
+    without.
+    """
 
     def __init__(self, cluster: ClusterTables, kinds: Kinds, options: Options) -> None:
         self.options, self.layers = options, cluster.layers
@@ -62,14 +53,13 @@ class Prices:
         # Least hops of a kind: a stage that is slower with them is too slow anyway.
         least = [self._least(self.moves.shared), self._least(self.moves.apart[:, 1:])]
         end, us = options.last == self.layers, options.compute_us
-        shared, apart = (
+        self.shared, self.apart = (
             us + np.where(end, last_hop, hops[options.kind])
             for hops, last_hop in zip(least, (BIG, 0), strict=True)
         )
-        self.least_us = np.minimum(shared, apart)
+        self.least_us = np.minimum(self.shared, self.apart)
         cell = options.last * (self.layers + 1) + options.first
-        cell = cell * self.kinds + options.kind
-        self.columns = Columns(cell, us, options.pattern, shared, apart)
+        self.cell = cell * self.kinds + options.kind
 
     def _least(self, hops: Array) -> Array:
         """Least hop of each kind, over its pairs and all states."""
@@ -101,14 +91,14 @@ class Path:
         """
         self.owner, self.options, self.slowest = owner, options, slowest
         self.paid, self._all_paid = owner.use @ prices, int(prices @ owner.gpus)
-        side, moves, columns = owner.layers + 1, owner.moves, owner.columns
+        side, moves, rows = owner.layers + 1, owner.moves, owner.options
         # [last, first, kind]: a cell's least priced option, and the rest of a path.
         shape = side, side, owner.kinds
         self.shared, self.apart, self.through = np.full((3, *shape), BIG, np.int64)
         self.value = np.full((side, owner.states), BIG, np.int64)
-        given = options, columns[:3], self.paid, columns[3:], slowest, moves[:4]
+        given = options, owner.cell, rows.compute_us, rows.pattern, self.paid
         found = self.shared, self.apart, self.value, self.through
-        compiled("paths", *given, *found)
+        compiled("paths", given, owner.shared, owner.apart, slowest, moves[:4], found)
         best = int(self.value[owner.layers, 0])
         self.bound_us = best - self._all_paid if best < BIG else BIG
 
@@ -140,19 +130,19 @@ class Path:
         return int((one if joined else two).argmin()), joined
 
     def _option(self, last: int, first: int, kind: int, *, joined: bool) -> int:
-        columns, layers = self.owner.columns, self.owner.layers
-        cell = (last * (layers + 1) + first) * self.owner.kinds + kind
-        numbers = np.searchsorted(columns.cell, (cell, cell + 1))
+        owner, rows = self.owner, self.owner.options
+        cell = (last * (owner.layers + 1) + first) * owner.kinds + kind
+        numbers = np.searchsorted(owner.cell, (cell, cell + 1))
         some = self.options[slice(*np.searchsorted(self.options, numbers))]
-        fits = (columns.shared if joined else columns.apart)[some] <= self.slowest
-        priced = columns.us[some] + self.paid[columns.pattern[some]]
+        fits = (owner.shared if joined else owner.apart)[some] <= self.slowest
+        priced = rows.compute_us[some] + self.paid[rows.pattern[some]]
         return int(some[int(np.where(fits, priced, BIG).argmin())])
 
     def below(self, limit: int) -> Array:
         """Return the options that a pipeline of at most `limit` may have."""
         if self.bound_us >= BIG:
             return self.options[:0]
-        columns = (column[self.options] for column in self.owner.columns[:3])
-        cell, us, pattern = columns
-        least = us + self.paid[pattern] + self.through.reshape(-1)[cell]
+        some, rows = self.options, self.owner.options
+        least = rows.compute_us[some] + self.paid[rows.pattern[some]]
+        least += self.through.reshape(-1)[self.owner.cell[some]]
         return self.options[least <= limit + self._all_paid]

@@ -261,10 +261,14 @@ class _Search:
         """The instances that offer all settings at once with which the run is one.
 
         There is one for each way in which they were weighed, such as a trainer's width
-        of gradients; none where the settings cannot be offered together.
+        of gradients, or what it gathers; none where the settings cannot be offered
+        together.
         """
         workloads = [one.workload for one in self._on]
-        keys = [(one.runs_on, one.costs.memory.precision) for one in workloads]
+        keys = [
+            (one.runs_on, one.costs.memory.precision, one.costs.updates.gathers)
+            for one in workloads
+        ]
         ways = dict(zip(keys, self._on, strict=True))
         other = {
             name: _union(getattr(one.alternatives, name) for one in workloads)

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -16,7 +17,19 @@ from ...schema.fields import ONE
 from ...schema.groups import FIELDS
 from ...text.documents import Fields
 from ...trainers.megatron.stages import in_runs
+from ..calibrating import run_as_asked
 from .placing import Claim, Settings
+
+
+class RunAs(NamedTuple):
+    """A run is one of a trainer, timed as a framework runs it.
+
+    `told` are fields of a calibration, as the files tell them.
+    """
+
+    trainer: str
+    framework: str
+    told: Fields = MappingProxyType({})
 
 
 class Share(NamedTuple):
@@ -227,35 +240,36 @@ def claim_of(
     ranks: list[str],
     data: Instance,
     place: str,
-    *,
-    trainer: str,
-    framework: str,
+    by: RunAs,
     notes: Sequence[str] = (),
 ) -> Claim:
     """The run as a claim: its plan, and the instance with the settings that it has.
 
     Where the program that the instance names runs no such plan, it is judged as one of
-    the `trainer` that does. Whose constants time it is the instance's choice, which is
-    told where they are not of the run's `framework`. Raises `InstanceError` for a
+    the trainer that does. It is timed and weighed as the run's framework does, whatever
+    the instance says, which is told where it is another. Raises `InstanceError` for a
     setting that the instance cannot weigh.
     """
     offering, missing = _offering(layout, data, place)
+    offering = run_as_asked(offering, by.framework, layout.zero, by.told)
+    if (precision := data.workload.costs.memory.precision) is not None:
+        offering = offering.in_precision(precision)  # as read, whatever `runs_on` has
     plan = _plan_of(layout, ranks, offering)
     if missing:
         told = ", ".join(missing)
         notes = [*notes, f"judged with {told}, which the instance does not offer"]
-    timed = data.workload.costs.compute.calibration
-    if timed is not None and timed.framework != framework:
+    timed, said = (x.workload.costs.compute.calibration for x in (offering, data))
+    if timed is not None and said is not None and timed.framework != said.framework:
         notes = [
             *notes,
-            f"time and memory are those of {timed.framework}, as in the instance; "
-            f"assemble one with -o framework={framework}",
+            f"time and memory are those of {timed.framework}, whose file it is, not of "
+            f"the instance's {said.framework}",
         ]
     own = offering.workload.runs_on
     if next(targets.broken(offering, plan), None) is not None:
-        offering = offering.on(trainer)
-        what = f"checked against the limits of {trainer}: {own} cannot run it"
-        if trainer == "architecture":
+        offering = offering.on(by.trainer)
+        what = f"checked against the limits of {by.trainer}: {own} cannot run it"
+        if by.trainer == "architecture":
             what = (
                 "this trainer has no export target: checked against the model's "
                 "limits only"

@@ -23,6 +23,7 @@ from ...trainers.table import Fields, text_of
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
+    RunAs,
     claim_of,
     cut,
     divisors,
@@ -285,7 +286,20 @@ def _claim(
     data, notes = _in_precision(told, data, own)
     notes = [*before, *notes, *_of_model(told, own)]
     how = layout, ranks, data, place
-    return claim_of(*how, trainer=TRAINER, framework="megatron", notes=notes)
+    return claim_of(*how, RunAs(TRAINER, "megatron", _timed(told)), notes)
+
+
+#: What hides behind products, by the argument that asks for it.
+_OVERLAPS = {"tp-comm-overlap": "tp", "overlap-moe-expert-parallel-comm": "experts"}
+_BACKEND, _FUSED = "moe-flex-dispatcher-backend", "hybridep"
+
+
+def _timed(told: Reading) -> Document:
+    """Return what times depend on besides: what overlaps, and the dispatcher."""
+    on = {x for x, value in told.given.items() if value.lower() not in ("false", "0")}
+    made: Document = {"overlap": tuple(_OVERLAPS[x] for x in _OVERLAPS if x in on)}
+    fused = told.given.get(_BACKEND) == _FUSED
+    return made | ({"dispatcher": "flexible"} if fused else {})
 
 
 def _same_model(told: Reading, batch: int, data: Instance, own: Fields) -> None:
@@ -399,7 +413,11 @@ def _in_precision(
             f"the run is {with_it} --sequence-parallel: judged {without}, as in the "
             "instance"
         )
-    if unread := list(_not_read(told)):
+    unread = list(_not_read(told))
+    if data.workload.costs.compute.calibration is not None:
+        read = {f"--{name}" for name in _OVERLAPS} | {f"--{_BACKEND} {_FUSED}"}
+        unread = [text for text in unread if text not in read]
+    if unread:
         notes.append(f"not read: {', '.join(unread)}")
     return data, notes
 

@@ -21,6 +21,7 @@ from ...text.documents import Document, Fields
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
+    RunAs,
     claim_of,
     cut,
     divisors,
@@ -61,14 +62,15 @@ _OF_TORCHTITAN = (
 )
 _ENOUGH = 2
 _FLOAT8 = ("float8.enable_float8_linear", "training.enable_float8_linear")
+_ASYNC = "parallelism.enable_async_tensor_parallel"
 _OFFLOAD = "training.enable_cpu_offload"
 #: Fields that change time or memory, with the values by which nothing changes.
 _NOT_READ: Mapping[str, tuple[str, ...]] = {
+    _ASYNC: (),
     "training.mixed_precision_param": ("bfloat16",),
     "training.mixed_precision_reduce": ("float32",),
     "training.dtype": ("float32",),
     "parallelism.expert_tensor_parallel_degree": (),
-    "parallelism.enable_async_tensor_parallel": (),
     "parallelism.disable_loss_parallel": (),
     "parallelism.enable_compiled_autograd": (),
     "activation_checkpoint.selective_ac_option": ("op",),
@@ -82,6 +84,7 @@ _NOT_READ: Mapping[str, tuple[str, ...]] = {
 _CONVERTERS = ("model.converters", "model_converters.converters")
 _READ = (
     *("parallelism.", "activation_checkpoint", *_CONVERTERS, *_FLOAT8),
+    *("compile.enable", "training.compile"),
     *("training.local_batch_size", "training.global_batch_size", "training.seq_len"),
     *(_TOKENS, _STEP, _LENGTH),
 )
@@ -275,13 +278,20 @@ def _claim(
         samples=samples,
         micro_batches=batch // (samples * replicas),
         recompute=_rule(given, place),
-        zero=_zero(parallel, replicas, stages),
+        zero=_zero(parallel, replicas * context, stages),
         split=Split(context, experts, runs, groups),
         parts=parts,
     )
-    notes = [*notes, *_unread(given)]
-    how = layout, ranks, data, place
-    return claim_of(*how, trainer=TRAINER, framework="torchtitan", notes=notes)
+    compiled = given.get("compile.enable", given.get("training.compile"))
+    told: Document = {}
+    if isinstance(compiled, bool):
+        told["style"] = "compiled" if compiled else "eager"
+    left = dict(given)
+    if data.workload.costs.compute.calibration and left.pop(_ASYNC, None) is True:
+        told["overlap"] = ("tp",)
+    notes = [*notes, *_unread(left)]
+    how = layout, ranks, data.launched_by(TRAINER), place
+    return claim_of(*how, RunAs(TRAINER, "torchtitan", told), notes)
 
 
 def _in_sequences(given: Fields, place: str) -> Fields:

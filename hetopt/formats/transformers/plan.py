@@ -18,6 +18,7 @@ from ...text.documents import Document, Fields
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
+    RunAs,
     Share,
     claim_of,
     divisors,
@@ -273,14 +274,22 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         )
     if "length" not in given:
         told.append(f"no sequence length was given: assumed {length} tokens")
+    data = _in_precision(given, data)
+    own, kept = (x.costs.memory.precision for x in (workload, data.workload))
+    whose = "the instance's precision" if own == kept else "the run's precision"
     notes = [
         *asked.notes,
         *told,
-        "memory is computed in the instance's precision, "
-        f"{workload.costs.memory.precision or '16 bits'}",
+        f"memory is computed in {whose}, {kept or '16 bits'}",
     ]
     how = layout, ranks, data, place
-    return claim_of(*how, trainer=TRAINER, framework="trainer", notes=notes)
+    timed: Document = {}
+    if given.get("liger") == "true":
+        timed, what = {"loss": "chunked"}, asked.spelled("liger")
+        known = workload.costs.compute.calibration is not None
+        counted = f"{what}: only its loss in chunks is counted"
+        notes.append(counted if known else f"not read: {what}")
+    return claim_of(*how, RunAs(TRAINER, "trainer", timed), notes)
 
 
 def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
@@ -449,10 +458,8 @@ def _zero(
         zero = 0 if kind in _ALONE and "reshard" not in given else 3
         if given.get("reshard") == "false":
             zero = 2
-    if replicas == 1:
-        return 0, 1
-    if groups >= replicas:
-        return 0, 1
+    if groups >= replicas:  # where one divides nothing, DeepSpeed is still there
+        return zero if replicas == 1 and "zero" in given else 0, 1
     return zero, groups if zero else 1
 
 
@@ -520,6 +527,30 @@ def _same_precision(given: Mapping[str, str], asked: Asked, data: Instance) -> N
                 f"{place}: precision: found {name}, expected {own} as in the "
                 f"instance; assemble one with -o precision={name}_mixed"
             )
+
+
+def _in_precision(given: Mapping[str, str], data: Instance) -> Instance:
+    """Return the instance with weights and gradients as the run's program keeps them.
+
+    DeepSpeed has gradients of the weights' width unless told, else they are of 32 bits
+    beside autocast, but where weights of 16 bits are trained themselves: FSDP and PEFT
+    widen these.
+    """
+    costs = data.workload.costs
+    if not (own := costs.memory.precision or "").startswith("bf16"):
+        return data
+    halves = "bfloat16" in given.get("dtype", "") or own == "bf16"
+    divided = not {"strategy", "fsdp", "version", "reshard"}.isdisjoint(given)
+    if "zero" in given:
+        wide = given.get("gradients", "") in ("fp32", "float32")
+        kind = "bf16_fp32_gradients" if wide else "bf16_mixed"
+    elif given.get("pure") == "true" or (
+        halves and not divided and costs.updates.lora is None
+    ):
+        kind = "bf16"
+    else:
+        kind = "bf16_fp32_gradients"
+    return data.in_precision(kind)
 
 
 def _number(

@@ -62,27 +62,40 @@ def test_selective_recomputation_drops_the_scores_and_full_keeps_inputs() -> Non
 
 
 FP16 = replace(OLD, precision="fp16", dp=64)
+FLAT = replace(RUN, framework="internevo", dp=8)
 
 
 @pytest.mark.parametrize(
-    ("run", "each"),
+    ("run", "each", "copied"),
     [
-        # arXiv 1910.02054, figure 1: 16, 4 + 12 / d, 2 + 14 / d, 16 / d bytes of each.
-        (replace(FP16, zero=0), 16),
-        (replace(FP16, zero=1), 4 + 12 / 64),
-        (replace(FP16, zero=2), 2 + 14 / 64),
-        (replace(FP16, zero=3, shard=64), 16 / 64),
-        (replace(RUN, zero=1, dp=8), 6 + 12 / 8),  # Megatron's distributed optimiser
-        (replace(OLD, zero=1, dp=8), 8 + 12 / 8),  # gradients of both sorts
-        (replace(RUN, framework="torchtitan", shard=8, dp=8), 16 / 8),
-        (replace(AMP, states="16bit"), 8),
-        (replace(OLD, precision="fp16", moments_bits=8), 2 + 2 + 4 + 2),
+        # arXiv 1910.02054, figure 1: 16, 4 + 12 / d, 2 + 14 / d, 16 / d bytes of each;
+        # DeepSpeed's update copies gradients in 16 and 32 bits, ZeRO-3's 1e9 at once.
+        (replace(FP16, zero=0), 16, 4),
+        (replace(FP16, zero=1), 4 + 12 / 64, 6 / 64),
+        (replace(FP16, zero=2), 2 + 14 / 64, 6 / 64),
+        (replace(FP16, zero=3, shard=64), 16 / 64, 6 / 64),
+        (replace(FP16, zero=3, dp=2, shard=2), 16 / 2, 6 / 6),
+        (replace(RUN, zero=1, dp=8), 6 + 12 / 8, 0),  # Megatron's
+        (replace(OLD, zero=1, dp=8), 8 + 12 / 8, 0),  # gradients of both sorts
+        (replace(OLD, zero=1, dp=8, accumulate_fp32=False), 4 + 12 / 8, 6 / 8),
+        (replace(RUN, framework="torchtitan", shard=8, dp=8), 16 / 8, 0),
+        (replace(AMP, states="16bit"), 8, 0),
+        (replace(AMP, states="16bit", moments_bits=8, updated_at_once=True), 2 + 2, 0),
+        (replace(OLD, precision="fp16", moments_bits=8), 2 + 2 + 4 + 2, 4),
+        (replace(FLAT, zero=1, listed=True), 4 + 12 / 8, 14 / 8),
+        (replace(FLAT, shard=8), 16 / 8, 4 / 8),  # AdamW is one kernel
     ],
 )
-def test_states_of_frameworks(run: Layout, each: float) -> None:
-    found = memory.state_bytes(C, run, memory.Parameters(1e9, 0, 0, 0))
+def test_states_of_frameworks(run: Layout, each: float, copied: float) -> None:
+    found = memory.state_bytes(C, run, memory.Parameters(6e9, 0, 0, 0))
     states = sum(found[x] for x in ("weights", "gradients", "optimiser"))
-    assert states == pytest.approx(each * 1e9)
+    assert (states, found["update"]) == pytest.approx((each * 6e9, copied * 6e9))
+
+
+def test_lists_of_an_optimiser_are_put_where_activations_were() -> None:
+    for s, more in ((8192, False), (64, True)):
+        run = replace(AMP, framework="trainer", states="16bit", sequence=s)
+        assert (total(GPT, replace(run, listed=True)) > total(GPT, run)) is more
 
 
 def test_gradients_come_as_activations_and_casts_go() -> None:
@@ -122,7 +135,7 @@ def test_recomputation_cuts_what_logits_lie_in_for_good() -> None:
     assert kept["cuts"] == 0.0 < again["cuts"]
     logits = activations.head(C, GPT, AMP)
     assert again["cuts"] == pytest.approx(C("memory.fragments.again") * logits)
-    assert set(memory.spare(C, again)) == {"update", "fragments"}
+    assert set(memory.spare(C, again)) == {"update", "fragments", "lengths"}
 
 
 def test_one_gpu_has_what_was_measured_of_tensors() -> None:
@@ -225,6 +238,14 @@ def test_what_is_recomputed_by_name_is_not_kept() -> None:
     assert held["moe",] < held["moe_act",] < held[()] > held["layernorm",]
 
 
+def test_torchtitan_keeps_of_experts_what_they_are_given() -> None:
+    a = replace(LLAMA, layers=((EXPERTS,),), experts=64, experts_per_token=8,
+                expert_intermediate=768, shared_intermediate=512)  # fmt: skip
+    run = replace(RUN, framework="torchtitan", recompute="ops")
+    held = activations.of_stage(C, a, run, a.layers).held
+    assert held == pytest.approx(run.tokens * 2 * (a.hidden + 512))
+
+
 def test_eight_bits_keep_half_of_what_products_are_given() -> None:
     wide, narrow = layer(LLAMA, RUN), layer(LLAMA, replace(RUN, precision="fp8"))
     inputs = 2 * LLAMA.hidden + LLAMA.intermediate  # of attention, of both of the MLP
@@ -300,6 +321,7 @@ def test_every_constant_is_asked_for() -> None:
         *(replace(RUN, framework=x, dp=2) for x in ("nanotron", "sailor")),
         replace(RUN, framework="torchtitan", recompute="full"),
         replace(RUN, fused_loss=True, shard=2, dp=2, recompute="full"),
+        replace(AMP, framework="torchtune", chunked_loss=True, ragged=True),
     ):
         old, bus = H100._replace(generation="Volta"), H100._replace(linked=False)
         for card in (H100, old, bus):

@@ -182,12 +182,6 @@ def test_an_mlp_that_is_computed_again_takes_time_and_leaves_room() -> None:
     assert norms.peak_gib == pytest.approx(plain.peak_gib)
 
 
-def test_norms_before_experts_can_be_computed_again() -> None:
-    plain = predicted(recompute="selective: core_attn", ep=4)[1]
-    less = predicted(recompute="selective: core_attn, layernorm", ep=4)[1]
-    assert less < plain
-
-
 @pytest.mark.parametrize(
     "word", ["moe_a2a_overlap", "overlap_moe_expert_parallel_comm"]
 )
@@ -204,7 +198,7 @@ def test_what_is_not_told_of_sending_tokens_lies_between(words: str | None) -> N
     )
     assert layout(ep=8, overlap=words).overlap_ep is None
     assert beside < between < behind
-    assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is False
+    assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is None
 
 
 @pytest.mark.parametrize("program", ["Unsloth 2025", "a program of my own", "HF PEFT"])

@@ -139,7 +139,7 @@ def test_a_measured_time_is_set_beside_a_plan(
     words = ["check", str(plan), "--instance", str(place), "--measured", "1ms"]
     fast = " ".join(CliRunner().invoke(cli.app, words).stdout.split())
     assert "Measured 1.00 ms per iteration (--measured), predicted" in fast
-    assert "the model is pessimistic here" in fast
+    assert "the model only. It is more than the model is usually off by" in fast
 
 
 def test_a_measured_time_without_a_prediction_is_refused(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_measured_time_without_a_prediction_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("products", "peak_tflops", "seconds"), [("bf16", 148, 13), ("fp8", 296, 8)]
+    ("products", "peak_tflops", "seconds"), [("bf16", 148, 12), ("fp8", 296, 7)]
 )
 def test_a_run_below_the_bound_is_set_beside_the_interval_and_the_peak(
     products: str, peak_tflops: int, seconds: float, tmp_path: Path
@@ -164,7 +164,9 @@ def test_a_run_below_the_bound_is_set_beside_the_interval_and_the_peak(
     options = [f"products={products}"]
     listed = Listed("hostfile", [hosts])
     made = assembly(DEFECTS / "h20-model.json", listed, options, work)
-    assert any("none of them on H20-96GB-SXM5" in row.source for row in made.assumed)
+    assert any(
+        "not calibrated here: H20-96GB-SXM5" in row.source for row in made.assumed
+    )
     file.write_text(json.dumps(made.document))
     run = tmp_path / "run.sh"
     flag = " --fp8_format e4m3" if products == "fp8" else ""
@@ -177,7 +179,7 @@ def test_a_run_below_the_bound_is_set_beside_the_interval_and_the_peak(
     needed = CostTable(load_instance(file)).needed_flops_per_sample * 16
     peak = 8 * peak_tflops * 1e12
     assert found["measured_mfu"] == pytest.approx(needed / (peak * seconds))
-    assert found["evaluation"]["hfu"] < 0.8
+    assert found["evaluation"]["hfu"] < 0.95
     limit = ["--time-limit", "0.2"]
     shown = CliRunner().invoke(cli.app, ["check", *map(str, words), *limit])
     assert "at the fast end of the 80% interval" in " ".join(shown.stdout.split())
