@@ -85,6 +85,8 @@ class Ports:
         cluster, costs = table.cluster, table.workload.costs
         if len(cluster.nodes) < 2 or any(n.adapters is None for n in cluster.nodes):
             return None
+        if costs.schedule.layout == "told":  # the head may not be with the last layer
+            return None
         rates = [_rates(table, number) for number in range(len(cluster.nodes))]
         activation = table.hop_bytes(1) * 10**6
         sent, per_parameter = table.exchanged, Fraction(0)

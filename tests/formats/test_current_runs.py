@@ -225,12 +225,6 @@ _MTP = [((0, 3), (9, 12)), ((3, 6), (12, 13)), ((6, 9), (13, 13))]
 _TWO = [((0, 1), (5, 7)), ((1, 3), (7, 9)), ((3, 5), (9, 10))]
 
 
-_SPLIT = "account-for-{}-in-pipeline-split"
-_COUNTED = " --".join(["", *map(_SPLIT.format, ("embedding", "loss"))])
-_MTP = [((0, 3), (9, 12)), ((3, 6), (12, 13)), ((6, 9), (13, 13))]
-_TWO = [((0, 1), (5, 7)), ((1, 3), (7, 9)), ((3, 5), (9, 10))]
-
-
 @pytest.mark.parametrize(
     ("told", "layers", "runs"),
     [
@@ -283,27 +277,30 @@ def test_hosts_are_taken_in_the_order_that_is_told(tmp_path: Path) -> None:
     assert nodes == [["b1", "a0"], ["b0", "a0"]]
 
 
-def test_torchtitan_divides_layers_by_its_own_rule(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("schedule", "less", "spans"),
+    [
+        ("1F1B", 1, [(0, 4), (4, 9), (9, 12)]),
+        ("Interleaved1F1B", 2, [(0, 9), (1, 11), (4, 12)]),  # 1, 3, 3, 2, 2, 1
+    ],
+)
+def test_torchtitan_divides_layers_by_its_own_rule(
+    schedule: str, less: int, spans: object, tmp_path: Path
+) -> None:
     path = tmp_path / "run.json"
     parallel = {
-        "pipeline_parallel_degree": 3,
-        "tensor_parallel_degree": 4,
+        **{"pipeline_parallel_degree": 3, "tensor_parallel_degree": 4},
         "pipeline_parallel_microbatch_size": 2,
+        "pipeline_parallel_first_stage_less_layers": less,
+        "pipeline_parallel_schedule": schedule,
     }
     training = {"local_batch_size": 16, "global_batch_size": 32, "seq_len": 128}
     policy = {"preserve_rng_state": True}
-    path.write_text(
-        json.dumps(
-            {
-                "parallelism": parallel,
-                "training": training,
-                "activation_checkpoint": policy,
-            }
-        )
-    )
+    made = {"parallelism": parallel, "training": training}
+    path.write_text(json.dumps(made | {"activation_checkpoint": policy}))
     found = normal(read("torchtitan", path, settings("torchtitan")))
     (pipeline,) = found.pipelines
-    assert [stage.layers for stage in pipeline.stages] == [(0, 4), (4, 9), (9, 12)]
+    assert [stage.layers for stage in pipeline.stages] == spans
     assert (pipeline.micro_batches, pipeline.micro_batch_size) == (8, 4)
 
 
