@@ -50,6 +50,9 @@ SIZES = {
 }
 
 
+LARGE = SIZES["3 types, 256 GPUs"]
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_a_real_cluster_is_proved(name: str) -> None:
     result = exact.solve(SIZES[name])

@@ -51,6 +51,8 @@ REAL = {
     "96 layers, 16 stages, slowest": pipeline(96, (4,) * 4, objective="bottleneck"),
 }
 
+LARGE = REAL["96 layers, 16 stages of 4 kinds, free"]
+
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_pipeline_is_proved(name: str) -> None:
