@@ -112,6 +112,10 @@ def part_times(
     passed = 1 + _BACKWARD_TRAFFIC + twice.traffic
     moved = kernels.traffic_s(c, machine, a, run, part) * passed
     collective = wires.tensor_s(c, machine, a, run, tokens)
+    if part in ATTENDING and a.latent is None and run.tp > a.kv_heads:
+        # Megatron gathers what it cut, and each GPU takes its heads of it.
+        joint = 2 * tokens * (a.heads * a.head_dim + a.keyed(1))
+        collective += wires.ring_s(machine, joint, run.tp)
     collective *= 2 + twice.tensor
     collective *= c("tp", fw, machine.site, _BESIDE[run.overlap_tp])
     if run.overlap_tp and run.precision in ("fp8", "mxfp8"):
