@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assembled import assembled
 from exporter_plans import instance
 from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.api import boxes
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import changes
 from hetopt.formats.importing.placing import Claim, Settings
 from hetopt.problems import training_plan
@@ -645,12 +645,11 @@ def test_sequences_that_nothing_packs_may_be_shorter(
 def test_what_does_not_fit_at_full_length_is_said_to_be_of_that_length(
     tmp_path: Path,
 ) -> None:
-    hosts, place = tmp_path / "hosts", tmp_path / "instance.json"
-    hosts.write_text("a slots=2 type=A100-80GB-SXM4\n")
+    hosts, place = ["a slots=2 type=A100-80GB-SXM4"], tmp_path / "instance.json"
     defects = Path(__file__).parents[1] / "defects"
     model, run = defects / "short-sequences-model.json", defects / "short-sequences.sh"
     work = {"sequence_length": 2048, "global_batch": 16}
-    made = assembly(model, Listed("hostfile", [hosts]), [], work)
+    made = assembled(tmp_path, hosts, work=work, model=model)
     place.write_text(json.dumps(made.document))
     words = ["check", "--from", str(run), "--instance", str(place)]
     shown = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1"])
