@@ -222,26 +222,17 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
 #: Frameworks by a word of their name, the first that fits.
 WORDS = {
     "hetopt executor": "executor",
-    "automodel": "automodel",
-    "llm.c": "llm.c",
-    "zero-3": "deepspeed",
-    "zero, old": "deepspeed",
+    **{name: name for name in ("automodel", "llm.c")},
+    **dict.fromkeys(("zero-3", "zero, old"), "deepspeed"),
     "unsloth": "unsloth",
     **dict.fromkeys(("hf trainer", "peft", "trl"), "trainer"),
     **dict.fromkeys(("llama-factory", "axolotl"), "trainer"),
     "megatron": "megatron",
     "bigscience": "megatron-2021",
     **dict.fromkeys(("nemo", "mlperf", "primus"), "megatron"),
-    "llm-foundry": "llm-foundry",
-    "fms": "fms",
-    "torchtitan": "torchtitan",
-    "internevo": "internevo",
-    "litgpt": "litgpt",
-    "torchtune": "torchtune",
-    "nanotron": "nanotron",
-    "deepspeed": "deepspeed",
-    "swift": "trainer",
-    "transformers": "trainer",
+    **{name: name for name in ("llm-foundry", "fms", "torchtitan", "internevo")},
+    **{name: name for name in ("litgpt", "torchtune", "nanotron", "deepspeed")},
+    **dict.fromkeys(("swift", "transformers"), "trainer"),
     "torch": "torch",
 }
 #: The year of software, by its own words, and by collections of runs of it.
@@ -348,6 +339,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     matrices, drops = adapting(_text(run.framework, run.set))
     parts, attended = _adapted(run.lora_targets or matrices)
     lora = _has_adapters(run)
+    frozen = run.frozen_bits or (4 if "qlora" in _text(run.task) else 16)
     optimiser = _text(run.optimizer)
     overlapped = re.findall(f"(?:{_OVERLAPPED_EXPERTS})(=true)?", words)
     mlperf = re.search(r"mlperf\D*(v\d\.\d)", _text(run.framework, run.set))
@@ -395,7 +387,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         adapted=parts,
         attended=attended,
         drops=drops if run.lora_dropout is None else run.lora_dropout > 0,
-        frozen_bits=_frozen_bits(run) if lora else None,
+        frozen_bits=frozen if lora and frozen < 16 else None,
         quantised_beside=_keeps_both_widths(run, words),
         offload=run.offload is not None,
         overlap_tp=_overlap_tp(run, name, words),
@@ -574,13 +566,6 @@ def _has_adapters(run: Run) -> bool:
     words = _text(run.task, run.shape_notes, run.model)
     named = re.search(r"(?<![a-z_])(?:q|r|rs)?lora(?![a-z])", words)
     return named is not None or any(one is not None for one in told)
-
-
-def _frozen_bits(run: Run) -> int | None:
-    """Return the bits that frozen weights are quantised to; QLoRA's are four."""
-    if run.frozen_bits is not None:
-        return run.frozen_bits if run.frozen_bits < 16 else None
-    return 4 if "qlora" in _text(run.task) else None
 
 
 def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
