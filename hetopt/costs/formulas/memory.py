@@ -10,6 +10,7 @@ what `nvidia-smi` shows; `reserved` is what the allocator says of itself.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from ...schema.layers import ATTENDING, DENSE, EXPERTS, MODULE_OF
@@ -107,11 +108,7 @@ def spans(a: Architecture, run: Layout) -> list[tuple[Layer, ...]]:
             counts = [(len(a.layers) + 2) // run.pp] * run.pp
             counts[0] -= 1
             counts[-1] -= 1
-    made, at = [], 0
-    for count in counts:
-        made.append(a.layers[at : at + count])
-        at += count
-    return made
+    return [a.layers[i:j] for i, j in pairwise(accumulate(counts, initial=0))]
 
 
 def parameters(
@@ -120,12 +117,9 @@ def parameters(
     """Parameters of a stage on one of its GPUs."""
     dense = experts = unit = adapters = 0.0
     for layer in set(layers):
-        whole = grouped = 0.0
-        for part in layer:
-            whole += a.parameters(part, run.tp, run.experts)
-            grouped += sum(
-                m.parameters for m in a.matrices(part, run.tp, run.experts) if m.routed
-            )
+        every = (m for x in layer for m in a.matrices(x, run.tp, run.experts))
+        grouped = sum(m.parameters for m in every if m.routed)
+        whole = sum(a.parameters(part, run.tp, run.experts) for part in layer)
         count = layers.count(layer)
         adapters += count * sum(beside(a, run, part).parameters for part in layer)
         dense += count * (whole - grouped)
@@ -169,8 +163,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     if run.lora:
         each = States(min(each.weights, activations.element(run)), 0, 0)
     zero, full = run.zero, bool(run.shard) or run.zero == 3
-    divided, fewer = divisors(run)
-    parted = _parted(run, held)
+    divided, parted = divisors(run)[0], _parted(run, held)
     found = {
         "weights": each.weights * (parted if full else held.all),
         "gradients": each.gradients * (parted if full or zero == 2 else held.all),
@@ -192,7 +185,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         if run.frozen_bits is not None:
             layers = held.dense + held.experts
             if full:
-                layers = held.dense / divided + held.experts / fewer
+                layers = _parted(run, held._replace(ends=0))
             found["weights"] -= (each.weights - QUANTISED[run.frozen_bits]) * layers
         elif activations.narrow(run) < 2:
             found["weights"] /= 2

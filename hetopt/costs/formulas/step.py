@@ -81,19 +81,14 @@ def again(
     whole = kernels.traffic_s(c, machine, a, run, part) * machine.memory_bytes_per_s
     scores = float("core_attn" in run.modules)
     traffic = moved / whole + 0.1 * scores
-    return Again(_repeated(a, run, part), 0.0, scores, traffic)
-
-
-def _repeated(a: Architecture, run: Layout, part: str) -> float:
-    """Return the share of unrouted products that modules by name repeat."""
-    again = 0
+    repeated = 0.0  # of products that are not routed
     if a.latent and part in ATTENDING and "mla_up_proj" in run.modules:
-        again = a.latent.raised(a.hidden, a.heads)
+        repeated = a.latent.raised(a.hidden, a.heads) / run.tp
     elif part == EXPERTS and "shared_experts" in run.modules:
-        again = (3 if a.gated else 2) * a.shared_intermediate * a.hidden
+        repeated = (3 if a.gated else 2) * a.shared_intermediate * a.hidden / run.tp
     every = a.matrices(part, run.tp, run.experts)
     alone = sum(one.parameters * one.rows for one in every if not one.routed)
-    return again / run.tp / alone if again else 0.0
+    return Again(repeated and repeated / alone, 0.0, scores, traffic)
 
 
 def part_times(

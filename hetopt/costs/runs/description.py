@@ -261,16 +261,6 @@ def framework_of(run: Run) -> str:
     return old if old in FRAMEWORKS and _year(run) < _FLASH else name
 
 
-def _is_own(run: Run) -> bool:
-    """Return whether a run's program is the framework, not one that is made of it.
-
-    The framework's word is in the program's name, which stands before what it is of:
-    `InternEvo (PyTorch)` is a program of its own.
-    """
-    name = re.split(r"[ (,+]*[(,+]", _text(run.framework or run.set))[0]
-    return first(WORDS, name) is not None
-
-
 def _year(run: Run) -> int:
     """Return the year of the software, as a row tells it, else a late one."""
     words = _text(run.framework, run.release)
@@ -331,18 +321,21 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         raise untold(["micro-batch"], "mbs, and gbs or ga")
     counted = round(run.gbs / (run.mbs * run.dp)) if run.gbs else run.ga
     words, loss, offload = map(_text, (run.overlap, run.loss, run.offload))
-    program, model = _text(run.framework), _text(run.model)
+    program, of_set, model = map(_text, (run.framework, run.set, run.model))
     bucket = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
     recompute, share = _recompute(run, usual)
     loss = loss or ("chunked" if usual.chunked_loss or "chunked" in words else "")
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
-    matrices, drops = adapting(_text(run.framework, run.set))
+    matrices, drops = adapting(_text(program, of_set))
     parts, attended = _adapted(run.lora_targets or matrices)
-    lora = _has_adapters(run)
+    # A rank alone says so, too.
+    by_words = _LORA.search(_text(run.task, run.shape_notes, model))
+    of_adapters = (run.lora_rank, run.lora_targets, run.frozen_bits)
+    lora = by_words is not None or of_adapters != (None, None, None)
     frozen = run.frozen_bits or (4 if "qlora" in _text(run.task) else 16)
     optimiser = _text(run.optimizer)
     overlapped = re.findall(f"(?:{_OVERLAPPED_EXPERTS})(=true)?", words)
-    mlperf = re.search(r"mlperf\D*(v\d\.\d)", _text(run.framework, run.set))
+    mlperf = re.search(r"mlperf\D*(v\d\.\d)", _text(program, of_set))
     style = "compiled" if "torch.compile" in words else usual.style
     compiled = usual.compiled_loss and style == "compiled"
     compiled &= _year(run) >= _LOSS_COMPILED
@@ -409,28 +402,26 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         updated_at_once=bool(
             re.search(_AT_ONCE, f"{optimiser} {words}".replace("_", " "))
         ),
-        ragged=name == "trainer" and _is_ragged(run),
+        ragged=name == "trainer"
+        and _RAGGED.search(program) is not None
+        and not _EQUAL.search(_text(program, words, run.task, run.statistic)),
         listed=usual.listed and not _ONE_KERNEL.search(f"{optimiser} {program}"),
         moments_bits=8 if "8-bit" in optimiser else 32,
         dropout=usual.dropout,
         fused_loss="plain" not in loss if loss else usual.fused_loss or compiled,
         chunked_loss="chunk" in loss,
         balanced=_is_balanced(run),
-        own=_is_own(run),
+        # The program's name, before what it is of: `InternEvo (PyTorch)` is its own.
+        own=first(WORDS, re.split(r"[ (,+]*[(,+]", program or of_set)[0]) is not None,
         hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
         hosted_layers=_hosted_layers(run, words, offload),
     )
 
 
-#: Programs that pad samples to the longest of a micro-batch, unless told otherwise.
+#: Programs that pad samples to the longest of a micro-batch (`seq` is the most), and
+#: words by which they do not.
 _RAGGED = re.compile("swift|llama-?factory|trl|axolotl|fastchat")
-
-
-def _is_ragged(run: Run) -> bool:
-    """Return whether micro-batches differ in length, `seq` being the most."""
-    words = _text(run.framework, run.overlap, run.task, run.statistic)
-    told = re.search("pack|padded|equal length|fixed length", words)
-    return told is None and _RAGGED.search(_text(run.framework)) is not None
+_EQUAL = re.compile("pack|padded|equal length|fixed length")
 
 
 #: Words of optimisers that update a weight as its gradient is there.
@@ -557,15 +548,9 @@ def _gradients_fp32(run: Run, usual: Framework) -> bool:
     return usual.fp32_gradients or bool(by_recipe)
 
 
-def _has_adapters(run: Run) -> bool:
-    """Tell whether frozen weights have adapters: a rank alone says so, too.
-
-    Ranks of latent attention, a `q_lora_rank`, are widths of the model's own.
-    """
-    told = (run.lora_rank, run.lora_targets, run.frozen_bits)
-    words = _text(run.task, run.shape_notes, run.model)
-    named = re.search(r"(?<![a-z_])(?:q|r|rs)?lora(?![a-z])", words)
-    return named is not None or any(one is not None for one in told)
+#: Words of frozen weights with adapters; ranks of latent attention, a `q_lora_rank`,
+#: are widths of the model's own.
+_LORA = re.compile(r"(?<![a-z_])(?:q|r|rs)?lora(?![a-z])")
 
 
 def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
