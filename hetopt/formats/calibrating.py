@@ -66,7 +66,12 @@ def calibrate(
     is, and the row says why. `InstanceError` for a kernel that no card can run.
     """
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
-    precision = _products(costs, options.get("products"))
+    widths = {"fp32": "fp32", "fp16_mixed": "fp16"}
+    usual = widths.get(costs.memory.precision or "", "bf16")
+    # Of the products of layers; a card without it takes a wider one.
+    if (precision := options.get("products", usual)) not in get_args(Precision):
+        every = list(get_args(Precision))
+        raise UnknownName("precision of products", precision, every)
     if why := _unfit(cards, precision):
         row = Assumption("times of layers", "share of the peak", why, _CHANGE)
         return made, (row,)
@@ -173,17 +178,6 @@ def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, 
         rows.append(Assumption(assumptions.room_of(name), value, why, _RESERVE))
     cluster = made["cluster"] | {"gpus": gpus}
     return made | {"cluster": cluster}, tuple(rows)
-
-
-def _products(costs: CostSettings, told: str | None) -> str:
-    """The precision of the products of layers; a card without it takes a wider one."""
-    if told is not None:
-        if told not in get_args(Precision):
-            raise UnknownName("precision of products", told, list(get_args(Precision)))
-        return told
-    return {"fp32": "fp32", "fp16_mixed": "fp16"}.get(
-        costs.memory.precision or "", "bf16"
-    )
 
 
 def _unfit(cards: Mapping[str, Gpu | None], precision: str) -> str | None:

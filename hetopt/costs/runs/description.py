@@ -336,6 +336,9 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     optimiser = _text(run.optimizer)
     overlapped = re.findall(f"(?:{_OVERLAPPED_EXPERTS})(=true)?", words)
     mlperf = re.search(r"mlperf\D*(v\d\.\d)", _text(program, of_set))
+    told_tp = re.search(r"tp_comm_overlap=(true|false)", words)
+    big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9 and not run.experts
+    hidden_tp = "async tp" in words or (name == "megatron" and big)
     style = "compiled" if "torch.compile" in words else usual.style
     compiled = usual.compiled_loss and style == "compiled"
     compiled &= _year(run) >= _LOSS_COMPILED
@@ -383,7 +386,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         frozen_bits=frozen if lora and frozen < 16 else None,
         quantised_beside=_keeps_both_widths(run, words),
         offload=run.offload is not None,
-        overlap_tp=_overlap_tp(run, name, words),
+        overlap_tp=told_tp[1] == "true" if told_tp else hidden_tp,
         overlap_ep=any(overlapped) if overlapped else None,
         overlap_dp=usual.overlapped,
         bucket=float(bucket[1]) if bucket else None,
@@ -428,14 +431,6 @@ _EQUAL = re.compile("pack|padded|equal length|fixed length")
 _AT_ONCE = "optimi[sz]er( step)? in(to)? (the )?(backward|bwd)"
 #: AdamW of bitsandbytes, or PyTorch's where asked, as transformers since 5 asks.
 _ONE_KERNEL = re.compile(r"8-bit|fused|transformers[ =v]*([5-9]|\d\d)\.")
-
-
-def _overlap_tp(run: Run, name: str, words: str) -> bool:
-    """Return whether collectives hide behind products: as told, else as is usual."""
-    if told := re.search(r"tp_comm_overlap=(true|false)", words):
-        return told[1] == "true"
-    big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9
-    return "async tp" in words or (name == "megatron" and big and not run.experts)
 
 
 #: Tokens sent to experts while others are computed, as Megatron-Bridge and -LM say it.
