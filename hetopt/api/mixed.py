@@ -15,7 +15,7 @@ from ..costs.runs.prediction import Prediction, spread
 from ..costs.runs.rows import Run
 from ..errors import HetoptError
 from ..formats.assembling import on_hosts
-from ..formats.calibrating import run_by
+from ..formats.importing.calibrating import run_by
 from ..formats.importing.clusters import Host
 from ..plans import TrainingPlan
 from ..problems import training_plan

@@ -13,10 +13,10 @@ from ..schema import Instance, ModelSpec
 from ..text import units
 from ..text.complaints import validated
 from ..text.documents import Document, Fields
-from . import calibrating
 from .importing import (
     Imported,
     assumptions,
+    calibrating,
     clusters,
     finetuning,
     imported,

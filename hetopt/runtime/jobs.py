@@ -117,7 +117,7 @@ def job(
     if settings.eval_data is None and alone:
         word = min(alone).replace("_", "-")
         raise Unsupported(f"--{word}: found no --eval-data to evaluate on: give it")
-    from ..formats.calibrating import run_by  # ranks do not need it
+    from ..formats.importing.calibrating import run_by  # ranks do not need it
 
     timed = training_plan.evaluate(run_by(data, "executor"), plan)
     costs, split = data.workload.costs, shapes.split_of(data, plan)

@@ -11,8 +11,13 @@ from typer.testing import CliRunner
 
 from hetopt import cli, formats
 from hetopt.cli import listing as commands
-from hetopt.formats import calibrating
-from hetopt.formats.importing import assumptions, clusters, finetuning, listing
+from hetopt.formats.importing import (
+    assumptions,
+    calibrating,
+    clusters,
+    finetuning,
+    listing,
+)
 from hetopt.report.listing import page
 from hetopt.schema.targets import TARGETS
 

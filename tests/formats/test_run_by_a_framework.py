@@ -11,8 +11,8 @@ from hetopt.costs import chances
 from hetopt.costs.runs.description import described
 from hetopt.costs.runs.prediction import predictions, spread
 from hetopt.costs.runs.rows import Run
-from hetopt.formats.calibrating import run_by
 from hetopt.formats.importing import changes
+from hetopt.formats.importing.calibrating import run_by
 from hetopt.planners import megatron
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan

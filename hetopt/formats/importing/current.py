@@ -17,7 +17,7 @@ from ...schema.fields import ONE
 from ...schema.groups import FIELDS
 from ...text.documents import Fields
 from ...trainers.megatron.stages import in_runs
-from ..calibrating import run_as_asked
+from .calibrating import run_as_asked
 from .placing import Claim, Settings
 
 

@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, get_args
 
-from ..catalogue import Gpu, find_gpu, machines, reserve
-from ..costs import CostTable
-from ..costs.calibrated import machine_of
-from ..costs.compute import layer_flops
-from ..costs.constants import Stated
-from ..costs.constants.shipped import BOUND_BY_HOSTS, is_seen, spread, unseen, values
-from ..costs.formulas import memory
-from ..costs.formulas.frameworks import DEEPSPEED, FRAMEWORKS, by_pytorch, kernel_of
-from ..costs.formulas.kernels import Constants
-from ..costs.settings import exposed_share
-from ..errors import InstanceError, UnknownName
-from ..schema import CostSettings, GpuType, Instance, exact
-from ..schema.calibration import Precision
-from ..text.complaints import validated
-from ..text.documents import Document, Fields
-from .importing import assumptions, divisions
-from .importing.assumptions import RULES, Assumption
+from ...catalogue import Gpu, find_gpu, machines, reserve
+from ...costs import CostTable
+from ...costs.calibrated import machine_of
+from ...costs.compute import layer_flops
+from ...costs.constants import Stated
+from ...costs.constants.shipped import BOUND_BY_HOSTS, is_seen, spread, unseen, values
+from ...costs.formulas import memory
+from ...costs.formulas.frameworks import DEEPSPEED, FRAMEWORKS, by_pytorch, kernel_of
+from ...costs.formulas.kernels import Constants
+from ...costs.settings import exposed_share
+from ...errors import InstanceError, UnknownName
+from ...schema import CostSettings, GpuType, Instance, exact
+from ...schema.calibration import Precision
+from ...text.complaints import validated
+from ...text.documents import Document, Fields
+from . import assumptions, divisions
+from .assumptions import RULES, Assumption
 
 #: Options of what runs the plan, as far as times depend on it.
 OPTIONS: Document = {
