@@ -6,7 +6,7 @@ planners rank GPUs by. Gradients and hops are exposed by the share that was meas
 the framework: `sync_factor`, `hop_factor`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, get_args
 
@@ -80,8 +80,8 @@ def calibrate(
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
     kernel = options.get("kernel") or (None if costs.compute.flash else "none")
     calibration = _software(
-        *(framework, kernel, precision, values(), costs, cards),
-        {card.generation for card in cards.values() if card},
+        *(framework, kernel, precision, values(), costs),
+        [(card, card.generation) for card in cards.values() if card],
         mixture=bool(made["model"].get("experts")),
     ) | _told(options)
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
@@ -128,8 +128,7 @@ def run_by(instance: Instance, framework: str, **told: Any) -> Instance:
     kernel = None if calibration.kernel != "none" else "none"
     changes = _software(
         *(framework, kernel, calibration.precision, constants, costs),
-        {name: find_gpu(gpu.card or "") for name, gpu in gpus.items()},
-        {gpu.generation for gpu in gpus.values()},
+        [(find_gpu(gpu.card or ""), gpu.generation) for gpu in gpus.values()],
         mixture=bool(instance.model.experts),
     )
     shares = Stated(constants), framework, costs
@@ -249,19 +248,19 @@ def _software(
     precision: str,
     constants: Mapping[str, float],
     costs: CostSettings,
-    cards: Mapping[str, Gpu | None],
-    generations: set[str | None],
+    cards: Sequence[tuple[Gpu | None, str | None]],
     *,
     mixture: bool,
 ) -> Document:
-    """Return what a calibration says of a framework on cards, as it usually runs.
+    """Return what a calibration says of a framework on cards of generations.
 
     Without a `kernel` it is the framework's. Of unlike cards the least known one
     decides on the spread of times.
     """
+    generations = {generation for _, generation in cards}
     every = generations.pop() if len(generations) == 1 else None
     kernel = kernel or kernel_of(framework, every) or "flash2"
-    known = [card for card in cards.values() if card]
+    known = [card for card, _ in cards if card]
     scatter = spread(
         experts=mixture,
         scores=kernel == "none" or not all(card.has_bf16 for card in known),
