@@ -328,9 +328,10 @@ class Calibrated:
     def _sort_us(self, place: NodeClass, t: int, b: int, sort: Sort) -> tuple[int, int]:
         rule = self.workload.costs.compute.recompute
         both = self.layer_s(place, t, b, rule, sort)
-        once, twice = (self.layer_s(place, t, b, x, sort) for x in ("none", "full"))
-        launches = self.terms(place, t, b, "none", sort).launches * self.pace
-        forward = twice - once + launches * (_FORWARD - self.constant("launch.again"))
+        once, twice = (self.terms(place, t, b, x, sort) for x in ("none", "full"))
+        added = step.busy_s(twice) - twice.launches
+        added -= step.busy_s(once) - once.launches
+        forward = (added + _FORWARD * once.launches) * self.pace
         return _us(both), _us(max(0.0, both - forward))
 
     def alone_us(self, place: NodeClass, t: int, b: int, layer: int) -> int:
