@@ -329,9 +329,8 @@ class Calibrated:
         rule = self.workload.costs.compute.recompute
         both = self.layer_s(place, t, b, rule, sort)
         once, twice = (self.terms(place, t, b, x, sort) for x in ("none", "full"))
-        added = step.busy_s(twice) - twice.launches
-        added -= step.busy_s(once) - once.launches
-        forward = (added + _FORWARD * once.launches) * self.pace
+        less, more = (step.busy_s(x) - x.launches for x in (once, twice))
+        forward = (more - less + _FORWARD * once.launches) * self.pace
         return _us(both), _us(max(0.0, both - forward))
 
     def alone_us(self, place: NodeClass, t: int, b: int, layer: int) -> int:
