@@ -181,16 +181,12 @@ class Calibrated:
         gpus = sum(used.values()) if used is not None else cluster.gpu_count
         #: By which layers take longer where several GPUs compute.
         self.crowding = self.constant("pace", *by) if gpus > 1 else 1.0
-        self.pace = self.crowding * self._released()
+        self.pace = self.crowding
+        if calibration.release is not None:
+            of = self.constant("release.experts" if self.model.experts else "release")
+            self.pace *= float(of ** half_years(calibration.release))
         #: The sort of each layer.
         self.sorts = self._sorts()
-
-    def _released(self) -> float:
-        """Return how many times as long layers take by the software's release."""
-        if (release := self.calibration.release) is None:
-            return 1.0
-        what = "release.experts" if self.model.experts else "release"
-        return float(self.constant(what) ** half_years(release))
 
     def _sorts(self) -> tuple[Sort, ...]:
         model = self.model

@@ -51,7 +51,8 @@ class Weighing:
         run = self._run(gpu, t, b, alone=first and last)
         parameters = self._parameters(layers, run, first=first, last=last)
         leaves = memory.leaving(self._architecture, run, parameters)
-        found = self._widest(gpu, layers, t, b) + math.ceil(leaves)
+        passes = [self._pass(gpu, t, b, x) for x in {self.sorts[x] for x in layers}]
+        found = max((once for _, once in passes), default=0) + math.ceil(leaves)
         more = memory.undivided(self._constant, self._architecture, run, parameters)
         held = math.ceil(more + self._stand_ins(layers, run, last=last))
         if not last or self._times.workload.costs.compute.head == "omit":
@@ -70,10 +71,6 @@ class Weighing:
         every = (memory.shapes(self._times.of(kind), run, [kind]) for kind in kinds)
         of = frozenset[tuple[float, float]]().union(*every)
         return memory.stand_ins(self._constant, self._architecture, run, of, last=head)
-
-    def _widest(self, gpu: str, layers: _Layers, t: int, b: int) -> int:
-        sorts = {self.sorts[x] for x in layers}
-        return max((self._pass(gpu, t, b, x)[1] for x in sorts), default=0)
 
     @cached_method
     def _pass(self, gpu: str, t: int, b: int, sort: Sort) -> tuple[int, int]:

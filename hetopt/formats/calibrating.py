@@ -66,29 +66,24 @@ def calibrate(
     is, and the row says why. `InstanceError` for a kernel that no card can run.
     """
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
-    precision = _products(costs, options.get("products"))
+    widths = {"fp32": "fp32", "fp16_mixed": "fp16"}
+    usual = widths.get(costs.memory.precision or "", "bf16")
+    # Of the products of layers; a card without it takes a wider one.
+    if (precision := options.get("products", usual)) not in get_args(Precision):
+        every = list(get_args(Precision))
+        raise UnknownName("precision of products", precision, every)
     if why := _unfit(cards, precision):
         row = Assumption("times of layers", "share of the peak", why, _CHANGE)
         return made, (row,)
     framework = _framework(made, costs, options)
     made, unfused = _without_flash(made, cards, framework, options)
     costs = CostSettings.model_validate(made["workload"]["costs"], strict=False)
-    usual = FRAMEWORKS[framework]
-    generations = {card.generation for card in cards.values() if card}
-    mixture = bool(made["model"].get("experts"))
-    every = generations.pop() if len(generations) == 1 else None
-    fused = kernel_of(framework, every) or "flash2"
-    kernel = options.get("kernel") or (fused if costs.compute.flash else "none")
-    style = "compiled" if framework in _COMPILED else usual.style
-    calibration = {
-        "framework": framework,
-        "style": options.get("style") or style,
-        "kernel": kernel,
-        "precision": precision,
-        "constants": dict(values()),
-        "spread": _scatter(costs, cards, framework, kernel, precision, mixture=mixture),
-        **_told(options),
-    }
+    kernel = options.get("kernel") or (None if costs.compute.flash else "none")
+    calibration = _software(
+        *(framework, kernel, precision, values(), costs, cards),
+        {card.generation for card in cards.values() if card},
+        mixture=bool(made["model"].get("experts")),
+    ) | _told(options)
     value = ", ".join(str(calibration[x]) for x in ("framework", "style", "kernel"))
     wider = ""
     if new := [card.name for card in cards.values() if card and not is_seen(card.name)]:
@@ -128,21 +123,15 @@ def run_by(instance: Instance, framework: str, **told: Any) -> Instance:
     calibration = costs.compute.calibration
     if calibration is None or (calibration.framework == framework and not told):
         return instance
-    usual, gpus = FRAMEWORKS[framework], instance.planned_cluster.gpus
-    generations = {gpu.generation for gpu in gpus.values()}
-    every = generations.pop() if len(generations) == 1 else None
-    fused = kernel_of(framework, every) or "flash2"
+    gpus = instance.planned_cluster.gpus
     constants = {**values(), **calibration.constants, **told.pop("constants", {})}
-    kernel = fused if calibration.kernel != "none" else "none"
-    by = framework, kernel, calibration.precision
-    cards = {name: find_gpu(gpu.card or "") for name, gpu in gpus.items()}
-    changes = {
-        "framework": framework,
-        "style": "compiled" if framework in _COMPILED else usual.style,
-        "kernel": kernel,
-        "constants": constants,
-        "spread": _scatter(costs, cards, *by, mixture=bool(instance.model.experts)),
-    }
+    kernel = None if calibration.kernel != "none" else "none"
+    changes = _software(
+        *(framework, kernel, calibration.precision, constants, costs),
+        {name: find_gpu(gpu.card or "") for name, gpu in gpus.items()},
+        {gpu.generation for gpu in gpus.values()},
+        mixture=bool(instance.model.experts),
+    )
     shares = Stated(constants), framework, costs
     return instance.with_costs(
         calibration=calibration.model_copy(update=changes | told),
@@ -189,17 +178,6 @@ def _roomy(made: Document, framework: str) -> tuple[Document, tuple[Assumption, 
         rows.append(Assumption(assumptions.room_of(name), value, why, _RESERVE))
     cluster = made["cluster"] | {"gpus": gpus}
     return made | {"cluster": cluster}, tuple(rows)
-
-
-def _products(costs: CostSettings, told: str | None) -> str:
-    """The precision of the products of layers; a card without it takes a wider one."""
-    if told is not None:
-        if told not in get_args(Precision):
-            raise UnknownName("precision of products", told, list(get_args(Precision)))
-        return told
-    return {"fp32": "fp32", "fp16_mixed": "fp16"}.get(
-        costs.memory.precision or "", "bf16"
-    )
 
 
 def _unfit(cards: Mapping[str, Gpu | None], precision: str) -> str | None:
@@ -265,29 +243,42 @@ def _without_flash(
     return {**made, "workload": workload}, (row,)
 
 
-def _scatter(
+def _software(
+    framework: str,
+    kernel: str | None,
+    precision: str,
+    constants: Mapping[str, float],
     costs: CostSettings,
     cards: Mapping[str, Gpu | None],
-    framework: str,
-    kernel: str,
-    precision: str,
+    generations: set[str | None],
     *,
     mixture: bool,
-) -> float:
-    """Return the spread of times; of unlike cards the least known one decides."""
+) -> Document:
+    """Return what a calibration says of a framework on cards, as it usually runs.
+
+    Without a `kernel` it is the framework's. Of unlike cards the least known one
+    decides on the spread of times.
+    """
+    every = generations.pop() if len(generations) == 1 else None
+    kernel = kernel or kernel_of(framework, every) or "flash2"
     known = [card for card in cards.values() if card]
-    return spread(
+    scatter = spread(
         experts=mixture,
         scores=kernel == "none" or not all(card.has_bf16 for card in known),
         lora=costs.updates.lora is not None or framework in BOUND_BY_HOSTS,
         precision=precision,
         unknown=max((unseen(x.name, framework) for x in known), default=0.0),
     )
+    style = "compiled" if framework in _COMPILED else FRAMEWORKS[framework].style
+    return {
+        **{"framework": framework, "style": style, "kernel": kernel},
+        **{"precision": precision, "constants": dict(constants), "spread": scatter},
+    }
 
 
 def _told(options: Fields) -> Document:
     """Return what is told of the software, the machine, and what hides there."""
-    named = ("release", "site", "overlap", "dispatcher", "loss")
+    named = ("style", "release", "site", "overlap", "dispatcher", "loss")
     told = {name: options[name] for name in named if name in options}
     if "overlap" in told:
         told["overlap"] = told["overlap"].split(",")

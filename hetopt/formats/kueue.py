@@ -10,6 +10,8 @@ The option `queue` is the queue's name; the others are those of `jobset`.
 
 from typing import Any
 
+from ..plans import TrainingPlan
+from ..schema import Instance
 from ..text.parsing import yaml_text
 from . import jobset
 from .contract import Held
@@ -21,7 +23,14 @@ HELD = Held("Kueue", "v1beta2", ("v1beta2 (ff69552)",))
 OPTIONS = kubernetes.OPTIONS
 QUEUE, NAME = "queue.yaml", "hetopt"
 _API = "kueue.x-k8s.io/v1beta2"
-refusals = kubernetes.refusals
+MOST = 10  # sets of pods of a workload; 8 before 2026
+
+
+def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
+    """Those of Kubernetes; more kinds of nodes than a workload has sets of pods."""
+    kinds = len(kubernetes.machines(data, plan))
+    more = f"{kinds} kinds of nodes by GPU type and number of GPUs, of at most {MOST}"
+    return kubernetes.refusals(data, plan) + [more] * (kinds > MOST)
 
 
 def _ask(made: Machines, *, queue: str = NAME, **asked: Any) -> dict[str, str]:

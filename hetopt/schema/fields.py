@@ -187,9 +187,10 @@ def barred(target: str, data: Instance, t: int, split: Split = ONE) -> Iterator[
 
     Experts that are divided among GPUs are whole.
     """
-    if whole := dict.fromkeys(_uncut(data.model, t, split)):
+    copies = target in _BY_TABLE
+    if whole := dict.fromkeys(_uncut(data.model, t, split, copies=copies)):
         yield f"{t} does not divide {' and '.join(whole)}"
-    if target in _BY_TABLE and t > 1:
+    if copies and t > 1:
         yield from (f"{t}: {words}" for words in violations(data, t, split))
 
 
@@ -201,10 +202,11 @@ def violations(data: Instance, t: int, split: Split = ONE) -> Iterator[str]:
         yield f"{words}, which Megatron-LM does not start with"
 
 
-def _uncut(model: ModelSpec, t: int, split: Split) -> Iterator[str]:
+def _uncut(model: ModelSpec, t: int, split: Split, *, copies: bool) -> Iterator[str]:
+    """Yield what is not cut equally, if GPUs may have copies of a head's keys."""
     for own in {shape_of(kind): model.of(kind) for kind in model.kinds}.values():
         groups = own.kv_heads or own.heads
-        if own.heads % t or groups % t:
+        if own.heads % t or (groups % t and (t % groups or not copies)):
             yield f"{own.heads} heads and {groups} key-value heads"
         names = ("intermediate", "expert_intermediate")
         for name in names if split.experts == 1 else names[:1]:

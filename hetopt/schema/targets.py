@@ -9,7 +9,8 @@ degrees divide what they cut, and that is all.
 A tensor-parallel group cuts every layer into equal parts, so its degree divides the
 attention heads, the key-value heads, and the width of the MLP or of an expert where the
 model gives one (Megatron-LM, core/transformer/transformer_config.py; torchtitan and
-HexiScale shard by heads as well).
+HexiScale shard by heads as well). Megatron-LM takes multiples of the key-value heads,
+too: its GPUs gather what they cut, and share a head.
 """
 
 from collections.abc import Mapping

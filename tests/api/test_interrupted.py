@@ -1,8 +1,8 @@
 """Ctrl-C ends the work, and what was found by then is the answer."""
 
-import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -156,40 +156,29 @@ def test_remedies_that_are_interrupted_leave_the_reasons(
 # --- commands of several parts ----------------------------------------------------
 
 
-def after(calls: int) -> Listener:
+def after(calls: int, end: Callable[[], Any] = interrupt) -> Listener:
     """A listener that is interrupted when it hears the next word."""
     heard: list[str] = []
 
     def started(what: str) -> None:
         heard.append(what)
         if len(heard) == calls + 1:
-            raise KeyboardInterrupt
+            end()
 
     return Listener(started=started)
 
 
-def at_the_second() -> Listener:
-    """A listener that sends this process SIGINT when it hears the second word."""
-    found: list[str] = []
-
-    def second(what: str) -> None:
-        found.append(what)
-        if len(found) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    return Listener(started=second)
-
-
 def test_fit_and_rent_tell_what_is_known_and_what_is_open() -> None:
     cards = ["1xRTX2080Ti", "A100-40GB-SXM4"]
-    fitted = api.fit("gpt2-xl", cards, 8, progress=at_the_second())
+    sigint = partial(signal.raise_signal, signal.SIGINT)
+    fitted = api.fit("gpt2-xl", cards, 8, progress=after(1, sigint))
     assert [one.on for one in fitted.verdicts] == ["1 × RTX2080Ti"]
     assert fitted.open == ("A100-40GB-SXM4",)
     assert fit_report.answer(fitted).endswith(
         "(Interrupted; still open: A100-40GB-SXM4.)"
     )
     cards = ["A100-80GB-SXM4", "H100-80GB-SXM5", "B200-180GB-SXM"]
-    words = {"batch": 8, "sequence": 512, "limits": 10, "progress": at_the_second()}
+    words = {"batch": 8, "sequence": 512, "limits": 10, "progress": after(1, sigint)}
     found = api.rent("gpt2", "1B", cards, **words)
     assert not found.complete
     assert 1 <= len({row.price.card for row in found.rows}) < 3

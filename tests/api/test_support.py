@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from brute_force_grids import SYMMETRIC, best_grid
+from exporter_plans import pipeline
 from small_instances import small
 from typer.testing import CliRunner
 
@@ -58,18 +59,7 @@ def asking(words: str, target: str | None = None) -> Instance:
     )
 
 
-PLAN = TrainingPlan.model_validate_json(
-    json.dumps(
-        {
-            "pipelines": [
-                {
-                    "micro_batches": 8,
-                    "stages": [{"layers": [0, 4], "replicas": [{"gpus": ["n0:0"]}]}],
-                }
-            ]
-        }
-    )
-)
+PLAN = TrainingPlan(pipelines=(pipeline(["n0:0"], [(4, 1, 1)], 8, 1),))
 
 
 @pytest.mark.parametrize("words", ASKED)
@@ -152,6 +142,9 @@ def test_shapes_that_a_program_lacks_leave_a_space_of_which_things_are_proved() 
 
 OF_MAKERS = {"H100-80GB-SXM5": (0.5, 2), "mine": {"peak_tflops": 0.7, "memory_gib": 2}}
 OF_MAKERS["mine"] |= {"card": "MI300X"}
+OVER_BOTH = TrainingPlan(
+    pipelines=(pipeline(["n0:0", "n1:0"], [(1, 1, 1), (1, 1, 1)], 4, 1),)
+)
 JOINING = {"any", "architecture", "flagscale"}
 
 
@@ -173,18 +166,9 @@ def test_plans_have_cards_of_one_maker(target: str) -> None:
     assert found.bound.value <= found.objective
 
 
-def over_both_nodes() -> TrainingPlan:
-    stages = [
-        {"layers": [j, j + 1], "replicas": [{"gpus": [f"n{j}:0"], "samples": 1}]}
-        for j in range(2)
-    ]
-    pipelines = [{"micro_batches": 4, "micro_batch_size": 1, "stages": stages}]
-    return TrainingPlan.model_validate_json(json.dumps({"pipelines": pipelines}))
-
-
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_cards_of_two_makers_meet_where_a_target_joins_them(target: str) -> None:
-    data, plan = of_two_makers(target), over_both_nodes()
+    data, plan = of_two_makers(target), OVER_BOTH
     told = judge.evaluate(data, plan).violations
     mixed = [x for x in told if "no common collectives library" in x.by]
     assert bool(mixed) != (target in JOINING)
@@ -199,13 +183,13 @@ def test_flagcx_joins_two_makers_and_no_third() -> None:
     tree = of_two_makers("flagscale").model_dump(mode="json", exclude_unset=True)
     tree["cluster"]["gpus"]["mine"]["card"] = "Gaudi2-96GB"
     data = Instance.model_validate(tree, strict=False)
-    told = judge.evaluate(data, over_both_nodes()).violations
+    told = judge.evaluate(data, OVER_BOTH).violations
     assert any("NVIDIA" in x.by and "Intel" in x.by for x in told)
     assert len(targets.by_maker(data)) == 2
 
 
 def test_exports_of_cards_of_two_makers_are_refused() -> None:
-    data, plan = of_two_makers("any"), over_both_nodes()
+    data, plan = of_two_makers("any"), OVER_BOTH
     for target in ("megatron", "deepspeed", "torchtitan", "torchrun"):
         with pytest.raises(Unsupported, match=f"not supported by {target}: cards of"):
             export_plan(target, data, plan)

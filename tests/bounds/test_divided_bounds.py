@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from exporter_plans import pipeline
 from places import TESTS
 from small_instances import small
 
@@ -93,12 +94,8 @@ def test_hops_that_interleaving_hides_are_priced_so(gbytes_per_s: float) -> None
         inter=gbytes_per_s,
         costs={"interleave": 2, "interleaved_hop_factor": 0},
     )
-    stages = [
-        {"layers": [2 * j, 2 * j + 2], "replicas": [{"gpus": [f"n{j}:0"]}]}
-        for j in range(2)
-    ]
-    pipeline = {"micro_batches": 8, "micro_batch_size": 1, "stages": stages}
-    plan = TrainingPlan.model_validate({"pipelines": [pipeline]}, strict=False)
+    one = pipeline(["n0:0", "n1:0"], [(2, 1, 1), (2, 1, 1)], 8, 1)
+    plan = TrainingPlan(pipelines=(one,))
     judged = training_plan.evaluate(instance, plan)
     assert judged.valid
     assert training_plan_bound(instance).value <= judged.objective

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assembled import assembled, instance_of
 from model_configs import LLAMA_3_8B as LLAMA
 
 import hetopt
@@ -19,49 +20,45 @@ from hetopt.costs.weighing import Weighing
 from hetopt.errors import HetoptError, InstanceError, UnknownName
 from hetopt.files import load_instance
 from hetopt.formats import importing
-from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import Imported, assumptions
 from hetopt.formats.importing.assumptions import Assumption
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
 from hetopt.problems.training_plan.support import PROGRAMS
 from hetopt.schema import Instance
-from hetopt.text.complaints import validated
 
 WORK = {"sequence_length": 4096, "global_batch": 64, "micro_batch_sizes": [1]}
 LINK = "inter_gbytes_per_s=25"
 
 
-def put(folder: Path, config: dict[str, Any], *hosts: str) -> tuple[Path, Path]:
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    (folder / "hosts").write_text("\n".join(hosts) + "\n", encoding="utf-8")
-    return folder / "config.json", folder / "hosts"
+def read(
+    folder: Path, hosts: list[str], *options: str, work: Any = WORK, **how: Any
+) -> Imported:
+    """What is assembled of Llama-3-8B on hosts."""
+    (folder / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    config = folder / "config.json"
+    return assembled(folder, hosts, *options, work=work, model=config, **how)
 
 
 def made(folder: Path, hosts: list[str], *options: str) -> Instance:
     """The instance of Llama-3-8B on hosts."""
-    config, listed = put(folder, LLAMA, *hosts)
-    document = assembly(
-        config, Listed("hostfile", [listed]), [LINK, *options], dict(WORK)
-    ).document
-    return validated(Instance, document, "made")
+    return instance_of(read(folder, hosts, LINK, *options))
 
 
 def test_a_model_of_the_catalogue_is_taken_by_its_name_where_there_is_no_such_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    _, listed = put(tmp_path / "other", LLAMA, "n slots=2 type=A100-80GB-SXM4")
-    words: Any = (Path("llama-3-8b"), Listed("hostfile", [listed]), [LINK], dict(WORK))
-    found = assembly(*words)
-    named = validated(Instance, found.document, "made").model
+    hosts = ["n slots=2 type=A100-80GB-SXM4"]
+    words: Any = {"work": WORK, "model": Path("llama-3-8b")}
+    found = assembled(tmp_path, hosts, **words)
+    named = instance_of(found).model
     shape = {"name": "llama-3-8b", **catalogue.models()["llama-3-8b"]}
     assert named.model_dump(include=set(shape)) == shape
     assert any("llama-3-8b" in row.what for row in found.assumed)
     Path("llama-3-8b").mkdir()  # a folder of that name is no catalogue's model
     with pytest.raises(InstanceError, match="found a folder"):
-        assembly(*words)
+        assembled(tmp_path, hosts, **words)
 
 
 def changes(rows: Iterable[Assumption]) -> set[str]:
@@ -96,47 +93,34 @@ def test_all_cards_can_train_in_the_precision_that_is_assumed(
 
 @pytest.mark.parametrize("gpu", ["T4", "V100-32G", "RTX2080Ti"])
 def test_no_old_card_is_planned_with_flash_attention(tmp_path: Path, gpu: str) -> None:
-    config, hosts = put(tmp_path, LLAMA, f"n1 slots=2 type={gpu}")
-
-    def read(*options: str, times: str = "calibrated") -> Imported:
-        return assembly(
-            config, Listed("hostfile", [hosts]), [*options], WORK, times=times
-        )
-
-    own = read()
-    without = read("flash=false")
+    hosts = [f"n1 slots=2 type={gpu}"]
+    own, without = read(tmp_path, hosts), read(tmp_path, hosts, "flash=false")
     assert own.document == without.document
     (row,) = (row for row in own.assumed if row.what == "flash")
     assert (row.value, row.source.split(":")[0]) == ("off", f"none on {own_name(own)}")
     for option in ("flash=true", "kernel=flash2", "kernel=cudnn"):
         with pytest.raises(InstanceError, match=r"capability 8\.0; leave it out"):
-            read(option)
-    assert read("flash=true", times="analytic").document["workload"]["costs"][
-        "compute"
-    ]["flash"]
+            read(tmp_path, hosts, option)
+    other = instance_of(read(tmp_path, hosts, "flash=true", times="analytic"))
+    assert other.workload.costs.flash
 
 
 @pytest.mark.parametrize("framework", ["trainer", "torch", "unsloth"])
 def test_pytorch_has_a_kernel_of_attention_for_old_cards(
     tmp_path: Path, framework: str
 ) -> None:
-    config, hosts = put(tmp_path, LLAMA, "n1 slots=2 type=T4")
-
-    def read(*options: str) -> Imported:
-        told = [f"framework={framework}", "recompute=none", *options]
-        return assembly(config, Listed("hostfile", [hosts]), told, WORK)
-
-    own = read()
+    hosts, told = ["n1 slots=2 type=T4"], (f"framework={framework}", "recompute=none")
+    own = read(tmp_path, hosts, *told)
     assert own.document["workload"]["costs"]["compute"]["flash"]
     (row,) = (row for row in own.assumed if row.what == "flash on T4")
     assert row.value == "PyTorch's memory-efficient"
     kept, more = (
-        held_by_a_layer(validated(Instance, one.document, "made"))
-        for one in (own, read("flash=false"))
+        held_by_a_layer(instance_of(one))
+        for one in (own, read(tmp_path, hosts, *told, "flash=false"))
     )
     assert more > kept
     with pytest.raises(InstanceError, match=r"capability 8\.0; leave it out"):
-        read("kernel=flash2")
+        read(tmp_path, hosts, *told, "kernel=flash2")
 
 
 def held_by_a_layer(data: Instance) -> int:
@@ -197,11 +181,7 @@ def test_an_instance_carries_every_constant_that_it_may_read(tmp_path: Path) -> 
 def test_times_are_by_a_share_of_the_peak_otherwise(
     tmp_path: Path, host: str, options: list[str], times: str
 ) -> None:
-    config, listed = put(tmp_path, LLAMA, host)
-    found = assembly(
-        config, Listed("hostfile", [listed]), options, dict(WORK), times=times
-    )
-    data = validated(Instance, found.document, "made")
+    data = instance_of(read(tmp_path, [host], *options, times=times))
     assert data.workload.costs.layer_times == "analytic"
     for name, gpu in data.planned_cluster.gpus.items():
         asked = 0.5 if "efficiency=0.5" in options else None
@@ -212,13 +192,12 @@ def test_times_are_by_a_share_of_the_peak_otherwise(
 def test_a_model_that_is_neither_file_nor_known_is_told_with_those_that_are(
     tmp_path: Path,
 ) -> None:
-    _, listed = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
-    hosts = Listed("hostfile", [listed])
+    hosts = ["n1 slots=2 type=A100-80GB"]
     with pytest.raises(UnknownName, match=r"llama-3-8b.*; or the path of a config"):
-        assembly(Path("llama-9"), hosts, [], dict(WORK))
+        assembled(tmp_path, hosts, work=WORK, model=Path("llama-9"))
     for name in ("llama-9.json", "models/llama-9"):
         with pytest.raises(InstanceError, match="found no such file"):
-            assembly(tmp_path / name, hosts, [], dict(WORK))
+            assembled(tmp_path, hosts, work=WORK, model=tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -232,17 +211,16 @@ def test_a_model_that_is_neither_file_nor_known_is_told_with_those_that_are(
 def test_times_that_there_are_not_are_refused(
     tmp_path: Path, options: list[str], times: str, message: str
 ) -> None:
-    config, listed = put(tmp_path, LLAMA, "n1 slots=2 type=A100-80GB")
     with pytest.raises((InstanceError, UnknownName), match=message):
-        assembly(config, Listed("hostfile", [listed]), options, dict(WORK), times=times)
+        read(tmp_path, ["n1 slots=2 type=A100-80GB"], *options, times=times)
 
 
 def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
     tmp_path: Path,
 ) -> None:
-    config, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80GB", "n2 slots=1")
+    hosts = ["n1 slots=8 type=A100-80GB", "n2 slots=1"]
     options = [LINK, "gpu=V100-16G"]
-    rows = assembly(config, Listed("hostfile", [hosts]), options, dict(WORK)).assumed
+    rows = read(tmp_path, hosts, *options).assumed
     assert len({row.what for row in rows}) == len(rows)
     assert all(row.value and row.source for row in rows)
     told = {
@@ -264,15 +242,10 @@ def test_each_thing_that_is_assumed_is_told_and_no_longer_once_it_is_said(
     for name, value in told.items():
         options.append(f"{name}={value}")
         left.remove(name)
-        rows = assembly(
-            config, Listed("hostfile", [hosts]), options, dict(WORK)
-        ).assumed
+        found = read(tmp_path, hosts, *options)
         calibrated = {"interleave"} if "efficiency" in left else set()
-        assert changes(rows) == left | calibrated
-    document = assembly(
-        config, Listed("hostfile", [hosts]), options, dict(WORK)
-    ).document
-    data = validated(Instance, document, "made")
+        assert changes(found.assumed) == left | calibrated
+    data = instance_of(found)
     gpus = data.planned_cluster.gpus
     assert gpus["A100-80GB-PCIe"].memory_gib == pytest.approx(76)
     assert [gpu.efficiency for gpu in gpus.values()] == pytest.approx([0.5, 0.5])
@@ -310,7 +283,8 @@ def test_a_wrong_setting_is_refused_by_name(
 def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
     tmp_path: Path,
 ) -> None:
-    _, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80GB")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("n1 slots=8 type=A100-80GB\n")
     bare = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
     nominal = catalogue.gpus()["A100-80GB-SXM4"].memory_gib
     for own, whole in ((0, False), (2000, True)):
@@ -326,36 +300,29 @@ def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
 
 
 def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
-    config, hosts = put(
-        tmp_path, LLAMA, *(f"n{i} slots=8 type=A100-80GB" for i in range(2))
-    )
+    hosts = [f"n{i} slots=8 type=A100-80GB" for i in range(2)]
     work = {"sequence_length": 131_072, "global_batch": 16, "micro_batch_sizes": [1]}
-    out = tmp_path / "instance.json"
-    importing.write(
-        out, assembly(config, Listed("hostfile", [hosts]), [LINK], work).document
-    )
-    result = hetopt.plan(out, planner="megatron")
+    data = instance_of(read(tmp_path, hosts, LINK, work=work))
+    result = hetopt.plan(data, planner="megatron")
     assert result.plan is not None
-    assert training_plan.evaluate(load_instance(out), result.plan).valid
+    assert training_plan.evaluate(data, result.plan).valid
     options = [LINK, "flash=false", "recompute=full", "zero=0"]
-    importing.write(
-        out, assembly(config, Listed("hostfile", [hosts]), options, work).document
-    )
-    assert hetopt.plan(out, planner="megatron").plan is None
+    data = instance_of(read(tmp_path, hosts, *options, work=work))
+    assert hetopt.plan(data, planner="megatron").plan is None
 
 
 def test_a_workload_with_costs_of_its_own_says_how_it_is_trained(
     tmp_path: Path,
 ) -> None:
-    config, hosts = put(tmp_path, LLAMA, "n1 slots=8 type=A100-80GB")
+    hosts = ["n1 slots=8 type=A100-80GB"]
     work = {**WORK, "costs": {"recompute": "none"}}
-    found = assembly(config, Listed("hostfile", [hosts]), [], work)
-    data = validated(Instance, found.document, "made")
+    found = read(tmp_path, hosts, work=work)
+    data = instance_of(found)
     assert data.workload.recomputes == ("none",)
     assert not data.workload.costs.flash
     assert not changes(found.assumed) & set(assumptions.OPTIONS)
     with pytest.raises(UnknownName, match="flash"):
-        assembly(config, Listed("hostfile", [hosts]), ["flash=true"], work)
+        read(tmp_path, hosts, "flash=true", work=work)
 
 
 @pytest.mark.parametrize(
@@ -415,9 +382,8 @@ def test_who_can_where_the_executor_cannot_is_named(
     option: str, tmp_path: Path
 ) -> None:
     hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
-    config, listed = put(tmp_path, LLAMA, *hosts)
-    found = assembly(config, Listed("hostfile", [listed]), [LINK, option], dict(WORK))
-    data = validated(Instance, found.document, "made")
+    found = read(tmp_path, hosts, LINK, option)
+    data = instance_of(found)
     (row,) = (one for one in found.assumed if one.what == "what runs the plan")
     named = set(row.change.removeprefix("plan --for ").split(", "))
     assert named == {x for x in PROGRAMS if support.reason(data.on(x)) is None}

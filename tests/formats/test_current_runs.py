@@ -332,6 +332,10 @@ def test_torchtitan_divides_layers_by_its_own_rule(
             "--pipeline-model-parallel-layout t*6|t*6|EL",
             "expected E, each layer as t, 0 as m, L, in this order",
         ),
+        ("--multi-latent-attention ", "multi-latent-attention: found True, expected"),
+        ("--hybrid-override-pattern M*M*", "layers without attention: found True"),
+        ("--is-hybrid-model ", "layers without attention: found True"),
+        ("--use-torch-fsdp2 ", "use-torch-fsdp2"),
     ],
 )
 def test_another_run_than_the_instances_is_refused(
@@ -453,22 +457,6 @@ def test_words_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
     told = " ".join(asked.notes)
     assert "env.sh: not read, as it is another script" in told
     assert "$@: the script is taken to be started without arguments" in told
-
-
-@pytest.mark.parametrize(
-    ("flag", "told"),
-    [
-        ("--multi-latent-attention ", "multi-latent-attention: found True, expected"),
-        ("--hybrid-override-pattern M*M*", "layers without attention: found True"),
-        ("--is-hybrid-model ", "layers without attention: found True"),
-        ("--use-torch-fsdp2 ", "use-torch-fsdp2"),
-    ],
-)
-def test_a_run_of_another_model_or_task_is_refused(
-    flag: str, told: str, tmp_path: Path
-) -> None:
-    with pytest.raises(InstanceError, match=told):
-        read("megatron", arguments(tmp_path, flag), instance())
 
 
 def test_matrices_that_differ_from_the_instances_are_told(tmp_path: Path) -> None:

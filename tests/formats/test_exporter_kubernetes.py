@@ -7,7 +7,7 @@ import yaml
 from exporter_plans import MIXED, instance
 
 from hetopt.errors import Unsupported
-from hetopt.formats import exporting
+from hetopt.formats import exporting, kueue
 from hetopt.schema import Instance
 
 TARGETS = ("jobset", "kueue")
@@ -66,3 +66,12 @@ def test_products_that_are_no_label_of_a_type_are_refused(
 ) -> None:
     with pytest.raises(Unsupported, match=error):
         exporting.export_plan(target, sold_as(products), MIXED)
+
+
+def test_kinds_of_nodes_beyond_a_workload_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kueue, "MOST", 1)
+    with pytest.raises(Unsupported, match="2 kinds of nodes by GPU type and number"):
+        exporting.export_plan("kueue", instance(), MIXED)
+    assert exporting.export_plan("jobset", instance(), MIXED)

@@ -1,13 +1,12 @@
 """What a Slurm job asks for besides nodes and GPUs."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from exported import reader
-from exporter_plans import EVEN, MIXED, instance
+from exporter_plans import EVEN, MIXED, instance, pipeline
 
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.formats import exporting, importing
@@ -74,12 +73,10 @@ def planned(tmp_path: Path, lines: str, types: str = "") -> tuple[Instance, Any]
     read = importing.imported("sinfo", [tmp_path / "nodes"], options, None).document
     tree = instance().model_dump(mode="json")
     data = Instance.model_validate({**tree, "cluster": read["cluster"]}, strict=False)
-    gpus = iter(data.planned_cluster.gpu_ids())
-    replicas = [{"gpus": pair, "samples": 1} for pair in zip(gpus, gpus, strict=True)]
-    stage, count = {"layers": [0, 12], "replicas": replicas}, len(replicas)
-    pipeline = {"micro_batches": 32 // count, "micro_batch_size": count}
-    tree = {"pipelines": [{**pipeline, "stages": [stage]}]}
-    return data, TrainingPlan.model_validate_json(json.dumps(tree))
+    gpus = [*data.planned_cluster.gpu_ids()]
+    count = len(gpus) // 2
+    one = pipeline(gpus, [(12, 2, count)], 32 // count, count)
+    return data, TrainingPlan(pipelines=(one,))
 
 
 def asked(data: Instance, plan: TrainingPlan, *options: str) -> list[str]:

@@ -100,7 +100,7 @@ def on_hosts(plan: TrainingPlan) -> Counter[object]:
             "given by parameter counts",
         ),
         (
-            "megatron",
+            "torchtitan",
             UNEVEN,
             {"heads": 8, "kv_heads": 2},
             "does not divide 8 heads and 2",
@@ -114,6 +114,11 @@ def test_what_a_target_cannot_express_is_named(
     with pytest.raises(Unsupported) as caught:
         exporting.export_plan(target, instance(**model), plan)
     assert reason in str(caught.value)
+
+
+def test_gpus_of_megatron_share_key_value_heads() -> None:
+    files = exporting.export_plan("megatron", instance(heads=8, kv_heads=2), UNEVEN)
+    assert "--num-query-groups 2\n" in files["arguments.txt"]
 
 
 def test_hosts_with_names_for_no_shell_are_refused() -> None:

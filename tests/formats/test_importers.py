@@ -75,28 +75,6 @@ def test_types_are_given_a_meaning_or_figures(tmp_path: Path) -> None:
     assert (found.gpus["new"].peak_tflops, found.gpus["new"].memory_gib) == (500, 32.5)
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["n1"], "line 1: found 'n1', expected `HOST slots=N`"),
-        (["n1 slots=0 type=T4"], "line 1: slots: found '0'"),
-        (["n1 slots=2 type=T4", "n1 slots=2 type=T4"], "line 2: found host 'n1' again"),
-        (["n1 slots=2 kind=T4"], "line 1: found the field 'kind'"),
-        (["n1 slots=2"], "line 1: found no type of GPU for 'n1'"),
-        (["n1 slots=2 type=Z9"], "line 1: found GPU 'Z9'"),
-        (["n1 slots=1 type=T4", "n2 slots=1 type=T4"], "give -o inter_gbytes_per_s"),
-        (["# nobody"], "no host with GPUs"),
-    ],
-)
-def test_what_is_wrong_with_a_hostfile_is_told_by_line(
-    tmp_path: Path, lines: list[str], message: str
-) -> None:
-    path = put(tmp_path, "hosts", *lines)
-    with pytest.raises(InstanceError) as caught:
-        hostfile.read([path])
-    assert message in str(caught.value)
-
-
 # --- nvidia-smi ------------------------------------------------------------------
 
 
@@ -127,24 +105,6 @@ def test_nvidia_smi_lists_gpus_by_name_with_the_memory_of_their_sheets(
         nvidia_smi.read([put(tmp_path, "n1.txt", *lines[:2])])
     with pytest.raises(InstanceError, match="line 1: found 'GPU 3"):
         nvidia_smi.read([put(tmp_path, "n1.txt", lines[-1])])
-
-
-@pytest.mark.parametrize(
-    ("name", "lines", "message"),
-    [
-        ("n1.csv", ["0, T4"], "line 1: found '0, T4', expected `0, NAME, MIB`"),
-        ("n1.csv", ["1, Tesla T4, 15360"], "line 1: found '1, Tesla T4, 15360'"),
-        ("n1.csv", ["0, Tesla T4, [N/A]"], "line 1: memory.total: found '[N/A]'"),
-        ("n1.csv", ["0, GB200, 9999", "1, L4, 9999"], "GB200-186GB, whose bus is not"),
-        ("n1.csv", ["index, name, memory.total"], "found no GPU"),
-    ],
-)
-def test_what_is_wrong_with_nvidia_smi_is_told_by_line(
-    tmp_path: Path, name: str, lines: list[str], message: str
-) -> None:
-    with pytest.raises(InstanceError) as caught:
-        nvidia_smi.read([put(tmp_path, name, *lines)])
-    assert message in str(caught.value)
 
 
 BOX = ["0, RTX 3090, 24576", "1, NVIDIA GeForce RTX 4090, 24564", "2, RTX 3090, 24000"]
@@ -207,9 +167,25 @@ def test_the_link_of_a_mixed_machine_is_changed_as_its_row_says(
 # --- sinfo -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
+WRONG: dict[Any, list[tuple[list[str], str]]] = {
+    hostfile: [
+        (["n1"], "line 1: found 'n1', expected `HOST slots=N`"),
+        (["n1 slots=0 type=T4"], "line 1: slots: found '0'"),
+        (["n1 slots=2 type=T4", "n1 slots=2 type=T4"], "line 2: found host 'n1' again"),
+        (["n1 slots=2 kind=T4"], "line 1: found the field 'kind'"),
+        (["n1 slots=2"], "line 1: found no type of GPU for 'n1'"),
+        (["n1 slots=2 type=Z9"], "line 1: found GPU 'Z9'"),
+        (["n1 slots=1 type=T4", "n2 slots=1 type=T4"], "give -o inter_gbytes_per_s"),
+        (["# nobody"], "no host with GPUs"),
+    ],
+    nvidia_smi: [
+        (["0, T4"], "line 1: found '0, T4', expected `0, NAME, MIB`"),
+        (["1, Tesla T4, 15360"], "line 1: found '1, Tesla T4, 15360'"),
+        (["0, Tesla T4, [N/A]"], "line 1: memory.total: found '[N/A]'"),
+        (["0, GB200, 9999", "1, L4, 9999"], "GB200-186GB, whose bus is not"),
+        (["index, name, memory.total"], "found no GPU"),
+    ],
+    sinfo: [
         (
             ["n1"],
             "line 1: found 'n1', expected `NODES GRES` or `NODES",
@@ -247,12 +223,18 @@ def test_the_link_of_a_mixed_machine_is_changed_as_its_row_says(
             "No usable GPU nodes found: n1 is left out, its state is drained",
         ),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "lines", "message"),
+    [(module, *row) for module, rows in WRONG.items() for row in rows],
 )
-def test_what_is_wrong_with_sinfo_is_told_by_line(
-    tmp_path: Path, lines: list[str], message: str
+def test_what_is_wrong_with_a_list_is_told_by_line(
+    tmp_path: Path, module: Any, lines: list[str], message: str
 ) -> None:
     with pytest.raises(InstanceError) as caught:
-        sinfo.read([put(tmp_path, "sinfo.txt", *lines)])
+        module.read([put(tmp_path, "n1.csv", *lines)])
     assert message in str(caught.value)
 
 

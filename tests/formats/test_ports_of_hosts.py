@@ -4,36 +4,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assembled import assembled, instance_of
 
 from hetopt.catalogue import gpu as card
 from hetopt.catalogue import gpus, machine
 from hetopt.errors import InstanceError, UnknownName
-from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import ports
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost, Pipe, Slot
-from hetopt.text.complaints import validated
 
-HOSTS = "b1 slots=8 type=A100-80GB-SXM4\nb2 slots=8 type=A100-80GB-SXM4\n"
+HOSTS = [f"b{i} slots=8 type=A100-80GB-SXM4" for i in (1, 2)]
 WORK = {"sequence_length": 4096, "global_batch": 64}
 
 
-def hosts(folder: Path, text: str = HOSTS) -> Path:
-    path = folder / "hosts"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def made(folder: Path, *options: str, text: str = HOSTS) -> tuple[Instance, Any]:
+def made(folder: Path, *options: str, hosts: Any = HOSTS) -> tuple[Instance, Any]:
     """The instance of `assemble`, and the row of what is between hosts."""
-    path = hosts(folder, text)
-    found = assembly(
-        Path("llama-3-8b"), Listed("hostfile", [path]), options, dict(WORK)
-    )
+    found = assembled(folder, hosts, *options, work=WORK)
     rows = [row for row in found.assumed if row.what == "between hosts"]
     assert len(rows) < 2
-    return validated(Instance, found.document, "made"), rows[0] if rows else None
+    return instance_of(found), rows[0] if rows else None
 
 
 @pytest.mark.parametrize("rate", ["1GbE", "25GbE", "100GbE", "12.5"])
@@ -102,7 +92,7 @@ def test_rates_that_disagree_or_lack_are_refused(
 
 
 def test_one_host_has_no_ports_to_share(tmp_path: Path) -> None:
-    instance, row = made(tmp_path, text=HOSTS.splitlines()[0])
+    instance, row = made(tmp_path, hosts=HOSTS[:1])
     assert instance.planned_cluster.nodes[0].adapters is None
     assert row is None
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assembled import assembled
 from exporter_plans import instance
 from typer.testing import CliRunner
 
 from hetopt import cli
 from hetopt.api import boxes
 from hetopt.errors import InstanceError, Unsupported
-from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.importing import changes
 from hetopt.formats.importing.placing import Claim, Settings
 from hetopt.problems import training_plan
@@ -104,29 +104,10 @@ def put(folder: Path, files: dict[str, str]) -> Path:
     return folder / next(iter(files))
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_a_run_is_the_same_in_every_trainers_file(name: str, tmp_path: Path) -> None:
-    data = instance(48)
-    module, asked = changes.recognise([put(tmp_path, FORMS[name])])
-    claim = module.claimed(asked, data)
-    assert claim.settings == WANTED
-    assert claim.plan is not None
-    assert claim.data is not None
-    (pipeline, *_) = claim.plan.pipelines
-    assert (len(claim.plan.pipelines), pipeline.micro_batches) == (24, 2)
-    judged = training_plan.evaluate(claim.data, claim.plan)
-    assert judged.objective is not None
-
-
-@pytest.mark.parametrize("name", [one for one in FORMS if one not in ("log", "Python")])
-def test_settings_have_words_in_every_form(name: str, tmp_path: Path) -> None:
-    data = instance(48)
-    path = put(tmp_path, FORMS[name])
-    module, asked = changes.recognise([path])
-    search = changes._Search(module, asked, data, "")
-    zero = 2 if "zero" in module.choices(asked, data) else 3
-    wanted = WANTED._replace(micro_batch_size=2, recompute="none", zero=zero)
-    assert module.claimed(search.asked_for(wanted), data).settings == wanted
+def judged(*paths: Path, data: Instance | None = None) -> Claim:
+    module, asked = changes.recognise([*paths])
+    claim: Claim = module.claimed(asked, data or instance(48))
+    return claim
 
 
 ALONE = {
@@ -151,16 +132,13 @@ def test_the_blocks_of_transformers_examples_are_sequences(
     tokens: int, tmp_path: Path
 ) -> None:
     command = f"run_clm.py --per_device_train_batch_size 1 --block_size {tokens}"
-    path = put(
-        tmp_path, {"run.sh": f"torchrun {command} --gradient_accumulation_steps 2\n"}
-    )
-    module, asked = changes.recognise([path])
+    text = f"torchrun {command} --gradient_accumulation_steps 2\n"
+    path = put(tmp_path, {"run.sh": text})
     if tokens != instance(48).workload.sequence_length:
         with pytest.raises(InstanceError, match="256"):
-            module.claimed(asked, instance(48))
+            judged(path)
         return
-    notes = module.claimed(asked, instance(48)).notes
-    assert not any("tokens of a sequence" in note for note in notes)
+    assert "tokens of a sequence" not in str(judged(path).notes)
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -168,16 +146,13 @@ def test_micro_batches_that_no_file_tells_make_up_the_batch(
     name: str, tmp_path: Path
 ) -> None:
     """A script of one's own has no default of the Trainer."""
-    module, asked = changes.recognise([put(tmp_path, ALONE[name])])
-    claim = module.claimed(asked, instance(48))
+    claim = judged(put(tmp_path, ALONE[name]))
     assert claim.settings == WANTED._replace(recompute="none")
     (note,) = [note for note in claim.notes if "no micro-batch size" in note]
     assert "assumed 1" in note
     text = "model_name_or_path: m\nlearning_rate: 1e-5\nfsdp: full_shard\n"
-    trainer = {"run.yaml": text}
-    module, asked = changes.recognise([put(tmp_path, trainer)])
     with pytest.raises(InstanceError, match="sequences of a step: found 192"):
-        module.claimed(asked, instance(48))
+        judged(put(tmp_path, {"run.yaml": text}))
 
 
 MEGATRON = Settings(4, 3, 1, 1, 1, 1, 2, "full", 1)
@@ -247,15 +222,6 @@ OF_MEGATRON: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_MEGATRON)
-def test_a_run_of_megatron_is_the_same_in_its_relatives_files(
-    name: str, tmp_path: Path
-) -> None:
-    data = instance(48)
-    module, asked = changes.recognise([put(tmp_path, OF_MEGATRON[name])])
-    assert module.claimed(asked, data).settings == MEGATRON
-
-
 @pytest.mark.parametrize("told", ["bf16", "fp32", None])
 def test_nemo_says_how_wide_gradients_are_that_it_reduces(
     told: str | None, tmp_path: Path
@@ -316,18 +282,50 @@ OF_TITAN: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_TITAN)
-def test_a_run_of_torchtitan_is_the_same_in_its_forms(
-    name: str, tmp_path: Path
+#: Texts that no word on their own replaces.
+WORDLESS = ("log", "Python", "command", "TOML of a command")
+RUNS = [
+    (name, files, wanted)
+    for forms, wanted in ((FORMS, WANTED), (OF_MEGATRON, MEGATRON), (OF_TITAN, TITAN))
+    for name, files in forms.items()
+]
+
+
+@pytest.mark.parametrize(("name", "files", "wanted"), RUNS)
+def test_a_run_is_the_same_in_every_trainers_file(
+    name: str, files: dict[str, str], wanted: Settings, tmp_path: Path
 ) -> None:
-    data = instance(48)
-    path = put(tmp_path, OF_TITAN[name])
-    if name == "Python":
+    path = put(tmp_path, files)
+    if path.name == "config_registry.py":
         with pytest.raises(InstanceError, match=r"config_registry\.py:llama3_debug"):
             changes.recognise([path])
         path = Path(f"{path}:llama3_8b")
-    module, asked = changes.recognise([path])
-    assert module.claimed(asked, data).settings == TITAN
+    claim = judged(path)
+    assert claim.settings == wanted
+    assert claim.plan is not None
+    assert claim.data is not None
+    assert training_plan.evaluate(claim.data, claim.plan).objective is not None
+    if wanted is WANTED:
+        (pipeline, *_) = claim.plan.pipelines
+        assert (len(claim.plan.pipelines), pipeline.micro_batches) == (24, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "own"),
+    [row for row in RUNS if row[2] is not MEGATRON and row[0] not in WORDLESS],
+)
+def test_settings_have_words_in_every_form(
+    name: str, files: dict[str, str], own: Settings, tmp_path: Path
+) -> None:
+    data = instance(48)
+    module, asked = changes.recognise([put(tmp_path, files)])
+    search = changes._Search(module, asked, data, "")
+    wanted = own._replace(micro_batch_size=2, recompute="none")
+    if own is TITAN:
+        wanted = wanted._replace(tensor_parallel=2)
+    elif "zero" in module.choices(asked, data):
+        wanted = wanted._replace(zero=2)
+    assert module.claimed(search.asked_for(wanted), data).settings == wanted
 
 
 def test_a_configuration_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
@@ -335,24 +333,6 @@ def test_a_configuration_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
     path = put(tmp_path, {"run.sh": text})
     with pytest.raises(InstanceError, match=r"--from configs/a\.toml"):
         changes.recognise([path])
-
-
-@pytest.mark.parametrize("name", ["TOML", "in tokens"])
-def test_another_batch_of_torchtitan_is_told_in_its_words(
-    name: str, tmp_path: Path
-) -> None:
-    data = instance(48)
-    path = put(tmp_path, OF_TITAN[name])
-    module, asked = changes.recognise([path])
-    search = changes._Search(module, asked, data, "")
-    wanted = TITAN._replace(tensor_parallel=2, micro_batch_size=2, recompute="none")
-    assert module.claimed(search.asked_for(wanted), data).settings == wanted
-
-
-def judged(paths: list[Path], data: Instance) -> Claim:
-    module, asked = changes.recognise(paths)
-    claim: Claim = module.claimed(asked, data)
-    return claim
 
 
 def changed(text: str, **fields: Any) -> str:
@@ -456,66 +436,63 @@ def test_what_differs_from_the_instance_is_refused_by_name(
     put(tmp_path, files)
     paths = [tmp_path / name for name in files if not name.startswith("ds")]
     with pytest.raises(InstanceError) as caught:
-        judged(paths, data)
+        judged(*paths, data=data)
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("line", "zero"),
-    [
-        ("fsdp_sharding_strategy: FULL_SHARD", 3),
-        ("fsdp_sharding_strategy: 2", 2),
-        ("fsdp_reshard_after_forward: SHARD_GRAD_OP", 2),
-        ("fsdp_reshard_after_forward: NO_SHARD", 0),
-        ("fsdp_version: 2\n  fsdp_reshard_after_forward: false", 2),
-        ("fsdp_version: 2\n  fsdp_reshard_after_forward: true", 3),
-        ("fsdp_version: 2", 3),
-    ],
-)
-def test_fsdp_of_accelerate_is_the_stage_of_zero_that_it_amounts_to(
-    line: str, zero: int, tmp_path: Path
+_SMALL = "--per_device_train_batch_size 1 --gradient_accumulation_steps 2"
+_NOTHING = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2}
+_NOTHING |= {"fsdp": "", "deepspeed": None, "output_dir": "o"}
+DIVIDED = [
+    *(
+        ({"run.sh": f"{words} {_SMALL}\n"}, zero)
+        for words, zero in (
+            ("accelerate launch --use_deepspeed train.py", 2),
+            ("accelerate launch --use_deepspeed --zero_stage 3 train.py", 3),
+            ("accelerate launch --use_fsdp train.py", 3),
+            ("trl sft --accelerate_config zero2", 2),
+            ("trl sft --accelerate_config zero1", 1),
+            ("torchrun train.py", 0),
+        )
+    ),
+    *(
+        (
+            {
+                "run.yaml": TRAINER.replace("deepspeed: configs/ds.json\n", ""),
+                "fsdp.yaml": ACCELERATE.replace(
+                    "fsdp_sharding_strategy: FULL_SHARD", line
+                ),
+            },
+            zero,
+        )
+        for line, zero in (
+            ("fsdp_sharding_strategy: FULL_SHARD", 3),
+            ("fsdp_sharding_strategy: 2", 2),
+            ("fsdp_reshard_after_forward: SHARD_GRAD_OP", 2),
+            ("fsdp_reshard_after_forward: NO_SHARD", 0),
+            ("fsdp_version: 2\n  fsdp_reshard_after_forward: false", 2),
+            ("fsdp_version: 2\n  fsdp_reshard_after_forward: true", 3),
+            ("fsdp_version: 2", 3),
+        )
+    ),
+    ({"args.json": json.dumps(_NOTHING)}, 0),
+]
+
+
+@pytest.mark.parametrize(("files", "zero"), DIVIDED)
+def test_states_are_divided_as_launchers_and_files_say(
+    files: dict[str, str], zero: int, tmp_path: Path
 ) -> None:
-    text = ACCELERATE.replace("fsdp_sharding_strategy: FULL_SHARD", line)
-    run = TRAINER.replace("deepspeed: configs/ds.json\n", "")
-    put(tmp_path, {"run.yaml": run, "fsdp.yaml": text})
-    claim = judged([tmp_path / "run.yaml", tmp_path / "fsdp.yaml"], instance(48))
+    put(tmp_path, files)
+    claim = judged(*(tmp_path / name for name in files))
     assert claim.settings is not None
     assert claim.settings.zero == zero
-
-
-@pytest.mark.parametrize(
-    ("words", "zero"),
-    [
-        ("accelerate launch --use_deepspeed train.py", 2),
-        ("accelerate launch --use_deepspeed --zero_stage 3 train.py", 3),
-        ("accelerate launch --use_fsdp train.py", 3),
-        ("trl sft --accelerate_config zero2", 2),
-        ("trl sft --accelerate_config zero1", 1),
-        ("torchrun train.py", 0),
-    ],
-)
-def test_words_of_a_launcher_divide_states(
-    words: str, zero: int, tmp_path: Path
-) -> None:
-    text = f"{words} --per_device_train_batch_size 1 --gradient_accumulation_steps 2\n"
-    claim = judged([put(tmp_path, {"run.sh": text})], instance(48))
-    assert claim.settings is not None
-    assert claim.settings.zero == zero
-
-
-def test_an_empty_text_in_a_file_divides_nothing(tmp_path: Path) -> None:
-    told = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2}
-    text = json.dumps({**told, "fsdp": "", "deepspeed": None, "output_dir": "o"})
-    claim = judged([put(tmp_path, {"args.json": text})], instance(48))
-    assert claim.settings is not None
-    assert claim.settings.zero == 0
 
 
 def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
     text = changed(TRAINER, packing="true", use_unsloth="true", report_to="wandb")
     path = put(tmp_path, {"run.yaml": text, "ds.json": json.dumps(AUTO)})
-    module, asked = changes.recognise([path])
-    told = " ".join(module.claimed(asked, instance(48)).notes)
+    told = " ".join(judged(path).notes)
     assert "not read: packing True, use_unsloth True" in told
     assert "report_to" not in told
     assert "ds.json was also read" in told
@@ -535,15 +512,15 @@ def test_what_a_recipe_sets_itself_is_told_and_its_parts_are_read(
 ) -> None:
     text = OF_MEGATRON["NeMo recipe"]["recipe.py"]
     path = put(tmp_path, {"recipe.py": text})
-    told = " ".join(judged([path], instance(48)).notes)
+    told = " ".join(judged(path).notes)
     assert "assumed --context-parallel-size 1;" in told
     plugins = "    recipe.trainer.plugins = bf16_with_fp8_mixed()\n"
     text = text.replace("    return", f"{plugins}    return")
     with pytest.raises(InstanceError, match="products of layers: found fp8"):
-        judged([put(tmp_path, {"recipe.py": text})], instance(48))
+        judged(put(tmp_path, {"recipe.py": text}))
     text = text.replace("num_nodes=3", "num_nodes=3, num_gpus_per_node=4")
     with pytest.raises(InstanceError, match="world_size: found 12, expected 24"):
-        judged([put(tmp_path, {"recipe.py": text})], instance(48))
+        judged(put(tmp_path, {"recipe.py": text}))
 
 
 @pytest.mark.parametrize(
@@ -564,7 +541,7 @@ def test_a_script_of_ones_own_trains_what_its_flags_say(
     text = "torchrun train.py --per_device_train_batch_size 1 --bf16 True "
     text += f"--gradient_accumulation_steps 2 {more}\n"
     with pytest.raises(InstanceError) as caught:
-        judged([put(tmp_path, {"run.sh": text})], instance(48))
+        judged(put(tmp_path, {"run.sh": text}))
     assert told in str(caught.value)
 
 
@@ -668,12 +645,11 @@ def test_sequences_that_nothing_packs_may_be_shorter(
 def test_what_does_not_fit_at_full_length_is_said_to_be_of_that_length(
     tmp_path: Path,
 ) -> None:
-    hosts, place = tmp_path / "hosts", tmp_path / "instance.json"
-    hosts.write_text("a slots=2 type=A100-80GB-SXM4\n")
+    hosts, place = ["a slots=2 type=A100-80GB-SXM4"], tmp_path / "instance.json"
     defects = Path(__file__).parents[1] / "defects"
     model, run = defects / "short-sequences-model.json", defects / "short-sequences.sh"
     work = {"sequence_length": 2048, "global_batch": 16}
-    made = assembly(model, Listed("hostfile", [hosts]), [], work)
+    made = assembled(tmp_path, hosts, work=work, model=model)
     place.write_text(json.dumps(made.document))
     words = ["check", "--from", str(run), "--instance", str(place)]
     shown = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1"])
@@ -700,7 +676,7 @@ def test_keys_of_llama_factorys_v1_are_not_taken_for_those_of_0_9(
 def test_adapters_that_nothing_asks_for_are_told(tmp_path: Path) -> None:
     text = "torchrun train.py --per_device_train_batch_size 1 --lora_r 8 "
     text += "--gradient_accumulation_steps 2\n"
-    told = judged([put(tmp_path, {"run.sh": text})], instance(48)).notes
+    told = judged(put(tmp_path, {"run.sh": text})).notes
     assert any("use_peft is not set" in note for note in told)
 
 
@@ -719,11 +695,11 @@ def test_what_torchtitan_trains_is_what_the_instance_weighs(
     text = OF_TITAN["command"]["run.sh"].replace("\n", f" {more}\n")
     path = put(tmp_path, {"run.sh": text})
     if told is None:
-        (note,) = (x for x in judged([path], instance(48)).notes if "not read" in x)
+        (note,) = (x for x in judged(path).notes if "not read" in x)
         assert note == "not read: parallelism.enable_async_tensor_parallel True"
         return
     with pytest.raises(InstanceError) as caught:
-        judged([path], instance(48))
+        judged(path)
     assert told in str(caught.value)
 
 
@@ -732,7 +708,7 @@ def test_two_seeds_are_no_two_values_of_a_run(tmp_path: Path) -> None:
         "train:\n", "train:\n  seed: 1\n"
     )
     text = text.replace("ddp:\n", "dataset:\n  seed: 2\nddp:\n")
-    claim = judged([put(tmp_path, {"overrides.yaml": text})], instance(48))
+    claim = judged(put(tmp_path, {"overrides.yaml": text}))
     assert claim.settings == MEGATRON
     twice = "num_layers: 2\nmodel_num_layers: {num_layers: 4}\nhidden_size: 8\n"
     with pytest.raises(InstanceError, match="num_layers: found 2 and 4"):

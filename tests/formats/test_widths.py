@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 import yaml
+from assembled import assembled, instance_of
 from exporter_plans import EVEN, even_for, instance
 from places import ROOT
 
 from hetopt.costs import under
 from hetopt.formats import exporting
-from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan import support
 from hetopt.schema import PRECISIONS, Instance
 from hetopt.schema.targets import TARGETS
 from hetopt.schema.widths import LAUNCHED, launched_precision
-from hetopt.text.complaints import validated
 
 Files = dict[str, str]
 Widths = tuple[int, int, int]  # of weights, of sums of gradients, on the wire
@@ -164,12 +163,10 @@ def test_a_plan_whose_wider_gradients_do_not_fit_is_refused() -> None:
 
 
 def _assembled(folder: Path, *told: str) -> Instance:
-    hosts = folder / "hosts"
-    hosts.write_text("a slots=8 type=A100-80GB-SXM4\n")
+    hosts = ["a slots=8 type=A100-80GB-SXM4"]
     options = ["inter_gbytes_per_s=25", "runs_on=any", *told]
     work = {"global_batch": 64, "sequence_length": 4096}
-    found = assembly(Path("llama-3-8b"), Listed("hostfile", [hosts]), options, work)
-    return validated(Instance, found.document, "assembled", file="")
+    return instance_of(assembled(folder, hosts, *options, work=work))
 
 
 @pytest.mark.parametrize("zeros", ["1,3", "3,1"])

@@ -4,6 +4,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from exporter_plans import pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples, seeds
@@ -144,13 +145,10 @@ def test_two_stages_are_the_best_of_all_firsts_by_the_judge(
         return
     judged: dict[str, list[tuple[int, int]]] = {}
     for first, last in permutations(nodes, 2):
-        spans = ([0, cut], first), ([cut, instance.model.layers], last)
-        stages = [
-            {"layers": span, "replicas": [{"gpus": [f"{node.name}:0"]}]}
-            for span, node in spans
-        ]
-        one = {"micro_batches": instance.workload.global_batch, "stages": stages}
-        plan = TrainingPlan.model_validate({"pipelines": [one]}, strict=False)
+        shapes = [(cut, 1, 1), (instance.model.layers - cut, 1, 1)]
+        gpus = [f"{node.name}:0" for node in (first, last)]
+        one = pipeline(gpus, shapes, instance.workload.global_batch, 1)
+        plan = TrainingPlan(pipelines=(one,))
         parts = training_plan.evaluate(instance, plan).parts
         times = parts["stages"][0][1]["compute_us"], parts["pipeline_us"][0]
         judged.setdefault(first.name, []).append(times)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from exporter_plans import pipeline
 from flat import flat
 from hypothesis import given
 from inputs import drawn, examples
@@ -36,28 +37,15 @@ def instance(host_gib: float | None = None, nodes: int = 2, **costs: Any) -> Ins
 def plans(data: Instance) -> list[TrainingPlan]:
     """Return a pipeline over both nodes, and one on each."""
     layers, batch = data.model.layers, data.workload.global_batch
-    first, second = data.planned_cluster.nodes
-
-    def stage(node: Any, span: tuple[int, int]) -> dict[str, Any]:
-        gpus = [f"{node.name}:{i}" for i in range(node.count)]
-        return {"layers": span, "replicas": [{"gpus": gpus, "samples": 1}]}
-
-    across = [stage(first, (0, 1)), stage(second, (1, layers))]
-    apart = [[stage(node, (0, layers))] for node in (first, second)]
-    drawn = [
-        [{"stages": across, "micro_batches": batch}],
-        [
-            {"stages": stages, "micro_batches": n}
-            for stages, n in zip(apart, (batch - 1, 1), strict=True)
-        ],
+    nodes = data.planned_cluster.nodes
+    first, second = ([f"{x.name}:{i}" for i in range(x.count)] for x in nodes)
+    shapes = [(1, len(first), 1), (layers - 1, len(second), 1)]
+    across = pipeline([*first, *second], shapes, batch, 1)
+    apart = [
+        pipeline([*gpus], [(layers, len(gpus), 1)], n, 1)
+        for gpus, n in ((first, batch - 1), (second, 1))
     ]
-    return [
-        TrainingPlan.model_validate(
-            {"pipelines": [{**p, "micro_batch_size": 1} for p in pipelines]},
-            strict=False,
-        )
-        for pipelines in drawn
-    ]
+    return [TrainingPlan(pipelines=x) for x in ((across,), tuple(apart))]
 
 
 def by_hand(data: Instance, plan: TrainingPlan) -> dict[str, float]:
@@ -66,9 +54,9 @@ def by_hand(data: Instance, plan: TrainingPlan) -> dict[str, float]:
     held: dict[str, float] = {}
     alike = len(plan.pipelines) if zero else 1
     ends = data.workload.costs.compute.head == "include"
-    for pipeline in plan.pipelines:
-        last = len(pipeline.stages) - 1
-        for j, stage in enumerate(pipeline.stages):
+    for flow in plan.pipelines:
+        last = len(flow.stages) - 1
+        for j, stage in enumerate(flow.stages):
             own = sum(model.parameters[x] for x in stage.span)
             copies = (j == 0) + (j == last)
             if model.tied_embeddings:

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from exporter_plans import pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,20 +31,10 @@ def twins(copies: int) -> tuple[Instance, TrainingPlan]:
     tree["workload"] |= {"global_batch": 2 * copies, "micro_batch_sizes": [1]}
     layers = tree["model"]["layers"]
     cut = layers // 2
-    pipelines = [
-        {
-            "micro_batches": 2,
-            "stages": [
-                {"layers": [0, cut], "replicas": [{"gpus": [f"n{i}:0"]}]},
-                {"layers": [cut, layers], "replicas": [{"gpus": [f"n{i}:1"]}]},
-            ],
-        }
-        for i in range(copies)
-    ]
+    shapes = [(cut, 1, 1), (layers - cut, 1, 1)]
+    pipelines = [pipeline([f"n{i}:0", f"n{i}:1"], shapes, 2, 1) for i in range(copies)]
     instance = Instance.model_validate_json(json.dumps(tree))
-    return instance, TrainingPlan.model_validate_json(
-        json.dumps({"pipelines": pipelines})
-    )
+    return instance, TrainingPlan(pipelines=tuple(pipelines))
 
 
 @pytest.mark.parametrize("copies", [1, 2, 5])

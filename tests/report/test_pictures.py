@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
+from exporter_plans import pipeline
 
 import hetopt
 from hetopt.explaining.simulator import simulate
@@ -28,23 +28,13 @@ from hetopt.schema import Instance
 TWO_NODES = "tiny/two-nodes"
 
 
-def judged(*stages: tuple[int, int, str], times: int = 1) -> Result:
-    """Return a plan of equal pipelines, a GPU for each stage, as a result."""
+def judged(*stages: tuple[int, int, str]) -> Result:
+    """Return a plan of one pipeline, a GPU for each stage, as a result."""
     data = hetopt.load(TWO_NODES)
-    share = data.workload.global_batch // times
-    tree: Any = {
-        "pipelines": [
-            {
-                "micro_batches": share,
-                "stages": [
-                    {"layers": [a, b], "replicas": [{"gpus": [f"{node}:{i}"]}]}
-                    for a, b, node in stages
-                ],
-            }
-            for i in range(times)
-        ]
-    }
-    plan = TrainingPlan.model_validate(tree, strict=False)
+    shapes = [(b - a, 1, 1) for a, b, _ in stages]
+    gpus = [f"{node}:0" for *_, node in stages]
+    one = pipeline(gpus, shapes, data.workload.global_batch, 1)
+    plan = TrainingPlan(pipelines=(one,))
     method = Method("someone", "heuristic")
     state = Status.FEASIBLE, Stop.FINISHED
     return Result("training_plan", data, method, *state, plan=plan)

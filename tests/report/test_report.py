@@ -2,12 +2,12 @@
 
 import csv
 import io
-import json
 import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from exporter_plans import pipeline
 from flat import flat
 from html_page import HOSTILE, Page
 
@@ -15,38 +15,20 @@ import hetopt
 from hetopt import api
 from hetopt.files import load_instance
 from hetopt.gaps import GapReport
-from hetopt.plans import TrainingPlan
+from hetopt.plans import Pipeline, TrainingPlan
 from hetopt.report import front, gaps, pipelines, words, writers
 from hetopt.result import Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
 
-TWO_STAGES = {
-    "pipelines": [
-        {
-            "micro_batches": 4,
-            "stages": [
-                {"layers": [0, 3], "replicas": [{"gpus": ["node0:0", "node0:1"]}]},
-                {"layers": [3, 4], "replicas": [{"gpus": ["node1:0"]}]},
-            ],
-        }
-    ]
-}
-TWO_PIPELINES = {
-    "pipelines": [
-        {
-            "micro_batches": 3,
-            "stages": [{"layers": [0, 4], "replicas": [{"gpus": ["node0:0"]}]}],
-        },
-        {
-            "micro_batches": 1,
-            "stages": [{"layers": [0, 4], "replicas": [{"gpus": ["node1:1"]}]}],
-        },
-    ]
-}
+TWO_STAGES = [pipeline(["node0:0", "node0:1", "node1:0"], [(3, 2, 1), (1, 1, 1)], 4, 1)]
+TWO_PIPELINES = [
+    pipeline(["node0:0"], [(4, 1, 1)], 3, 1),
+    pipeline(["node1:1"], [(4, 1, 1)], 1, 1),
+]
 
 
 def made(
-    plan: dict[str, Any], by: str = "someone", instance: Instance | None = None
+    plan: list[Pipeline], by: str = "someone", instance: Instance | None = None
 ) -> Result:
     """A result of a plan that is written by hand."""
     return Result(
@@ -55,7 +37,7 @@ def made(
         method=Method(by, "heuristic"),
         status=Status.FEASIBLE,
         stop=Stop.FINISHED,
-        plan=TrainingPlan.model_validate_json(json.dumps(plan)),
+        plan=TrainingPlan(pipelines=tuple(plan)),
         bound=Bound(1000, "a guess"),
         seconds={"solve": 0.25},
     )

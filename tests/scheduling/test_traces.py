@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assembled import assembled
 from typer.testing import CliRunner
 
 from hetopt import cli, problems
@@ -12,7 +13,6 @@ from hetopt.api import scheduling
 from hetopt.catalogue import model as model_fields
 from hetopt.errors import InstanceError
 from hetopt.files import load_instance
-from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems.job_scheduling import Assumptions, Data, Job, JobModel
 from hetopt.scheduling import catalogue, simulator, traces
 from hetopt.schema import ModelSpec
@@ -255,15 +255,13 @@ def test_what_schedule_writes_of_a_trace_is_accepted_by_check(folder: Path) -> N
 def test_jobs_that_name_models_are_scheduled_on_whatever_is_assembled(
     folder: Path, model: str, options: list[str], times: str
 ) -> None:
-    hosts = folder / "hosts"
-    hosts.write_text("a slots=8 type=H100-80GB-SXM5\n")
+    hosts = ["a slots=8 type=H100-80GB-SXM5"]
     work = {"sequence_length": 1024, "global_batch": 8}
-    listed = Listed("hostfile", [hosts])
     own = {"context_parallel", "expert_parallel", "interleave", "products", "framework"}
     if times == "analytic":
         options = [told for told in options if told.split("=")[0] not in own]
     told = ["inter_gbytes_per_s=25", *options]
-    made = assembly(model, listed, told, work, times=times)
+    made = assembled(folder, hosts, *told, work=work, model=model, times=times)
     place = folder / "cluster.yaml"
     place.write_text(json.dumps(made.document))
     data = scheduling.queue_of_trace(written(folder, OURS), place)

@@ -5,13 +5,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from assembled import assembled, instance_of
 from random_alternatives import with_alternatives, with_choices
 from random_pipelines import random_instance, random_pipes
 from tiny_choices import tiny
 
 from hetopt import api
 from hetopt.costs import fixed, under
-from hetopt.formats.assembling import Listed, assembly
 from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan import support
 from hetopt.result import Status
@@ -31,11 +31,9 @@ def on_cards(
     model = json.loads((DEFECTS / "free_and_megatron.json").read_text())
     (place / "config.json").write_text(json.dumps(model | shape))
     hosts = [f"n{i} slots={c} type={card}" for i, (c, card) in enumerate(cards)]
-    (place / "hosts").write_text("\n".join(hosts) + "\n")
-    sizes = {"sequence_length": 1024, "global_batch": 8}
-    listed = Listed("hostfile", [place / "hosts"])
-    made = assembly(place / "config.json", listed, options, sizes, times="calibrated")
-    return Instance.model_validate(made.document, strict=False)
+    told = {"work": {"sequence_length": 1024, "global_batch": 8}}
+    model = place / "config.json"
+    return instance_of(assembled(place, hosts, *options, **told, model=model))
 
 
 @pytest.mark.parametrize("seed", range(2))

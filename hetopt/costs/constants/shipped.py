@@ -35,7 +35,8 @@ SEEN = {
     "nanotron": (_H100,),
     "llm-foundry": (_A100, _H100),
     "fms": (_A100, _H100),
-    "torch": ("A100-40GB-SXM4", _A100, "RTX3090", "RTX4090", "RTXA5000", _H100),
+    "internevo": (_A100,),
+    "torch": ("A100-40GB-SXM4", "RTX3090", "RTX4090", "RTXA5000", _H100),
 }
 
 

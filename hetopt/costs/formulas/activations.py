@@ -223,9 +223,11 @@ def dropped(a: Architecture, run: Layout, part: str, x: Kept) -> Kept:
     gone, named = dict.fromkeys(Kept._fields, 0.0), run.modules
     if "core_attn" in named:
         gone["probabilities"] = x.probabilities
-    if "layernorm" in named and not _joined_norm(a, part):
+    latent = a.latent is not None and part in ATTENDING
+    # Norms are kernels of their own there alone, else joined to the product.
+    if "layernorm" in named and (latent or part == EXPERTS):
         gone["normed"] = x.normed
-    if "mla_up_proj" in named and a.latent and part in ATTENDING:
+    if "mla_up_proj" in named and latent:
         gone["projected"] = x.projected
     if MODULE_OF.get(part) in named:
         own = ("projected", "function", "routed", "normed")[: 4 if part == DENSE else 3]
@@ -236,15 +238,6 @@ def dropped(a: Architecture, run: Layout, part: str, x: Kept) -> Kept:
         gone["projected"] = beside * x.projected
         gone["function"] = (beside + (1 - shared) * ("moe_act" in named)) * x.function
     return Kept(**gone)
-
-
-def _joined_norm(a: Architecture, part: str) -> bool:
-    """Return whether Transformer Engine's kernel of norm and product keeps its output.
-
-    Megatron has a norm of its own before experts and latent attention alone, and can
-    compute no other again.
-    """
-    return not (part == EXPERTS or (a.latent is not None and part in ATTENDING))
 
 
 def _expert_width(a: Architecture, run: Layout) -> float:

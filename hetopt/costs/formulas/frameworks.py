@@ -1,6 +1,14 @@
 """Defaults of frameworks: one table, for runs and for plans."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+def first(table: Mapping[str, T], text: str) -> T | None:
+    """Return what the first word of a table is of that a text holds; None: none."""
+    return next((found for word, found in table.items() if word in text), None)
 
 
 class Framework(NamedTuple):
@@ -70,8 +78,7 @@ _ADAPTING = {
 
 def adapting(program: str) -> tuple[str, bool]:
     """Return what a program adapts unless it is told, and whether it drops."""
-    words = (x for x in _ADAPTING if x in program.lower())
-    return _ADAPTING.get(next(words, ""), ("all", True))
+    return first(_ADAPTING, program.lower()) or ("all", True)
 
 
 #: Frameworks whose pipeline and optimiser are DeepSpeed's.

@@ -10,13 +10,14 @@ what `nvidia-smi` shows; `reserved` is what the allocator says of itself.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from ...schema.layers import ATTENDING, DENSE, EXPERTS, MODULE_OF
 from ...schema.states import QUANTISED as _QUANTISED
 from . import activations, shared
 from .activations import logits
-from .architecture import Architecture, Layer
+from .architecture import Adapters, Architecture, Layer
 from .frameworks import DEEPSPEED
 from .kernels import ELEMENT, Constants
 from .layout import Layout
@@ -88,13 +89,6 @@ def states(run: Layout) -> States:
     return States(2, 4 if run.accumulate_fp32 else 2, 4 + moments)
 
 
-def _of_adapters(run: Layout) -> States:
-    """Return what is kept of a parameter of an adapter; PEFT has all in 32 bits."""
-    if run.framework in ("megatron", "torchtune"):
-        return states(replace(run, lora=False))
-    return States(4, 4, 8)
-
-
 def of_deepspeed(run: Layout) -> bool:
     """Return whether pipeline and optimiser are DeepSpeed's."""
     return run.framework in DEEPSPEED and run.sharding != "fsdp1"
@@ -114,49 +108,35 @@ def spans(a: Architecture, run: Layout) -> list[tuple[Layer, ...]]:
             counts = [(len(a.layers) + 2) // run.pp] * run.pp
             counts[0] -= 1
             counts[-1] -= 1
-    made, at = [], 0
-    for count in counts:
-        made.append(a.layers[at : at + count])
-        at += count
-    return made
+    return [a.layers[i:j] for i, j in pairwise(accumulate(counts, initial=0))]
 
 
 def parameters(
     a: Architecture, run: Layout, layers: tuple[Layer, ...], *, first: bool, last: bool
 ) -> Parameters:
     """Parameters of a stage on one of its GPUs."""
-    dense = experts = unit = 0.0
+    dense = experts = unit = adapters = 0.0
     for layer in set(layers):
-        whole = grouped = 0.0
-        for part in layer:
-            whole += a.parameters(part, run.tp, run.experts)
-            grouped += sum(
-                m.parameters for m in a.matrices(part, run.tp, run.experts) if m.routed
-            )
+        every = (m for x in layer for m in a.matrices(x, run.tp, run.experts))
+        grouped = sum(m.parameters for m in every if m.routed)
+        whole = sum(a.parameters(part, run.tp, run.experts) for part in layer)
         count = layers.count(layer)
+        adapters += count * sum(beside(a, run, part).parameters for part in layer)
         dense += count * (whole - grouped)
         experts += count * grouped
         unit = max(unit, whole)
     table = a.vocabulary * a.hidden / run.tp
     ends = table * (first + (last and not (first and a.tied)))
-    beside = adapters(a, run, layers) if run.lora else 0.0
-    return Parameters(dense, experts, ends, unit, beside)
+    return Parameters(dense, experts, ends, unit, adapters)
 
 
-def adapters(a: Architecture, run: Layout, layers: tuple[Layer, ...]) -> float:
-    """Return the parameters of the adapters of layers on one GPU."""
-    return sum(
-        a.adapters(part, run.rank, run.tp, run.attended).parameters
-        / (run.ep if part == EXPERTS else 1)
-        for layer in layers
-        for part in layer
-        if has_adapters(run, part)
-    )
-
-
-def has_adapters(run: Layout, part: str) -> bool:
-    """Return whether a part's matrices have adapters beside them."""
-    return run.lora and ("attention" if part in ATTENDING else "mlp") in run.adapted
+def beside(a: Architecture, run: Layout, part: str) -> Adapters:
+    """Return the adapters beside the matrices of a part on one GPU, if it has any."""
+    if not run.lora or ("attention" if part in ATTENDING else "mlp") not in run.adapted:
+        return Adapters(0, 0.0, 0.0)
+    found = a.adapters(part, run.rank, run.tp, run.attended)
+    divided = run.ep if part == EXPERTS else 1
+    return found._replace(parameters=found.parameters / divided)
 
 
 def divisors(run: Layout) -> tuple[float, float]:
@@ -183,14 +163,13 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     if run.lora:
         each = States(min(each.weights, activations.element(run)), 0, 0)
     zero, full = run.zero, bool(run.shard) or run.zero == 3
-    divided, fewer = divisors(run)
-    parted = _parted(run, held)
+    divided, parted = divisors(run)[0], _parted(run, held)
     found = {
         "weights": each.weights * (parted if full else held.all),
         "gradients": each.gradients * (parted if full or zero == 2 else held.all),
         "optimiser": each.optimiser * parted,
         "update": each.update * _updated(run, parted),
-        "gathered": _gathered(c, run, held) if full else 0.0,
+        "gathered": _gathered(c, run, held),
     }
     if run.quantised_beside and not full:
         each_copy = ELEMENT.get(run.precision, 0.0)
@@ -206,12 +185,14 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         if run.frozen_bits is not None:
             layers = held.dense + held.experts
             if full:
-                layers = held.dense / divided + held.experts / fewer
+                layers = _parted(run, held._replace(ends=0))
             found["weights"] -= (each.weights - QUANTISED[run.frozen_bits]) * layers
         elif activations.narrow(run) < 2:
             found["weights"] /= 2
         found["weights"] += _widened(run, held)
-        own = _of_adapters(run)
+        own = States(4, 4, 8)  # PEFT has all of an adapter in 32 bits
+        if run.framework in ("megatron", "torchtune"):
+            own = states(replace(run, lora=False))
         kept = 0.0 if full else own.weights + own.gradients
         share = (own.weights + own.gradients + own.optimiser - kept) / divided
         found["adapters"] = held.adapters * (kept + share)
@@ -247,6 +228,8 @@ def _listed(run: Layout, held: Parameters) -> float:
 
 def _gathered(c: Constants, run: Layout, held: Parameters) -> float:
     """Weights that were brought together."""
+    if not (run.shard or run.zero == 3):
+        return 0.0
     if run.pp > 1:  # a pipeline gathers once for all micro-batches, reduces once
         return (2 + states(run).gradients) * held.all
     ends = held.ends if run.framework == "torchtitan" else held.ends / 2
@@ -265,7 +248,9 @@ def leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     product with it.
     """
     if run.lora and run.frozen_bits is not None:
-        return activations.element(run) * _of_an_mlp(a, run)
+        mlps = {part for layer in a.kinds for part in layer} & {DENSE, EXPERTS}
+        both = max((n * k for n, k in shapes(a, run, [tuple(mlps)])), default=0.0)
+        return activations.element(run) * both / (2 if a.gated else 1)
     if not (run.shard or run.zero == 3) or run.pp > 1 or run.lora:
         return 0.0
     if not of_deepspeed(run):
@@ -273,14 +258,6 @@ def leaving(a: Architecture, run: Layout, held: Parameters) -> float:
     parts = {part for layer in a.kinds for part in layer}
     every = (m for part in parts for m in a.matrices(part, run.tp, run.experts))
     return 2 * 2 * max(m.parameters for m in every)
-
-
-def _of_an_mlp(a: Architecture, run: Layout) -> float:
-    """Return the elements of the largest matrix of MLPs, gate and up apart."""
-    parts = {part for layer in a.kinds for part in layer} & {DENSE, EXPERTS}
-    every = (m for part in parts for m in a.matrices(part, run.tp, run.experts))
-    both = max((m.n * m.k for m in every), default=0.0)
-    return both / (2 if a.gated else 1)
 
 
 def _buckets(a: Architecture, run: Layout) -> float:
@@ -311,9 +288,7 @@ def _widened(run: Layout, held: Parameters) -> float:
 
 def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> float:
     """Return what is beside states: gathered weights, buckets, what is widened."""
-    full = bool(run.shard) or run.zero == 3
-    gathered = _gathered(c, run, held) if full else 0.0
-    return gathered + _buckets(a, run) + _widened(run, held)
+    return _gathered(c, run, held) + _buckets(a, run) + _widened(run, held)
 
 
 Shapes = frozenset[tuple[float, float]]

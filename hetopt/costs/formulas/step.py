@@ -6,8 +6,10 @@ update come after.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
+from operator import mul
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -79,26 +81,21 @@ def again(
     whole = kernels.traffic_s(c, machine, a, run, part) * machine.memory_bytes_per_s
     scores = float("core_attn" in run.modules)
     traffic = moved / whole + 0.1 * scores
-    return Again(_repeated(a, run, part), 0.0, scores, traffic)
-
-
-def _repeated(a: Architecture, run: Layout, part: str) -> float:
-    """Return the share of unrouted products that modules by name repeat."""
-    again = 0
+    repeated = 0.0  # of products that are not routed
     if a.latent and part in ATTENDING and "mla_up_proj" in run.modules:
-        again = a.latent.raised(a.hidden, a.heads)
+        repeated = a.latent.raised(a.hidden, a.heads) / run.tp
     elif part == EXPERTS and "shared_experts" in run.modules:
-        again = (3 if a.gated else 2) * a.shared_intermediate * a.hidden
+        repeated = (3 if a.gated else 2) * a.shared_intermediate * a.hidden / run.tp
     every = a.matrices(part, run.tp, run.experts)
     alone = sum(one.parameters * one.rows for one in every if not one.routed)
-    return again / run.tp / alone if again else 0.0
+    return Again(repeated and repeated / alone, 0.0, scores, traffic)
 
 
 def part_times(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> LayerTimes:
     """Times of a part of a layer for one micro-batch."""
-    fw, t, tokens = run.framework, run.tp, run.tokens
+    fw, tokens = run.framework, run.tokens
     twice = again(c, machine, a, run, part)
     dense, grouped = _products_s(c, machine, a, run, part)
     passes = c("lora.passes") if run.lora else 3
@@ -112,6 +109,10 @@ def part_times(
     passed = 1 + _BACKWARD_TRAFFIC + twice.traffic
     moved = kernels.traffic_s(c, machine, a, run, part) * passed
     collective = wires.tensor_s(c, machine, a, run, tokens)
+    if part in ATTENDING and a.latent is None and run.tp > a.kv_heads:
+        # Megatron gathers what it cut, and each GPU takes its heads of it.
+        joint = 2 * tokens * (a.heads * a.head_dim + a.keyed(1))
+        collective += wires.ring_s(machine, joint, run.tp)
     collective *= 2 + twice.tensor
     collective *= c("tp", fw, machine.site, _BESIDE[run.overlap_tp])
     if run.overlap_tp and run.precision in ("fp8", "mxfp8"):
@@ -123,8 +124,7 @@ def part_times(
     hooks = ["gathered"] if run.zero == 3 and memory.of_deepspeed(run) else []
     launch, waits = c("launch", run.style, fw, *hooks), 0.0
     launch *= 1 + c("launch.again") * max(twice.products, twice.traffic)
-    if memory.has_adapters(run, part):
-        beside = a.adapters(part, run.rank, t, run.attended)
+    if (beside := memory.beside(a, run, part)).products:
         launch *= 1 + c("lora.launch") * beside.products
         plain = ["plain"] * (not run.drops and run.style != "fused")
         elements = (
@@ -209,11 +209,7 @@ def weights_s(
     each = c("weights.bytes", run.style, run.framework, *["uncast"] * uncast)
     if not run.lora:
         return each * held / machine.memory_bytes_per_s
-    moved = 0.0
-    if memory.has_adapters(run, part):
-        among = run.ep if part == EXPERTS else 1
-        beside = a.adapters(part, run.rank, run.tp, run.attended)
-        moved = each * beside.parameters / among
+    moved = each * memory.beside(a, run, part).parameters
     if run.frozen_bits is not None:
         repeated = again(c, machine, a, run, part).products
         passes = (2 + repeated) * c("frozen.read", run.framework)
@@ -225,29 +221,10 @@ def layer_times(
     c: Constants, machine: Machine, a: Architecture, run: Layout
 ) -> LayerTimes:
     """Return the times of the mean layer of a model."""
-    total = [0.0] * len(LayerTimes._fields)
-    parts: dict[str, LayerTimes] = {}
-    for layer, count in a.kinds.items():
-        for part in layer:
-            if part not in parts:
-                parts[part] = part_times(c, machine, a, run, part)
-            for i, x in enumerate(parts[part]):
-                total[i] += count * x
-    return LayerTimes(*(x / a.kinds.total() for x in total))
-
-
-def pace(c: Constants, a: Architecture, run: Layout, site: str) -> float:
-    """Return how many times as long layers take by release, framework and machine."""
-    release = c("release.experts" if a.experts else "release")
-    return float(release**run.half_years) * crowded(c, run, site)
-
-
-def crowded(c: Constants, run: Layout, site: str) -> float:
-    """Return how many times as long layers take while all GPUs of a job compute.
-
-    GPUs that wait for a pipeline to fill leave those that compute their clocks.
-    """
-    return c("pace", run.framework, run.style, site) if run.gpus > 1 else 1.0
+    often = Counter(part for layer in a.layers for part in layer)
+    parts = [part_times(c, machine, a, run, part) for part in often]
+    mean = (sum(map(mul, x, often.values())) for x in zip(*parts, strict=True))
+    return LayerTimes(*(x / len(a.layers) for x in mean))
 
 
 def gradient_bytes(run: Layout) -> float:
@@ -330,7 +307,11 @@ def terms(
     """
     stages, n, last = memory.spans(a, run), run.micro_batches, run.pp - 1
     each = layer_times(c, machine, a, run)
-    once = busy_s(each) * pace(c, a, run, machine.site)
+    # While all GPUs of a job compute; those that wait for a pipeline to fill leave the
+    # others their clocks.
+    crowded = c("pace", run.framework, run.style, machine.site) if run.gpus > 1 else 1.0
+    release = c("release.experts" if a.experts else "release") ** run.half_years
+    once = busy_s(each) * crowded * release
     busy = [once * len(layers) for layers in stages]
     by = (run.style, run.framework)
     head = kernels.head_s(c, machine, a, run.tokens, run.tp, by, lora=run.lora)
@@ -341,8 +322,7 @@ def terms(
     taus = [x + hop + (head if j == last else 0.0) for j, x in enumerate(busy)]
     most = max(taus)
     at = taus.index(most)
-    waiting = sum(busy) - busy[at]
-    crowding = waiting * (1 - 1 / crowded(c, run, machine.site))
+    crowding = (sum(busy) - busy[at]) * (1 - 1 / crowded)
     scale = n * busy[at] / busy_s(each)
     found = {name: x * scale for name, x in zip(each._fields, each, strict=True)}
     found["launches"] += n * busy[at] - sum(found.values())

@@ -19,6 +19,7 @@ from ..formulas.frameworks import (
     Framework,
     adapting,
     by_pytorch,
+    first,
     framework,
     kernel_of,
 )
@@ -182,9 +183,8 @@ def _is_tied(run: Run, notes: str) -> bool:
         return run.tied
     if found := re.search(r"\b(un)?tied\b", notes):
         return found.group(1) is None
-    if run.gated and _TIED.search(run.model or ""):
-        return True
-    return not (run.gated or _UNTIED.search(run.model or ""))
+    names = _TIED if run.gated else _UNTIED
+    return (names.search(run.model or "") is not None) is bool(run.gated)
 
 
 #: Models by name, as their configurations have it: gated ones with one matrix for
@@ -222,37 +222,33 @@ def _layers(run: Run, notes: str) -> tuple[Layer, ...]:
 #: Frameworks by a word of their name, the first that fits.
 WORDS = {
     "hetopt executor": "executor",
-    "automodel": "automodel",
-    "llm.c": "llm.c",
-    "zero-3": "deepspeed",
-    "zero, old": "deepspeed",
+    **{name: name for name in ("automodel", "llm.c")},
+    **dict.fromkeys(("zero-3", "zero, old"), "deepspeed"),
     "unsloth": "unsloth",
     **dict.fromkeys(("hf trainer", "peft", "trl"), "trainer"),
     **dict.fromkeys(("llama-factory", "axolotl"), "trainer"),
     "megatron": "megatron",
     "bigscience": "megatron-2021",
     **dict.fromkeys(("nemo", "mlperf", "primus"), "megatron"),
-    "llm-foundry": "llm-foundry",
-    "fms": "fms",
-    "torchtitan": "torchtitan",
-    "internevo": "internevo",
-    "litgpt": "litgpt",
-    "torchtune": "torchtune",
-    "nanotron": "nanotron",
-    "deepspeed": "deepspeed",
-    "swift": "trainer",
-    "transformers": "trainer",
+    **{name: name for name in ("llm-foundry", "fms", "torchtitan", "internevo")},
+    **{name: name for name in ("litgpt", "torchtune", "nanotron", "deepspeed")},
+    **dict.fromkeys(("swift", "transformers"), "trainer"),
     "torch": "torch",
 }
-#: Programs that are meant whatever year it is: of what their own words tell.
-_OLD_WORDS = ("megatron-deepspeed", "old branch", "1.1.5")
-#: Collections of runs, and the year of the software that ran them.
-_YEARS = {"bigscience": 2021, "vtrain": 2021, "torchtitan-h100$": 2024}
+#: The year of software, by its own words, and by collections of runs of it.
+_YEARS = {
+    r"megatron-deepspeed|old branch|1\.1\.5|\n(bigscience|vtrain)": 2021,
+    r"\ntorchtitan-h100$": 2024,
+}
 #: The first year of software that has FlashAttention.
 _FLASH = 2023
-_OLD_YEAR = 2021
 #: The first year in which programs that compile a model compile its loss.
 _LOSS_COMPILED = 2025
+
+
+def _text(*words: str | None) -> str:
+    """Return words of a row as one text to search in; what is not told is left out."""
+    return " ".join(filter(None, words)).lower()
 
 
 def framework_of(run: Run) -> str:
@@ -260,58 +256,38 @@ def framework_of(run: Run) -> str:
 
     Software before 2023 goes by other names, where a row tells its year or version.
     """
-    for words in (run.framework, run.set):
-        text = (words or "").lower()
-        for word, name in WORDS.items():
-            if word in text:
-                old = f"{name}-{_OLD_YEAR}"
-                return old if old in FRAMEWORKS and _is_old(run) else name
-    return "other"
+    name = first(WORDS, _text(run.framework)) or first(WORDS, _text(run.set)) or "other"
+    old = f"{name}-2021"
+    return old if old in FRAMEWORKS and _year(run) < _FLASH else name
 
 
-def _is_own(run: Run) -> bool:
-    """Return whether a run's program is the framework, not one that is made of it.
-
-    The framework's word is in the program's name, which stands before what it is of:
-    `InternEvo (PyTorch)` is a program of its own.
-    """
-    words = (run.framework or run.set or "").lower()
-    name = re.split(r"[ (,+]*[(,+]", words)[0]
-    return any(word in name for word in WORDS)
-
-
-def _is_old(run: Run) -> bool:
-    """Return whether the software is told to be of a year before FlashAttention."""
-    if year := _year(run):
-        return year < _FLASH
-    words = f"{run.framework or ''} {run.release or ''}".lower()
-    return any(word in words for word in _OLD_WORDS)
+def _year(run: Run) -> int:
+    """Return the year of the software, as a row tells it, else a late one."""
+    words = _text(run.framework, run.release)
+    if told := re.search(r"\b20\d\d\b", words):
+        return int(told[0])
+    found = (re.search(pattern, f"{words}\n{_text(run.set)}") for pattern in _YEARS)
+    every = (year for year, one in zip(_YEARS.values(), found, strict=True) if one)
+    return next(every, _LOSS_COMPILED)
 
 
-def _year(run: Run) -> int | None:
-    """Return the year of the software, of its words or of the collection's."""
-    words = f"{run.framework or ''} {run.release or ''}"
-    years = [int(x) for x in re.findall(r"\b20\d\d\b", words)]
-    years += [y for name, y in _YEARS.items() if re.match(name, run.set or "")]
-    return years[0] if years else None
-
-
-_PRECISIONS = "bf16, fp16, fp8, mxfp8, nvfp4, tf32 or fp32"
+_KNOWN = "bf16, fp16, fp8, mxfp8, nvfp4, tf32 or fp32"
+#: Precisions by a word of theirs, the first that fits.
+_PRECISIONS = {
+    **{name: name for name in ("nvfp4", "mxfp8", "fp8")},
+    "float8": "fp8",
+    **{name: name for name in ("bf16", "fp16", "tf32", "fp32")},
+}
 
 
 def precision_of(run: Run) -> str:
     """The precision of the products."""
-    text = (run.precision or "").lower()
-    for word in ("nvfp4", "mxfp8", "fp8", "float8"):
-        if word in text:
-            return "fp8" if word == "float8" else word
-    if not text:
-        raise untold(["precision"], _PRECISIONS)
-    for word in ("bf16", "fp16", "tf32", "fp32"):
-        if word in text:
-            return word
+    if not run.precision:
+        raise untold(["precision"], _KNOWN)
+    if found := first(_PRECISIONS, _text(run.precision)):
+        return found
     raise NotModelled(
-        f"precision {run.precision!r} is none that is known: give {_PRECISIONS}"
+        f"precision {run.precision!r} is none that is known: give {_KNOWN}"
     )
 
 
@@ -336,37 +312,41 @@ def _recompute(run: Run, usual: Framework) -> tuple[str, float]:
     return (usual.selective if rule == "selective" else rule), 1.0
 
 
-def _micro_batches(run: Run) -> tuple[int, int]:
-    dp = run.dp
-    if run.mbs and dp and run.gbs:
-        return run.mbs, max(1, round(run.gbs / (run.mbs * dp)))
-    if run.mbs and run.ga:
-        return run.mbs, run.ga
-    raise untold(["micro-batch"], "mbs, and gbs or ga")
-
-
 def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     """Return how a run lies on its GPUs, and what its framework, by name, does."""
     if run.dp is None or run.tp is None or run.pp is None:
         raise untold(["dp, tp or pp"], "all three, 1 where nothing is divided")
     usual = framework(name)
-    b, n = _micro_batches(run)
-    words, loss = (run.overlap or "").lower(), (run.loss or "").lower()
-    offload = (run.offload or "").lower()
+    if not run.mbs or not (run.gbs or run.ga):
+        raise untold(["micro-batch"], "mbs, and gbs or ga")
+    counted = round(run.gbs / (run.mbs * run.dp)) if run.gbs else run.ga
+    words, loss, offload = map(_text, (run.overlap, run.loss, run.offload))
+    program, of_set, model = map(_text, (run.framework, run.set, run.model))
     bucket = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
     recompute, share = _recompute(run, usual)
     loss = loss or ("chunked" if usual.chunked_loss or "chunked" in words else "")
     zero = run.zero if run.zero is not None else (1 if name == "megatron" else 0)
-    matrices, drops = adapting(f"{run.framework or ''} {run.set or ''}")
+    matrices, drops = adapting(_text(program, of_set))
     parts, attended = _adapted(run.lora_targets or matrices)
-    lora = _has_adapters(run)
-    by = f"{run.optimizer} {words}".lower().replace("_", " ")
+    # A rank alone says so, too.
+    by_words = _LORA.search(_text(run.task, run.shape_notes, model))
+    of_adapters = (run.lora_rank, run.lora_targets, run.frozen_bits)
+    lora = by_words is not None or of_adapters != (None, None, None)
+    frozen = run.frozen_bits or (4 if "qlora" in _text(run.task) else 16)
+    optimiser = _text(run.optimizer)
+    overlapped = re.findall(f"(?:{_OVERLAPPED_EXPERTS})(=true)?", words)
+    mlperf = re.search(r"mlperf\D*(v\d\.\d)", _text(program, of_set))
+    told_tp = re.search(r"tp_comm_overlap=(true|false)", words)
+    big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9 and not run.experts
+    hidden_tp = "async tp" in words or (name == "megatron" and big)
     style = "compiled" if "torch.compile" in words else usual.style
     compiled = usual.compiled_loss and style == "compiled"
-    compiled &= (_year(run) or _LOSS_COMPILED) >= _LOSS_COMPILED
+    compiled &= _year(run) >= _LOSS_COMPILED
     shard = 0
-    sharding = _sharding(run, name, usual)
-    by_name = sharding != usual.sharding and run.zero is run.fsdp is None
+    by_fsdp = name == "trainer" and (
+        "fsdp" in program or run.fsdp not in (None, 0, "No")
+    )
+    by_name = by_fsdp and run.zero is run.fsdp is None
     told = (isinstance(run.fsdp, int) and run.fsdp) or run.fsdp == "Yes"
     if zero == 3 or told or by_name:
         shard = run.dp * (run.cp or 1)
@@ -378,8 +358,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         style=style,
         precision=precision_of(run),
         sequence=run.seq or 0,
-        micro_batch=b,
-        micro_batches=n,
+        micro_batch=run.mbs,
+        micro_batches=max(1, counted or 1),
         dp=run.dp,
         tp=run.tp,
         cp=run.cp or 1,
@@ -393,104 +373,78 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         recomputed=share,
         split_sequence=usual.split_sequence,
         kernel=_kernel(run, machine, name),
-        sinks=_is_gpt_oss(run) and (run.release or "99") < _SINKS,
-        expert_biases=_is_gpt_oss(run),
+        sinks=model.startswith("gpt-oss") and (run.release or "99") < _SINKS,
+        expert_biases=model.startswith("gpt-oss"),
         rowwise="rowwise" in (run.precision or ""),
-        sharding=sharding,
+        sharding="fsdp1" if by_fsdp else usual.sharding,
         accumulate_fp32=_gradients_fp32(run, usual),
         lora=lora,
         rank=run.lora_rank or _RANK,
         adapted=parts,
         attended=attended,
         drops=drops if run.lora_dropout is None else run.lora_dropout > 0,
-        frozen_bits=_frozen_bits(run) if lora else None,
+        frozen_bits=frozen if lora and frozen < 16 else None,
         quantised_beside=_keeps_both_widths(run, words),
         offload=run.offload is not None,
-        overlap_tp=_overlap_tp(run, name, words),
-        overlap_ep=_overlap_ep(words),
+        overlap_tp=told_tp[1] == "true" if told_tp else hidden_tp,
+        overlap_ep=any(overlapped) if overlapped else None,
         overlap_dp=usual.overlapped,
         bucket=float(bucket[1]) if bucket else None,
         buckets=2 if "overlap_comm=true" in words else 1,
         graphs="full_iteration" in words and "graph" in words,
-        flexible=any(word in words for word in _FLEXIBLE),
-        looped=name == "trainer" and not _GROUPING.search(run.framework or ""),
+        flexible=re.search("hybridep|deepep", words) is not None,
+        looped=name == "trainer" and not _GROUPING.search(program),
         gathered_bytes=1.0 if _NARROW.search(words) else 2.0,
         in_switch=re.search(r"sharp=(true|1)", words) is not None,
         owners=_owners(run),
-        half_years=_half_years(run),
+        half_years=half_years(
+            run.release or (_ROUNDS.get(mlperf[1]) if mlperf else None)
+        ),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
         updated_at_once=bool(
-            re.search("optimi[sz]er( step)? in(to)? (the )?(backward|bwd)", by)
+            re.search(_AT_ONCE, f"{optimiser} {words}".replace("_", " "))
         ),
-        ragged=name == "trainer" and _is_ragged(run),
-        listed=usual.listed
-        and not _ONE_KERNEL.search(f"{run.optimizer} {run.framework}".lower()),
-        moments_bits=8 if "8-bit" in (run.optimizer or "") else 32,
+        ragged=name == "trainer"
+        and _RAGGED.search(program) is not None
+        and not _EQUAL.search(_text(program, words, run.task, run.statistic)),
+        listed=usual.listed and not _ONE_KERNEL.search(f"{optimiser} {program}"),
+        moments_bits=8 if "8-bit" in optimiser else 32,
         dropout=usual.dropout,
         fused_loss="plain" not in loss if loss else usual.fused_loss or compiled,
         chunked_loss="chunk" in loss,
         balanced=_is_balanced(run),
-        own=_is_own(run),
+        # The program's name, before what it is of: `InternEvo (PyTorch)` is its own.
+        own=first(WORDS, re.split(r"[ (,+]*[(,+]", program or of_set)[0]) is not None,
         hosted=tuple(word for word in ("optimizer", "parameters") if word in offload),
         hosted_layers=_hosted_layers(run, words, offload),
     )
 
 
-#: Programs that pad samples to the longest of a micro-batch, unless told otherwise.
+#: Programs that pad samples to the longest of a micro-batch (`seq` is the most), and
+#: words by which they do not.
 _RAGGED = re.compile("swift|llama-?factory|trl|axolotl|fastchat")
+_EQUAL = re.compile("pack|padded|equal length|fixed length")
 
 
-def _is_ragged(run: Run) -> bool:
-    """Return whether micro-batches differ in length, `seq` being the most."""
-    words = " ".join(
-        filter(None, (run.framework, run.overlap, run.task, run.statistic))
-    )
-    told = re.search("pack|padded|equal length|fixed length", words.lower())
-    return told is None and _RAGGED.search((run.framework or "").lower()) is not None
-
-
+#: Words of optimisers that update a weight as its gradient is there.
+_AT_ONCE = "optimi[sz]er( step)? in(to)? (the )?(backward|bwd)"
 #: AdamW of bitsandbytes, or PyTorch's where asked, as transformers since 5 asks.
 _ONE_KERNEL = re.compile(r"8-bit|fused|transformers[ =v]*([5-9]|\d\d)\.")
 
 
-def _overlap_tp(run: Run, name: str, words: str) -> bool:
-    """Return whether collectives hide behind products: as told, else as is usual."""
-    if told := re.search(r"tp_comm_overlap=(true|false)", words):
-        return told[1] == "true"
-    big = (run.layers or 0) * (run.hidden or 0) ** 2 > 2e9
-    return "async tp" in words or (name == "megatron" and big and not run.experts)
-
-
 #: Tokens sent to experts while others are computed, as Megatron-Bridge and -LM say it.
-_OVERLAPPED_EXPERTS = ("moe_a2a_overlap", "overlap_moe_expert_parallel_comm")
-
-
-#: Dispatchers that send a token once to a node, and permute as they do.
-_FLEXIBLE = ("hybridep", "deepep")
+_OVERLAPPED_EXPERTS = "moe_a2a_overlap|overlap_moe_expert_parallel_comm"
 #: Releases of transformers that group products of experts, which older ones loop over.
-_GROUPING = re.compile(r"transformers[ =]*v?([5-9]|\d\d)", re.IGNORECASE)
-
-
-def _overlap_ep(words: str) -> bool | None:
-    """Return whether tokens are exchanged while others are computed; None: not told."""
-    if any(word in words for word in _OVERLAPPED_EXPERTS):
-        return any(f"{word}=true" in words for word in _OVERLAPPED_EXPERTS)
-    return None
+_GROUPING = re.compile(r"transformers[ =]*v?([5-9]|\d\d)")
 
 
 def _owners(run: Run) -> int:
     """Return how many replicas of InternEvo's ZeRO 1 send their part of the weights."""
-    if run.zero != 1 or "internevo" not in (run.framework or "").lower():
+    if run.zero != 1 or "internevo" not in _text(run.framework):
         return 0
-    told = re.search(r"zero-1 over (\d+) gpus", (run.notes or "").lower())
+    told = re.search(r"zero-1 over (\d+) gpus", _text(run.notes))
     return min(int(told[1]) if told else 10**9, run.dp or 1)
-
-
-def _sharding(run: Run, name: str, usual: Framework) -> str:
-    """Return who gathers weights: transformers' Trainer has FSDP where it is told."""
-    told = "fsdp" in (run.framework or "").lower() or run.fsdp not in (None, 0, "No")
-    return "fsdp1" if name == "trainer" and told else usual.sharding
 
 
 def _is_balanced(run: Run) -> bool:
@@ -501,7 +455,7 @@ def _is_balanced(run: Run) -> bool:
     """
     if run.routing is not None:
         return bool(re.search("forced|capacity|drop(?!less)", run.routing.lower()))
-    pages = f"{run.set or ''} {run.framework or ''}".lower()
+    pages = _text(run.set, run.framework)
     return pages.startswith(_TUNED) or "automodel" in pages
 
 
@@ -535,7 +489,7 @@ def _etp(run: Run, name: str) -> int | None:
 
 def _is_plain_megatron(run: Run) -> bool:
     """Return whether a run is of Megatron-LM by arguments, not of a recipe."""
-    own = (run.framework or "").lower()
+    own = _text(run.framework)
     return "megatron" in own and not re.search("bridge|nemo|swift|primus", own)
 
 
@@ -583,28 +537,15 @@ def _gradients_fp32(run: Run, usual: Framework) -> bool:
         return run.gradient_bits == 32
     if re.search("grad_accum_dtype.{1,4}fp32", run.overlap or ""):
         return True
-    own = re.search("megatron|nemo", (run.framework or "").lower())
-    measured = (run.set or "").lower().startswith(_TUNED)
+    own = re.search("megatron|nemo", _text(run.framework))
+    measured = _text(run.set).startswith(_TUNED)
     by_recipe = own and not measured and precision_of(run) not in ("fp16", "fp32")
     return usual.fp32_gradients or bool(by_recipe)
 
 
-def _has_adapters(run: Run) -> bool:
-    """Tell whether frozen weights have adapters: a rank alone says so, too.
-
-    Ranks of latent attention, a `q_lora_rank`, are widths of the model's own.
-    """
-    told = (run.lora_rank, run.lora_targets, run.frozen_bits)
-    words = " ".join((run.task or "", run.shape_notes or "", run.model or ""))
-    named = re.search(r"(?<![a-z_])(?:q|r|rs)?lora(?![a-z])", words.lower())
-    return named is not None or any(one is not None for one in told)
-
-
-def _frozen_bits(run: Run) -> int | None:
-    """Return the bits that frozen weights are quantised to; QLoRA's are four."""
-    if run.frozen_bits is not None:
-        return run.frozen_bits if run.frozen_bits < 16 else None
-    return 4 if "qlora" in (run.task or "").lower() else None
+#: Words of frozen weights with adapters; ranks of latent attention, a `q_lora_rank`,
+#: are widths of the model's own.
+_LORA = re.compile(r"(?<![a-z_])(?:q|r|rs)?lora(?![a-z])")
 
 
 def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
@@ -615,7 +556,7 @@ def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
     """
     if precision_of(run) in ("fp32", "tf32"):
         return "fp32"
-    told = (run.precision or "").lower()
+    told = _text(run.precision)
     alone = framework(name).narrow_states and not re.search("mixed|fp32", told)
     if alone or "16-bit states" in (run.optimizer or ""):
         return "16bit"
@@ -624,7 +565,7 @@ def _states(run: Run, name: str, *, shard: bool, lora: bool) -> str:
     return "amp" if autocast else "mixed"
 
 
-#: Kernels of attention by a word of theirs, the first that fits; None: scores are in
+#: Kernels of attention by a word of theirs, the first that fits; "": scores are in
 #: memory.
 _KERNELS = {
     "flash1": "flash1",
@@ -632,50 +573,40 @@ _KERNELS = {
     "cudnn": "cudnn",
     "flash": "flash2",
     "sdpa": "sdpa",
-    **dict.fromkeys(("unfused", "eager", "math")),
+    **dict.fromkeys(("unfused", "eager", "math"), ""),
 }
 
 
 def _kernel(run: Run, machine: Machine, name: str) -> str | None:
-    """Return the family of attention kernels; None where scores pass through memory."""
-    if run.attention is not None:
-        return _run_by(machine, run.attention)
-    if "flash" in (run.framework or "").lower():
-        return _kernel_of(run.framework or "")
-    # PyTorch has a memory-efficient kernel for older cards, others have none.
-    if "bf16" not in machine.flops and not by_pytorch(name):
-        return None
-    return kernel_of(name, machine.generation)
+    """Return the family of attention kernels; None where scores pass through memory.
 
-
-def _run_by(machine: Machine, words: str) -> str | None:
-    """Return the kernel of attention by its name; `NotModelled` where no card runs it.
-
-    FlashAttention 2 and 3 and cuDNN's want compute capability 8.0, which came with
-    bf16, and FlashAttention 1 wants 7.5. PyTorch's `sdpa` chooses what there is.
+    `NotModelled` where no such card runs it: FlashAttention 2 and 3 and cuDNN's want
+    compute capability 8.0, which came with bf16, and FlashAttention 1 wants 7.5.
+    PyTorch's `sdpa` chooses what there is.
     """
-    kernel = _kernel_of(words)
+    known, told = "bf16" in machine.flops, run.attention
+    program = _text(run.framework)
+    words = re.sub("[ -]|attention", "", program if told is None else told.lower())
+    kernel = first(_KERNELS, words)
+    if told is None:
+        if "flash" in program:
+            return kernel
+        # PyTorch has a memory-efficient kernel for older cards, others have none.
+        runs = known or by_pytorch(name)
+        return kernel_of(name, machine.generation) if runs else None
+    if kernel is None:
+        raise NotModelled(
+            f"attention {told!r} is no kernel that is known: give unfused, flash1, "
+            "flash2, flash3, cudnn or sdpa"
+        )
     if kernel == "sdpa":
         return kernel_of("torch", machine.generation)
-    if kernel is None or "bf16" in machine.flops:
-        return kernel
-    if kernel == "flash1" and machine.generation == "Turing":
-        return kernel
     oldest = "7.5" if kernel == "flash1" else "8.0"
+    if not kernel or known or (oldest == "7.5" and machine.generation == "Turing"):
+        return kernel or None
     raise NotModelled(
-        f"attention {words!r} wants compute capability {oldest}, which this GPU has "
+        f"attention {told!r} wants compute capability {oldest}, which this GPU has "
         "not: give sdpa or unfused"
-    )
-
-
-def _kernel_of(words: str) -> str | None:
-    short = re.sub("[ -]|attention", "", words.lower())
-    for word, kernel in _KERNELS.items():
-        if word in short:
-            return kernel
-    raise NotModelled(
-        f"attention {words!r} is no kernel that is known: give unfused, flash1, "
-        "flash2, flash3, cudnn or sdpa"
     )
 
 
@@ -686,26 +617,14 @@ def _hosted_layers(run: Run, words: str, offload: str) -> float:
     if "activation" in offload:
         return 1.0
     # The scripts of Megatron-LM 1.1.5 for ZeRO-3 ask for it.
-    return float("1.1.5 + deepspeed zero" in (run.framework or "").lower())
+    return float("1.1.5 + deepspeed zero" in _text(run.framework))
 
 
 #: The release of Megatron-Bridge whose kernels of attention have sinks.
 _SINKS = "26.06"
-
-
-def _is_gpt_oss(run: Run) -> bool:
-    """Return whether a run's model has sinks of attention, and experts with biases."""
-    return (run.model or "").lower().startswith("gpt-oss")
-
-
 #: Rounds of MLPerf by the release that they are like: code that is submitted is in
 #: recipes a year later.
 _ROUNDS = {"v5.0": "26.04", "v5.1": "26.09"}
-
-
-def _half_years(run: Run) -> float:
-    told = re.search(r"mlperf\D*(v\d\.\d)", f"{run.framework} {run.set}".lower())
-    return half_years(run.release or (_ROUNDS.get(told[1]) if told else None))
 
 
 def half_years(release: str | None) -> float:

@@ -38,7 +38,10 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         raise refused("gpu missing: give it, such as h100_80gb")
     card = card_of(words)
     if card is None:
-        raise refused(f"card {words!r} is not in the catalogue: {_instead(words)}")
+        cards, some = near(words), "that `hetopt list gpus` names"
+        if len(cards) <= _FEW:
+            some = f"of {', '.join(cards)}"
+        raise refused(f"card {words!r} is not in the catalogue: give one {some}")
     usual = machine(_named(run) or card.name)
     flops = {name: rate * _T for name, rate in card.peaks.items()}
     # Racks of several trays are one node: what leaves them shares all adapters.
@@ -56,6 +59,8 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         )
     link = usual.link_gbytes_per_s * (_BUS if usual.domain == 1 else 1)
     link = run.intra_gbytes_per_s or link
+    # A rate that a row tells is what its groups reach.
+    joined = usual.domain == 1 or card.name in _SWITCHED or run.intra_gbytes_per_s
     return Machine(
         card=card.name,
         generation=card.generation,
@@ -71,28 +76,10 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
         rails=1 if card.generation in _ONE_RAIL else _ALL_RAILS,
         site=_named(run) or "",
         linked=card.linked,
-        neighbours=min(gpus - 1, _neighbours(run, card, usual.domain)),
+        neighbours=0 if joined else min(gpus - 1, _NEIGHBOURS.get(card.generation, 0)),
         bus_bytes_per_s=(card.pcie_gbytes_per_s or math.inf) * _G,
         is_told=usual.domain > 1 or gpus < 2 or run.intra_gbytes_per_s is not None,
     )
-
-
-def _neighbours(run: Run, card: Gpu, domain: int) -> int:
-    """Return how many GPUs a card's links join it to; 0 where all have all of them.
-
-    A rate that a row tells is what its groups reach.
-    """
-    if domain == 1 or card.name in _SWITCHED or run.intra_gbytes_per_s:
-        return 0
-    return _NEIGHBOURS.get(card.generation, 0)
-
-
-def _instead(words: str) -> str:
-    """Return the cards to give in place of words that name none, or several."""
-    cards = near(words)
-    if len(cards) > _FEW:
-        return "give one that `hetopt list gpus` names"
-    return f"give one of {', '.join(cards)}"
 
 
 def card_of(words: str) -> Gpu | None:

@@ -282,38 +282,31 @@ def _plan_of(layout: Layout, ranks: list[str], data: Instance) -> TrainingPlan:
     """The plan, a pipeline for each replica, as micro-batches are a replica's."""
     costs = data.workload.costs
     zero = None if layout.zero == costs.updates.zero else layout.zero
-    left = iter(ranks)
-    rows = []
     stages, runs = len(layout.layers), layout.parts or layout.layers
     spans = [*pairwise(accumulate(runs, initial=0))]
-    for stage in range(stages):
-        own = tuple(spans[stage::stages])
-        told = own if len(own) > 1 else None
-        row = []
-        for replica in range(layout.replicas):
-            share = layout.share(replica)
-            gpus = tuple(next(left) for _ in range(layout.degree))
-            rule = (
-                None if share.recompute == costs.compute.recompute else share.recompute
+    pipelines = []
+    for replica in range(layout.replicas):
+        samples, micro_batches, rule = layout.share(replica)
+        made = []
+        for stage in range(stages):
+            own = tuple(spans[stage::stages])
+            first = (stage * layout.replicas + replica) * layout.degree
+            gpus = tuple(ranks[first : first + layout.degree])
+            one = Stage(
+                layers=(own[0][0], own[-1][1]),
+                replicas=(Replica(gpus=gpus, samples=samples),),
+                recompute=None if rule == costs.compute.recompute else rule,
+                runs=own if len(own) > 1 else None,
             )
-            held = (Replica(gpus=gpus, samples=share.samples),)
-            whole = (own[0][0], own[-1][1])
-            row.append(Stage(layers=whole, replicas=held, recompute=rule, runs=told))
-        rows.append(row)
-    pipelines = tuple(
-        Pipeline(
-            micro_batches=layout.share(replica).micro_batches,
-            micro_batch_size=layout.share(replica).samples,
-            stages=stages,
-        )
-        for replica, stages in enumerate(zip(*rows, strict=True))
-    )
+            made.append(one)
+        told = {"micro_batches": micro_batches, "micro_batch_size": samples}
+        pipelines.append(Pipeline(**told, stages=tuple(made)))
     chosen = {
         name: value
         for name, value, usual in zip(FIELDS, layout.split, costs.split, strict=True)
         if value != usual
     }
-    return TrainingPlan(pipelines=pipelines, zero=zero, **chosen)
+    return TrainingPlan(pipelines=tuple(pipelines), zero=zero, **chosen)
 
 
 def _offering(layout: Layout, data: Instance, place: str) -> tuple[Instance, list[str]]:

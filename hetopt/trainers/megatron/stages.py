@@ -118,12 +118,9 @@ def _read(given: Given) -> Fields:
     for name in names:
         if name in given and not re.fullmatch("[0-9]{1,12}", given[name]):
             raise BadValue(name, given[name], WHOLE.what)
-    numbers = (int(given[name]) if name in given else None for name in names)
-    runs, each, first, last = numbers
-    embedding, loss = (int(name in given) for name in ENDS)
-    layout = given.get(LAYOUT)
-    found = Division(layout, runs, each, first, last, (embedding, loss))
-    return {"division": found}
+    runs, each, first, last = (int(given[x]) if x in given else None for x in names)
+    ends = int(ENDS[0] in given), int(ENDS[1] in given)
+    return {"division": Division(given.get(LAYOUT), runs, each, first, last, ends)}
 
 
 def _write(fields: Values) -> Document:

@@ -313,6 +313,15 @@ def test_a_quantised_matrix_is_widened_for_its_product(bits: int, shard: int) ->
     assert more == pytest.approx(2 * 14336 * 4096)
 
 
+def test_megatrons_plain_loss_makes_its_softmax_in_place() -> None:
+    """Logits, the same in 32 bits, and gradients of these."""
+    none, one = (
+        activations.head(C, replace(GPT, vocabulary=v), replace(RUN, sequence=1))
+        for v in (0, 1)
+    )
+    assert one - none == pytest.approx(2 + 4 + 4, rel=0.05)
+
+
 def test_every_constant_is_asked_for() -> None:
     """A prior of something that no model reads would be a lie."""
     for run in (

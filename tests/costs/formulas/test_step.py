@@ -12,6 +12,7 @@ from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.kernels import traffic_s
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
+from hetopt.costs.formulas.wires import ring_s
 from hetopt.costs.runs.description import described
 from hetopt.costs.runs.rows import Run
 from hetopt.schema.layers import ATTENTION, DENSE, EXPERTS
@@ -123,3 +124,16 @@ def test_modules_by_name_pass_again() -> None:
     assert shared.products == pytest.approx(3 * 2816 / (3 * 2816 + 64))  # the router
     moved = function.traffic * traffic_s(C, H100, mixture, run, EXPERTS) * RATE
     assert moved == pytest.approx(4096 * 6 * 3 * 1408 * 2 * C("traffic", "fused"))
+
+
+def test_gpus_that_share_a_key_value_head_gather_what_they_cut() -> None:
+    """Queries, keys and values of all, forward, and their gradients backward."""
+    run = Layout("megatron", "fused", "bf16", 2048, micro_batch=1, micro_batches=1)
+    shared, alone = (
+        step.part_times(
+            C, H100, replace(LLAMA, kv_heads=x), replace(run, tp=8), ATTENTION
+        ).tensor
+        for x in (4, 8)
+    )
+    gathered = 2 * ring_s(H100, 2 * 2048 * (32 + 2 * 4) * 128, 8)
+    assert shared - alone == pytest.approx(C("tp", "megatron") * gathered)

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assembled import assembled
 from logs_by_hand import deepspeed, torchtitan
 from typer.testing import CliRunner
 
 from hetopt import api, cli
 from hetopt.costs import CostTable
 from hetopt.files import load_instance
-from hetopt.formats.assembling import Listed, assembly
 
 DEFECTS = Path(__file__).parents[2] / "defects"
 SECONDS, STEPS = 2.5, 20
@@ -86,11 +86,10 @@ RUNS = {
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured")
-    hosts = folder / "hosts"
-    hosts.write_text("a slots=8 type=A100-80GB-SXM4\n")
+    hosts = ["a slots=8 type=A100-80GB-SXM4"]
     work = {"sequence_length": 1024, "global_batch": 8}
     options = ["recompute=full,selective,none", "zero=1,0,2,3"]
-    made = assembly("llama-3-8b", Listed("hostfile", [hosts]), options, work)
+    made = assembled(folder, hosts, *options, work=work)
     path = folder / "instance.json"
     path.write_text(json.dumps(made.document))
     return path
@@ -158,12 +157,10 @@ def test_a_run_below_the_bound_is_set_beside_the_interval_and_the_peak(
     products: str, peak_tflops: int, seconds: float, tmp_path: Path
 ) -> None:
     """Of a card on which nothing was measured, in eight bits by the peak of these."""
-    hosts, file = tmp_path / "hosts", tmp_path / "instance.json"
-    hosts.write_text("a slots=8 type=H20-96GB-SXM5\n")
+    hosts, file = ["a slots=8 type=H20-96GB-SXM5"], tmp_path / "instance.json"
     work = {"sequence_length": 8192, "global_batch": 16}
-    options = [f"products={products}"]
-    listed = Listed("hostfile", [hosts])
-    made = assembly(DEFECTS / "h20-model.json", listed, options, work)
+    told = {"work": work, "model": DEFECTS / "h20-model.json"}
+    made = assembled(tmp_path, hosts, f"products={products}", **told)
     assert any(
         "not calibrated here: H20-96GB-SXM5" in row.source for row in made.assumed
     )
