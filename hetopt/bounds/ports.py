@@ -83,9 +83,8 @@ class Ports:
         that speak for each kind. The head is a layer, too.
         """
         cluster, costs = table.cluster, table.workload.costs
-        if len(cluster.nodes) < 2 or any(n.adapters is None for n in cluster.nodes):
-            return None
-        if costs.schedule.layout == "told":  # the head may not be with the last layer
+        is_told, nodes = costs.schedule.layout == "told", cluster.nodes  # a head alone
+        if is_told or len(nodes) < 2 or any(n.adapters is None for n in nodes):
             return None
         rates = [_rates(table, number) for number in range(len(cluster.nodes))]
         activation = table.hop_bytes(1) * 10**6

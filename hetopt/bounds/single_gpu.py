@@ -7,7 +7,7 @@ be the best of its type.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from ..caching import kept_by_digest
@@ -31,8 +31,7 @@ def single_gpu_plans(instance: Instance) -> dict[str, Single]:
 
     Empty where they take the times of the tables.
     """
-    timed = instance.workload.costs.compute.calibration
-    if timed is None or not CostTable(instance).is_paced:
+    if not CostTable(instance).is_paced:
         return {}
     found: dict[str, Single] = {}
     for least_us, gpu, plan in sorted(_plans(instance), key=lambda row: row[0]):
@@ -60,7 +59,7 @@ def offer_single_gpus(
 
 def _plans(instance: Instance) -> Iterator[tuple[int, str, TrainingPlan]]:
     """Yield plans that fit, each with the type and no more than an iteration takes."""
-    work, span = instance.workload, range(instance.model.layers)
+    work, stop = instance.workload, instance.model.layers
     factor = exact(work.costs.schedule.pipeline_factor)
     # Nodes of one type take and hold as much, but for what hosts hold.
     nodes = {(x.gpu, x.host_gib): x.name for x in instance.planned_cluster.nodes}
@@ -71,14 +70,16 @@ def _plans(instance: Instance) -> Iterator[tuple[int, str, TrainingPlan]]:
         own, n = table.under(rule, zero, split), work.global_batch // b
         if not own.usable(node, 1, b):
             continue
-        need = own.stage_mib(node, span, (1, b), Position(n, 1, 0), (1,) * len(span))
+        need = own.stage_mib(node, range(stop), (1, b), Position(n, 1, 0), (1,) * stop)
         if sum(need.values()) > own.memory_mib(node):
             continue
         us = n * (sum(own.layer_us(node, 1, b)) + own.head_us(node, 1, b))
         replica = Replica(gpus=(f"{node}:0",), samples=b)
-        layers = span.start, span.stop
-        told = rule if rule != work.costs.compute.recompute else None
-        stage = Stage(layers=layers, replicas=(replica,), recompute=told)
+        told, runs = rule if rule != work.costs.compute.recompute else None, None
+        if split.interleave > stop and work.costs.schedule.layout == "told":
+            cuts = [0, *range(stop + 1), stop]  # ends without layers
+            runs = tuple(pairwise(cuts[: split.interleave + 1]))
+        stage = Stage(layers=(0, stop), replicas=(replica,), recompute=told, runs=runs)
         pipe = Pipeline(micro_batches=n, micro_batch_size=b, stages=(stage,))
         chosen = {"zero": zero, **dict(zip(FIELDS, split, strict=True))}
         other = {x: y for x, y in chosen.items() if y != work.costs.value(x)}

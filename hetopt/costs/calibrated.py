@@ -324,9 +324,9 @@ class Calibrated:
     def _sort_us(self, place: NodeClass, t: int, b: int, sort: Sort) -> tuple[int, int]:
         rule = self.workload.costs.compute.recompute
         both = self.layer_s(place, t, b, rule, sort)
-        once, twice = (self.layer_s(place, t, b, x, sort) for x in ("none", "full"))
-        launches = self.terms(place, t, b, "none", sort).launches * self.pace
-        forward = twice - once + launches * (_FORWARD - self.constant("launch.again"))
+        once, twice = (self.terms(place, t, b, x, sort) for x in ("none", "full"))
+        less, more = (step.busy_s(x) - x.launches for x in (once, twice))
+        forward = (more - less + _FORWARD * once.launches) * self.pace
         return _us(both), _us(max(0.0, both - forward))
 
     def alone_us(self, place: NodeClass, t: int, b: int, layer: int) -> int:

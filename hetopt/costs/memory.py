@@ -243,12 +243,12 @@ class RunActivations:
     def _of(
         self, layers: Sequence[int], in_flight: int | Fraction
     ) -> tuple[int | Fraction, int]:
-        if not isinstance(layers, range):  # virtual stages that a plan tells
+        if layers and not isinstance(layers, range):  # virtual stages that a plan tells
             each = [self._of(range(x, x + 1), in_flight) for x in layers]
             return sum(kept for kept, _ in each), max(once for _, once in each)
-        first, end = layers.start, layers.stop
-        if first >= end:  # no layer: what the first one works with
+        if not layers:  # what the first one works with
             return 0, self._peaks[0][0]
+        first, end = layers[0], layers[-1] + 1
         once = max(own for own, following in self._peaks if following[first] < end)
         kept: int | Fraction = self._sums[end] - self._sums[first]
         if self._costs.memory.activations != "checkpoint":

@@ -136,6 +136,7 @@ class FloatTimes:
         return Machine(
             gpu.card, gpu.generation, flops, 1e9 * gpu.memory_gbytes_per_s,
             gpu.memory_gib, many, many, link, many, link,
+            site=self.calibration.site or "",
         )  # fmt: skip
 
     def run(self, node: str, t: int, b: int, rule: str) -> Layout:
@@ -156,7 +157,8 @@ class FloatTimes:
             split_sequence=self.costs.sequence_parallel, dropout=self.model.dropout,
             states="fp32" if self.costs.precision == "fp32" else "mixed",
             fused_loss=self.costs.fused_loss
-            or self.calibration.framework in ("megatron", "llm-foundry"),
+            or self.calibration.framework in ("megatron", "llm-foundry")
+            or bool(titan and self.calibration.style == "compiled"),
             sharding={"deepspeed": "deepspeed"}.get(self.calibration.framework, "fsdp"),
             accumulate_fp32=self.fp32_gradients, zero=self.costs.zero,
             lora=self.costs.lora is not None,
@@ -166,6 +168,9 @@ class FloatTimes:
             else ("attention", "mlp"),
             frozen_bits=self.costs.lora.weight_bits if self.costs.lora else None,
             expert_biases=(self.model.vectors or Vectors()).expert > 0,
+            chunked_loss=self.calibration.loss == "chunked",
+            overlap_tp="tp" in self.calibration.overlap,
+            flexible=self.calibration.dispatcher == "flexible",
         )  # fmt: skip
 
     @property
@@ -272,9 +277,13 @@ class FloatTimes:
     @property
     def pace(self) -> float:
         """Of layers, where the plan is on several GPUs."""
-        if self.gpus == 1:
-            return 1.0
-        return self.constant("pace", self.calibration.framework, self.calibration.style)
+        by = self.calibration
+        what = "release.experts" if self.model.experts else "release"
+        months = {None: 0, "24.02": -24, "27.01": 11}[by.release]
+        found: float = self.constant(what) ** (months / 6)
+        if self.gpus > 1:
+            found *= self.constant("pace", by.framework, by.style, by.site or "")
+        return found
 
     def head(self, node: str, t: int, b: int) -> float:
         """Head and loss."""

@@ -27,7 +27,8 @@ from hetopt.schema import Instance
 
 Tree = dict[str, Any]
 
-RULES = ["full", "selective", "none"]
+RULES = ["full", "selective", "none", "mlp", "core_attn+moe", "layernorm+moe_act"]
+RULES += ["core_attn+mla_up_proj+shared_experts"]
 KINDS = ["attention+dense", "window+dense", "attention+experts", "window+experts"]
 KINDS += ["mamba+dense", "attention", "window", "mamba", "dense", "experts"]
 KINDS += ["mamba1+experts", "linear+dense", "convolution+dense"]
@@ -385,7 +386,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "head": lambda d: d.maybe("include", "omit"),
         "fused_loss": lambda d: d.maybe(False, True),
         "logit_gradients": lambda d: d.maybe(False, True),
-        "recompute": lambda d: d.maybe("full", "selective", "none"),
+        "recompute": lambda d: d.maybe(*RULES),
         "activations": lambda d: (
             "calibrated" if d.weighed else d.maybe("standard", "checkpoint")
         ),
@@ -393,7 +394,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "sequence_parallel": lambda d: d.maybe(False, True),
         "flash": lambda d: d.maybe(False, True),
         "interleave": lambda d: d.maybe(1, 1, 1, 1, 2, 3),
-        "layout": lambda d: None,
+        "layout": lambda d: None,  # kinds of trials whose methods carry it ask for it
         "hops": lambda d: d.maybe("sender", "sender", "sender", "both"),
         "pipeline": lambda d: d.maybe("critical", "lockstep"),
         "pipeline_factor": lambda d: d.limit(d.maybe(1, 1.8, 0.5), 1e-9, 1e9),

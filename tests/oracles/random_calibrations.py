@@ -26,6 +26,11 @@ def calibration(rng: Random) -> dict[str, Any]:
         "precision": rng.choice(["bf16", "fp16", "fp8"]),
         "constants": drawn,
         "spread": rng.choice([0.0, 0.1, 0.5]),
+        "release": rng.choice([None, "24.02", "27.01"]),
+        "site": rng.choice([None, "frontier"]),
+        "overlap": rng.choice([[], ["tp"], ["experts"], ["tp", "untold"]]),
+        "dispatcher": rng.choice(["alltoall", "flexible"]),
+        "loss": rng.choice(["whole", "chunked"]),
     }
 
 

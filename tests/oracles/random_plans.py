@@ -46,12 +46,32 @@ def any_plan(instance: Instance, rng: Random) -> TrainingPlan | None:
     replicas = [r for p in plan.pipelines for s in p.stages for r in s.replicas]
     if not all(table.usable(r.node, r.degree, r.samples) for r in replicas):
         return None
+    if instance.workload.costs.layout == "told" and rng.random() < 0.7:
+        plan = _told(rng, plan, table.layers, split.interleave)
     said = dict(zip(FIELDS, split, strict=True))
     plan = with_choices(rng, instance, plan).model_copy(update=said)
     if split.groups > 1 and not plan.zero:  # which divide what ZeRO does
         zeros = [zero for zero in instance.workload.zeros if zero]
         plan = plan.model_copy(update={"zero": rng.choice(zeros)})
     return plan
+
+
+def _told(rng: Random, plan: TrainingPlan, layers: int, v: int) -> TrainingPlan:
+    """The plan with virtual stages of any layers, of which the ends may have none."""
+    made = []
+    for pipeline in plan.pipelines:
+        count = len(pipeline.stages)
+        if (inner := v * count - 1) > layers + 1:
+            return plan
+        cuts = sorted(rng.sample(range(-1, layers + 1), inner))
+        cuts = [0, *(min(max(x, 0), layers) for x in cuts), layers]
+        runs = [tuple(pairwise(cuts))[j::count] for j in range(count)]
+        stages = tuple(
+            Stage(layers=(own[0][0], own[-1][1]), replicas=one.replicas, runs=own)
+            for one, own in zip(pipeline.stages, runs, strict=True)
+        )
+        made.append(pipeline.model_copy(update={"stages": stages}))
+    return TrainingPlan(pipelines=tuple(made))
 
 
 def _different(rng: Random, table: CostTable) -> TrainingPlan | None:

@@ -11,7 +11,8 @@ import pytest
 from hetopt import schema
 from hetopt.schema.groups import FIELDS
 
-_NEVER_DRAWN = {"name", "restart_s", "checkpoint_every_s"}  # no matter, or of offers
+# No matter, of offers, or drawn by trials that ask for it.
+_NEVER_DRAWN = {"name", "restart_s", "checkpoint_every_s", "layout"}
 
 
 def _drawn(seed: int) -> dict:

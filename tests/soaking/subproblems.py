@@ -19,11 +19,14 @@ from soaking import Contradiction
 WEIGHT = 400
 LIMIT_S = 3.0  # for a statement; what is not decided then is no contradiction
 LARGEST = 10**9 - 1
-#: Fields that may have any number: half of the draws have some of 0, 1 or `LARGEST`.
-_NUMBERS = {
-    *("gflops", "memory_mib", "minimum_memory_mib", "layer_mib", "in_flight_mib"),
-    *("layer_us", "hop_us", "forward_us", "backward_us", "sync_us", "micro_batches"),
-    *("cost", "unserved", "parameters"),
+#: The most that free fields may have: half of the draws have some of 0, 1 or this.
+_MOST = {
+    **dict.fromkeys(
+        ("gflops", "memory_mib", "minimum_memory_mib", "layer_mib"), LARGEST
+    ),
+    **dict.fromkeys(("in_flight_mib", "layer_us", "hop_us", "forward_us"), LARGEST),
+    **dict.fromkeys(("backward_us", "sync_us", "cost", "unserved"), LARGEST),
+    **{"parameters": LARGEST, "micro_batches": 10**6},
 }
 
 
@@ -37,16 +40,16 @@ def draw(rng: Random) -> dict[str, Any]:
     return {"problem": problem, "data": data, "statement": statement}
 
 
-def _with_extremes(rng: Random, tree: Any, *, free: bool = False) -> Any:
+def _with_extremes(rng: Random, tree: Any, most: int = 0) -> Any:
     if isinstance(tree, dict):
         return {
-            key: _with_extremes(rng, value, free=key in _NUMBERS)
+            key: _with_extremes(rng, value, _MOST.get(key, 0))
             for key, value in tree.items()
         }
     if isinstance(tree, list):
-        return [_with_extremes(rng, value, free=free) for value in tree]
-    if free and type(tree) is int and tree and rng.random() < 0.2:
-        return rng.choice([1, LARGEST, LARGEST - 1])
+        return [_with_extremes(rng, value, most) for value in tree]
+    if most and type(tree) is int and tree and rng.random() < 0.2:
+        return rng.choice([1, most, most - 1])
     return tree
 
 

@@ -20,7 +20,10 @@ def draw(rng: Random) -> dict[str, Any]:
     sizes = rng.choice(_SIZES)
     layers = rng.choice([1, 1, 1, 1, 2, 2, 3, 4] if sum(counts) < 4 else [1, 2])
     batch = rng.choice([1, 2, 2, 3, 4] if max(sizes) == 1 else [2, 3, 4])
-    tree = drawing.instance(rng, counts, layers=layers, batch=batch, sizes=sizes)
+    fixed = {"layout": rng.choice(["equal", "equal", "told"])}
+    tree = drawing.instance(
+        rng, counts, layers=layers, batch=batch, sizes=sizes, fixed=fixed
+    )
     return {"instance": tree, "warm": rng.random() < 0.2}
 
 
