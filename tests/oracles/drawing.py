@@ -386,7 +386,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "head": lambda d: d.maybe("include", "omit"),
         "fused_loss": lambda d: d.maybe(False, True),
         "logit_gradients": lambda d: d.maybe(False, True),
-        "recompute": lambda d: d.maybe(*RULES),
+        "recompute": lambda d: d.maybe("full", "selective", "none"),
         "activations": lambda d: (
             "calibrated" if d.weighed else d.maybe("standard", "checkpoint")
         ),

@@ -37,7 +37,10 @@ def draw(rng: Random) -> dict[str, Any]:
         batch=rng.choice([1, 2, 3, 5, 8, 16]),
         sizes=rng.choice([(1,), (1, 2), (2,), (1, 3), (2, 3), (4,), (1, 2, 5)]),
         divides=rng.random() < 0.5,
-        fixed={"layout": rng.choice(["equal", "equal", "told"])},
+        fixed={
+            "layout": rng.choice(["equal", "equal", "told"]),
+            **rng.choice([{}, {}, {"recompute": rng.choice(drawing.RULES)}]),
+        },
     )
     return {"instance": tree, "plans": rng.randrange(10**9)}
 

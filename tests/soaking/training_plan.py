@@ -21,6 +21,7 @@ def draw(rng: Random) -> dict[str, Any]:
     layers = rng.choice([1, 1, 1, 1, 2, 2, 3, 4] if sum(counts) < 4 else [1, 2])
     batch = rng.choice([1, 2, 2, 3, 4] if max(sizes) == 1 else [2, 3, 4])
     fixed = {"layout": rng.choice(["equal", "equal", "told"])}
+    fixed |= rng.choice([{}, {}, {"recompute": rng.choice(drawing.RULES)}])
     tree = drawing.instance(
         rng, counts, layers=layers, batch=batch, sizes=sizes, fixed=fixed
     )
