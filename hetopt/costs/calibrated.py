@@ -48,10 +48,9 @@ from .constants import Stated
 from .formulas import kernels, step, wires
 from .formulas.architecture import Architecture, Indexer, Layer, Mixer, mamba_2
 from .formulas.frameworks import adapting, by_pytorch, framework
-from .formulas.layout import BESIDE_ALL, Layout
+from .formulas.layout import BESIDE_ALL, Layout, half_years
 from .formulas.machine import Machine, host_of
 from .formulas.step import LayerTimes
-from .runs.description import half_years
 
 Times = tuple[int, ...]
 _ANY = 4096  # GPUs of a node: a group never leaves its node
@@ -183,8 +182,8 @@ class Calibrated:
         self.crowding = self.constant("pace", *by) if gpus > 1 else 1.0
         self.pace = self.crowding
         if calibration.release is not None:
-            of = self.constant("release.experts" if self.model.experts else "release")
-            self.pace *= float(of ** half_years(calibration.release))
+            newer = half_years(calibration.release)
+            self.pace *= step.by_release(self.constant, self.architecture, newer)
         #: The sort of each layer.
         self.sorts = self._sorts()
 
@@ -236,6 +235,7 @@ class Calibrated:
         A group that context parallelism does not divide is one of as many as it does.
         """
         calibration, costs = self.calibration, self.workload.costs
+        hidden = calibration.overlap
         runs = "bf16" in (self.gpus[gpu].peaks or ()) or by_pytorch(
             calibration.framework
         )
@@ -266,10 +266,8 @@ class Calibrated:
             or usual.fused_loss
             or (usual.compiled_loss and calibration.style == "compiled"),
             chunked_loss=calibration.loss == "chunked" or usual.chunked_loss,
-            overlap_tp="tp" in calibration.overlap,
-            overlap_ep=None
-            if "untold" in calibration.overlap
-            else "experts" in calibration.overlap,
+            overlap_tp="tp" in hidden,
+            overlap_ep=None if "untold" in hidden else "experts" in hidden,
             flexible=calibration.dispatcher == "flexible",
             lora=lora is not None,
             rank=lora.rank if lora else 0,

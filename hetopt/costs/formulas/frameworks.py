@@ -62,7 +62,6 @@ FRAMEWORKS: dict[str, Framework] = {
     "llm.c": Framework("fused", "cudnn", fused_loss=True, padded=128),
 }
 
-
 #: Matrices with adapters unless they are told, and whether these drop from what they
 #: take, by a word of a program's name, the first that fits. Before its third version
 #: ms-swift adapted queries, keys and values alone.

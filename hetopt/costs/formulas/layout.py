@@ -1,5 +1,6 @@
 """How a symmetric run lies on its GPUs, and what its framework does."""
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,6 +9,14 @@ from .architecture import Division
 
 #: Adapters beside all matrices of a layer.
 BESIDE_ALL = ("attention", "mlp")
+
+
+def half_years(release: str | None) -> float:
+    """Return the half-years of a release `26.02.01` since 2026-02."""
+    if release is None or not (found := re.match(r"(\d\d)\.(\d\d)", release)):
+        return 0.0
+    year, month = map(int, found.groups())
+    return ((year - 26) * 12 + month - 2) / 6
 
 
 @dataclass(frozen=True)

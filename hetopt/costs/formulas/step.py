@@ -74,6 +74,8 @@ def again(
         return Again(products, products, traffic=1.0)
     if MODULE_OF.get(part) in run.modules:
         return Again(1.0, 1.0, 0.0, 1.0, 1.0)
+    if not run.modules:
+        return Again()
     gone = activations.dropped(a, run, part, activations.kept(a, run, part))
     wide = gone.normed + gone.function * (1.5 if a.gated else 1)
     each = 4 * wide / activations.narrow(run) + 2 * gone.projected
@@ -108,29 +110,14 @@ def part_times(
             attention /= c("attention.sinks")
     passed = 1 + _BACKWARD_TRAFFIC + twice.traffic
     moved = kernels.traffic_s(c, machine, a, run, part) * passed
-    collective = wires.tensor_s(c, machine, a, run, tokens)
-    if part in ATTENDING and a.latent is None and run.tp > a.kv_heads:
-        # Megatron gathers what it cut, and each GPU takes its heads of it.
-        joint = 2 * tokens * (a.heads * a.head_dim + a.keyed(1))
-        collective += wires.ring_s(machine, joint, run.tp)
-    collective *= 2 + twice.tensor
-    collective *= c("tp", fw, machine.site, _BESIDE[run.overlap_tp])
-    if run.overlap_tp and run.precision in ("fp8", "mxfp8"):
-        collective *= 3 / 4  # gathered in 8 bits, scattered in 16
-    divided = run.ep > 1 and not a.shared_intermediate and run.split_sequence
-    if (part == EXPERTS and divided) or part == FURTHER:
-        # Tokens stay divided; what is joined is part of the layer that follows.
-        collective = 0.0
     hooks = ["gathered"] if run.zero == 3 and memory.of_deepspeed(run) else []
     launch, waits = c("launch", run.style, fw, *hooks), 0.0
     launch *= 1 + c("launch.again") * max(twice.products, twice.traffic)
     if (beside := memory.beside(a, run, part)).products:
         launch *= 1 + c("lora.launch") * beside.products
         plain = ["plain"] * (not run.drops and run.style != "fused")
-        elements = (
-            c("lora.traffic", run.style, fw, *plain) * 2 * tokens * beside.elements
-        )
-        moved += elements * (passed / machine.memory_bytes_per_s)
+        each = c("lora.traffic", run.style, fw, *plain) * 2 * tokens
+        moved += each * beside.elements * (passed / machine.memory_bytes_per_s)
     if part == EXPERTS:
         exchange = wires.experts_s(machine, a, run, tokens)
         exchange *= (2 + twice.experts) * c("exchange", fw, *["deepep"] * run.flexible)
@@ -160,7 +147,7 @@ def part_times(
         0.0 if part == EXPERTS else moved,
         grouped * (passes + twice.experts),
         moved if part == EXPERTS else 0.0,
-        collective,
+        _collectives_s(c, machine, a, run, part, 2 + twice.tensor),
         context,
         exchange + waits,
         weights_s(c, machine, a, run, part),
@@ -196,6 +183,23 @@ def _products_s(
     return dense, grouped
 
 
+def _collectives_s(
+    c: Constants, machine: Machine, a: Architecture, run: Layout, part: str, n: float
+) -> float:
+    """Seconds of `n` passes of what tensor-parallel GPUs exchange in a part."""
+    took = wires.tensor_s(c, machine, a, run, run.tokens)
+    if part in ATTENDING and a.latent is None and run.tp > a.kv_heads:
+        # Megatron gathers what it cut, and each GPU takes its heads of it.
+        joint = 2 * run.tokens * (a.heads * a.head_dim + a.keyed(1))
+        took += wires.ring_s(machine, joint, run.tp)
+    took = took * n * c("tp", run.framework, machine.site, _BESIDE[run.overlap_tp])
+    if run.overlap_tp and run.precision in ("fp8", "mxfp8"):
+        took *= 3 / 4  # gathered in 8 bits, scattered in 16
+    divided = run.ep > 1 and not a.shared_intermediate and run.split_sequence
+    # There tokens stay divided; what is joined is part of the layer that follows.
+    return 0.0 if (part == EXPERTS and divided) or part == FURTHER else took
+
+
 def weights_s(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> float:
@@ -225,6 +229,11 @@ def layer_times(
     parts = [part_times(c, machine, a, run, part) for part in often]
     mean = (sum(map(mul, x, often.values())) for x in zip(*parts, strict=True))
     return LayerTimes(*(x / len(a.layers) for x in mean))
+
+
+def by_release(c: Constants, a: Architecture, half_years: float) -> float:
+    """Return how many times as long layers take by software so much newer."""
+    return float(c("release.experts" if a.experts else "release") ** half_years)
 
 
 def gradient_bytes(run: Layout) -> float:
@@ -310,8 +319,7 @@ def terms(
     # While all GPUs of a job compute; those that wait for a pipeline to fill leave the
     # others their clocks.
     crowded = c("pace", run.framework, run.style, machine.site) if run.gpus > 1 else 1.0
-    release = c("release.experts" if a.experts else "release") ** run.half_years
-    once = busy_s(each) * crowded * release
+    once = busy_s(each) * crowded * by_release(c, a, run.half_years)
     busy = [once * len(layers) for layers in stages]
     by = (run.style, run.framework)
     head = kernels.head_s(c, machine, a, run.tokens, run.tp, by, lora=run.lora)

@@ -23,7 +23,7 @@ from ..formulas.frameworks import (
     framework,
     kernel_of,
 )
-from ..formulas.layout import BESIDE_ALL, Layout
+from ..formulas.layout import BESIDE_ALL, Layout, half_years
 from ..formulas.machine import Machine
 from . import machines
 from .rows import Run
@@ -397,9 +397,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         gathered_bytes=1.0 if _NARROW.search(words) else 2.0,
         in_switch=re.search(r"sharp=(true|1)", words) is not None,
         owners=_owners(run),
-        half_years=half_years(
-            run.release or (_ROUNDS.get(mlperf[1]) if mlperf else None)
-        ),
+        half_years=half_years(run.release or _ROUNDS.get(mlperf[1] if mlperf else "")),
         stage_layers=run.stage_layers,
         states=_states(run, name, shard=bool(shard), lora=lora),
         updated_at_once=bool(
@@ -425,14 +423,10 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
 #: words by which they do not.
 _RAGGED = re.compile("swift|llama-?factory|trl|axolotl|fastchat")
 _EQUAL = re.compile("pack|padded|equal length|fixed length")
-
-
 #: Words of optimisers that update a weight as its gradient is there.
 _AT_ONCE = "optimi[sz]er( step)? in(to)? (the )?(backward|bwd)"
 #: AdamW of bitsandbytes, or PyTorch's where asked, as transformers since 5 asks.
 _ONE_KERNEL = re.compile(r"8-bit|fused|transformers[ =v]*([5-9]|\d\d)\.")
-
-
 #: Tokens sent to experts while others are computed, as Megatron-Bridge and -LM say it.
 _OVERLAPPED_EXPERTS = "moe_a2a_overlap|overlap_moe_expert_parallel_comm"
 #: Releases of transformers that group products of experts, which older ones loop over.
@@ -625,11 +619,3 @@ _SINKS = "26.06"
 #: Rounds of MLPerf by the release that they are like: code that is submitted is in
 #: recipes a year later.
 _ROUNDS = {"v5.0": "26.04", "v5.1": "26.09"}
-
-
-def half_years(release: str | None) -> float:
-    """Return the half-years of a release `26.02.01` since 2026-02."""
-    if release is None or not (found := re.match(r"(\d\d)\.(\d\d)", release)):
-        return 0.0
-    year, month = map(int, found.groups())
-    return ((year - 26) * 12 + month - 2) / 6
