@@ -99,10 +99,8 @@ def calibrate(
     settings["calibration"] = calibration
     offers, divided = divisions.alternatives(made, options)
     settings |= {field: degrees[0] for field, degrees in offers.items()}
-    if 3 in (
-        costs.updates.zero,
-        *made["workload"].get("alternatives", {}).get("zero", ()),
-    ):
+    stages_of_zero = made["workload"].get("alternatives", {}).get("zero", ())
+    if 3 in (costs.updates.zero, *stages_of_zero):
         settings["gathers"] = "micro_batch"
     shares = Stated(values()), framework, costs
     settings |= _exposed_shares(*shares, options.get("site", ""))

@@ -224,11 +224,7 @@ def _known_values(values: Fields) -> Document:
 
 
 def _claim(
-    given: Fields,
-    place: str,
-    data: Instance,
-    hosts: str,
-    notes: Sequence[str],
+    given: Fields, place: str, data: Instance, hosts: str, notes: Sequence[str]
 ) -> Claim:
     _same_products(given, data, place)
     _same_training(given, data, place)
@@ -281,16 +277,21 @@ def _claim(
         split=Split(context, experts, runs, groups),
         parts=parts,
     )
+    told, left = _timed(given, data)
+    how = layout, ranks, data.launched_by(TRAINER), place
+    by = RunAs(TRAINER, "torchtitan", told)
+    return claim_of(*how, by, [*notes, *_unread(left)])
+
+
+def _timed(given: Fields, data: Instance) -> tuple[Document, Fields]:
+    """Return what times depend on besides, and the fields that are left."""
+    told, left = dict[str, object](), dict(given)
     compiled = given.get("compile.enable", given.get("training.compile"))
-    told: Document = {}
     if isinstance(compiled, bool):
         told["style"] = "compiled" if compiled else "eager"
-    left = dict(given)
     if data.workload.costs.compute.calibration and left.pop(_ASYNC, None) is True:
         told["overlap"] = ("tp",)
-    notes = [*notes, *_unread(left)]
-    how = layout, ranks, data.launched_by(TRAINER), place
-    return claim_of(*how, RunAs(TRAINER, "torchtitan", told), notes)
+    return told, left
 
 
 def _in_sequences(given: Fields, place: str) -> Fields:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import InstanceError, Unsupported, quoted
-from ...schema import Instance, Recompute, Split
+from ...schema import Instance, Recompute, Split, Workload
 from ...text.documents import Document, Fields
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
@@ -274,22 +274,25 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
         )
     if "length" not in given:
         told.append(f"no sequence length was given: assumed {length} tokens")
-    data = _in_precision(given, data)
-    own, kept = (x.costs.memory.precision for x in (workload, data.workload))
+    weighed = _in_precision(given, data)
+    own, kept = (x.workload.costs.memory.precision for x in (data, weighed))
     whose = "the instance's precision" if own == kept else "the run's precision"
-    notes = [
-        *asked.notes,
-        *told,
-        f"memory is computed in {whose}, {kept or '16 bits'}",
-    ]
-    how = layout, ranks, data, place
-    timed: Document = {}
-    if given.get("liger") == "true":
-        timed, what = {"loss": "chunked"}, asked.spelled("liger")
-        known = workload.costs.compute.calibration is not None
-        counted = f"{what}: only its loss in chunks is counted"
-        notes.append(counted if known else f"not read: {what}")
-    return claim_of(*how, RunAs(TRAINER, "trainer", timed), notes)
+    told.append(f"memory is computed in {whose}, {kept or '16 bits'}")
+    how = layout, ranks, weighed, place
+    timed = _timed(given, asked, workload, told)
+    return claim_of(*how, RunAs(TRAINER, "trainer", timed), [*asked.notes, *told])
+
+
+def _timed(
+    given: Mapping[str, str], asked: Asked, workload: Workload, told: list[str]
+) -> Document:
+    """Return what times depend on besides, and tell how far it is counted."""
+    if given.get("liger") != "true":
+        return {}
+    what, counted = asked.spelled("liger"), "only its loss in chunks is counted"
+    known = workload.costs.compute.calibration is not None
+    told.append(f"{what}: {counted}" if known else f"not read: {what}")
+    return {"loss": "chunked"}
 
 
 def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:

@@ -40,11 +40,8 @@ class Division(NamedTuple):
         """
         if self.layout is not None:
             letters = unrolled(self.layout).split("|")
-            order, held = (
-                "".join(letters),
-                [len(re.findall("[tm]", x)) for x in letters],
-            )
-            wrong = None
+            order, wrong = "".join(letters), None
+            held = [len(re.findall("[tm]", x)) for x in letters]
             if not re.fullmatch("Et*m*L", order) or order.count("m") != mtp:
                 wrong = f"expected E, each layer as t, {mtp} as m, L, in this order"
             elif 0 in held[1:-1]:
