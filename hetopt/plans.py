@@ -268,4 +268,55 @@ class Recovery(Record):
     transfers: tuple[Transfer, ...]
 
 
-Plan = TrainingPlan | Grouping | Partition | Provisioning | Schedule | Round | Recovery
+class Engines(Record):
+    """Inference engines on these GPUs: each `degree` of them, in order, are one."""
+
+    gpus: Annotated[tuple[GpuId, ...], Field(min_length=1)]
+    degree: Count = 1
+
+    def each(self) -> list[tuple[str, ...]]:
+        """Return the GPUs of every engine; the last may have too few."""
+        firsts = range(0, len(self.gpus), self.degree)
+        return [self.gpus[i : i + self.degree] for i in firsts]
+
+
+class PostTraining(Record):
+    """The plan of RL post-training: who trains, and the engines that generate.
+
+    A `training` plan has GPUs of its own; one that is `shared` has the engines' GPUs in
+    turn with them.
+    """
+
+    shared: TrainingPlan | None = None
+    training: TrainingPlan | None = None
+    engines: tuple[Engines, ...]
+
+    @model_validator(mode="after")
+    def _one_training_plan(self) -> Self:
+        if (self.shared is None) == (self.training is None):
+            found = "neither" if self.shared is None else "both"
+            raise ValueError(f"found {found} of shared and training: give one of them")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_the_other(self, write: Callable[[Self], dict[str, Any]]) -> Any:
+        return {x: y for x, y in write(self).items() if y is not None}
+
+    @property
+    def trains(self) -> TrainingPlan:
+        """Return the training plan, shared or not."""
+        made = self.training if self.shared is None else self.shared
+        assert made is not None
+        return made
+
+
+Plan = (
+    TrainingPlan
+    | Grouping
+    | Partition
+    | PostTraining
+    | Provisioning
+    | Schedule
+    | Round
+    | Recovery
+)

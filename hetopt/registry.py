@@ -28,6 +28,7 @@ _PLANNERS = {
     "whale_layers",
     "provisioning": "cheapest_per_flop espresso espresso_placer homogeneous_best "
     "hph_plus sia_plus whale_plus",
+    "post_training": "newest_trains one_to_one rlinf shared three_to_one",
     "recovery": "autohet_recovery balanced_recovery nearest_recovery varuna",
     "job_round": "first_come greedy_round has sia",
 }

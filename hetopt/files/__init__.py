@@ -417,6 +417,7 @@ def _problem_name(tree: dict[str, object], file: Path) -> str:
 
 
 _MARK = {
+    "engines": "post_training",
     "pipelines": "training_plan",
     "groups": "device_grouping",
     "order": "layer_partition",

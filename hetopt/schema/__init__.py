@@ -13,6 +13,7 @@ from .cluster import Inter as Inter
 from .cluster import Island as Island
 from .cluster import Link as Link
 from .cluster import Node as Node
+from .generation import Generation as Generation
 from .groups import Compute as Compute
 from .groups import Links as Links
 from .groups import Memory as Memory

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from .generation import Generation
 from .groups import FIELDS, Parallel, Recompute, Split
 from .record import Count, Counted, Length, Record, Seconds
 from .settings import CostSettings
@@ -60,6 +61,14 @@ class Workload(Record):
         Seconds | None,
         Field(
             description="From one checkpoint to the next: a loss costs half of it too."
+        ),
+    ] = None
+
+    generation: Annotated[
+        Generation | None,
+        Field(
+            description="RL post-training: what engines generate for each step; of "
+            "problem post_training alone."
         ),
     ] = None
 
