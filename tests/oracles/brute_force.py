@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise, permutations, product
 from typing import Any
 
+import tiny_post_training
 import tiny_recoveries
 
 from hetopt import problems
@@ -116,5 +117,6 @@ PLANS = {
 }
 _BEST: dict[str, Callable[[Any], int | None]] = {
     "job_round": _round_cost,
+    "post_training": tiny_post_training.best,
     "recovery": tiny_recoveries.best,
 }

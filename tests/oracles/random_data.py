@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import tiny_post_training
 import tiny_recoveries
 
 from hetopt.problems import device_grouping, job_round, layer_partition, provisioning
@@ -162,6 +163,7 @@ MAKERS: dict[str, Callable[[Random], Any]] = {
     "device_grouping": _grouping,
     "job_round": _round,
     "layer_partition": _partition,
+    "post_training": tiny_post_training.drawn,
     "provisioning": _provisioning,
     "recovery": tiny_recoveries.drawn,
 }

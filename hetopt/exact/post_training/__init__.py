@@ -86,7 +86,7 @@ class _Walk:
         self._push(None, None)
         self._push((0,) * len(units), units)
         while self._boxes:
-            run.tighten(min([self._boxes[0].bound, *self._left]), _SOURCE)
+            self._tighten(self._boxes[0].bound)
             run.check()
             if run.objective is not None and self._boxes[0].bound >= run.objective:
                 break
@@ -96,12 +96,17 @@ class _Walk:
             else:
                 self._divide(box)
         if run.objective is not None:
-            run.tighten(min([int(run.objective), *self._left]), _SOURCE)
+            self._tighten(int(run.objective))
         elif not self._left:
             run.reasons = (
                 "memory: no division of the GPUs has a training plan that fits, and "
                 "engines that hold the weights and an answer, nor do all in turn",
             )
+
+    def _tighten(self, bound: int) -> None:
+        """State a bound of the boxes; no plan that is known is better."""
+        known = [] if self._run.objective is None else [int(self._run.objective)]
+        self._run.tighten(min([bound, *self._left, *known]), _SOURCE)
 
     def _push(self, low: Division, high: Division) -> None:
         """Keep a box, unless it is proved to have no plan."""
