@@ -1,12 +1,14 @@
 """Generation: the answers that each step of RL post-training trains on."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .calibration import Precision
 from .record import Count, Counted, Length, Record
 
+EnginePrecision = Literal[
+    "fp32", "bf16", "fp16", "fp8", "mxfp8", "int8", "nvfp4", "mxfp4", "int4"
+]
 Lengths = Annotated[tuple[Count, ...], Field(min_length=1, max_length=10**5)]
 
 
@@ -36,7 +38,7 @@ class Generation(Record):
     prompt_tokens: Length
     answer_tokens: AnswerTokens | Lengths
     staleness: Annotated[float, Field(ge=0, le=1000)] = 1
-    precision: Precision = "bf16"
+    precision: EnginePrecision = "bf16"
     scoring_passes: Annotated[int, Field(ge=0, le=100)] = 1
 
     @property

@@ -16,12 +16,23 @@ from ..caching import cached_method
 from ..costs.decoding import Engine
 from ..errors import NoPlan
 from ..plans import Engines, PostTraining, TrainingPlan
-from ..problems.post_training import Data, Trained
+from ..problems.post_training import Data
 from ..schema import Instance, Node
 from .quick import replanned, time_of
 
 Division = tuple[int, ...] | None  # units of each class that train; None is in turn
 _ROUNDS = 300  # candidates of a local search from a quick plan
+
+
+class Trained(NamedTuple):
+    """Training on some GPUs: no plan's iteration takes less, and a plan, in us.
+
+    `at_least_us` is None where there is proved to be no plan.
+    """
+
+    at_least_us: int | None
+    us: int | None = None
+    plan: TrainingPlan | None = None
 
 
 class Room(NamedTuple):
@@ -39,6 +50,7 @@ class Halves:
     def __init__(self, data: Data) -> None:
         self.data, self.tables = data, data.tables
         self._classes = self.tables.classes
+        self._known: dict[Division, Trained] = {}
         sizes = [nodes[0].count for nodes in self._classes]
         self._sizes = sizes if data.divide == "gpus" else [1] * len(sizes)
         #: Units of each class in all.
@@ -62,7 +74,7 @@ class Halves:
                 found.append(nodes[whole].model_copy(update={"count": more}))
         return found
 
-    def _free(self, division: Division) -> Iterator[tuple[int, Node, int]]:
+    def free(self, division: Division) -> Iterator[tuple[int, Node, int]]:
         """Yield the class and the first free GPU of every node that has one."""
         for kind, nodes in enumerate(self._classes):
             units = division[kind] if division is not None else 0
@@ -74,7 +86,7 @@ class Halves:
     def rooms(self, division: Division, *, least: bool = False) -> list[Room]:
         """Return the GPUs that are left; `least` sends over the best link there is."""
         found: dict[tuple[int, int], list[str]] = {}
-        for kind, node, first in self._free(division):
+        for kind, node, first in self.free(division):
             found.setdefault((kind, node.count - first), []).append(node.name)
         trainers = [node.name for node in self.trainers(division)]
         rows = []
@@ -98,7 +110,7 @@ class Halves:
     # -- what it takes -----------------------------------------------------------
 
     @cached_method
-    def _engines(self, kind: int) -> list[tuple[int, Engine]]:
+    def engines(self, kind: int) -> list[tuple[int, Engine]]:
         name = self._classes[kind][0].name
         made = ((d, self.tables.engine(name, d)) for d in self.tables.degrees(name))
         return [(d, one) for d, one in made if one is not None]
@@ -123,7 +135,7 @@ class Halves:
         self, kind: int, gpus: int, does: Callable[[Engine], int]
     ) -> tuple[int, list[int]]:
         """Return the most answers that a node's GPUs do, and degrees that do them."""
-        rows = [(d, n) for d, one in self._engines(kind) if (n := does(one))]
+        rows = [(d, n) for d, one in self.engines(kind) if (n := does(one))]
         best: list[tuple[int, list[int]]] = [(0, [])]
         for left in range(1, gpus + 1):
             ways = [best[left - 1]]
@@ -143,9 +155,7 @@ class Halves:
         self, rooms: Sequence[Room], low: int, does: Callable[[int, Engine], int]
     ) -> int | None:
         """Return the least time from `low` on; None where nothing generates at all."""
-        usable = [
-            x for x in rooms if any(d <= x.gpus for d, _ in self._engines(x.kind))
-        ]
+        usable = [x for x in rooms if any(d <= x.gpus for d, _ in self.engines(x.kind))]
         if not usable:
             return None
 
@@ -160,13 +170,16 @@ class Halves:
             low, high = (low, middle) if reached(middle) else (middle + 1, high)
         return high
 
-    @cached_property
-    def alone_us(self) -> int | None:
-        """Return the least time in which all GPUs generate a batch, and wait for it."""
-        steps = self.tables.steps_alone
-        return self._least(
-            self.rooms(None), 0, lambda us, one: self._most(one, steps, us)
-        )
+    @cached_method
+    def alone_us(self, division: Division) -> int | None:
+        """Return the least time in which free GPUs generate a batch, and wait for it.
+
+        None where nothing generates.
+        """
+        return self._least(self.rooms(division), 0, self._in_turn)
+
+    def _in_turn(self, us: int, one: Engine) -> int:
+        return self._most(one, self.tables.steps_alone, us)
 
     def behind_us(self, iteration_us: int) -> int:
         """Return training and scoring."""
@@ -178,9 +191,10 @@ class Halves:
     ) -> int | None:
         """Return the least time of a step; None where nothing generates."""
         if division is None:
-            if self.alone_us is None or any(self.tables.full_hosts()):
+            alone = self.alone_us(None)
+            if alone is None or any(self.tables.full_hosts()):
                 return None
-            return self.alone_us + self.behind_us(iteration_us) + self.tables.switch_us
+            return alone + self.behind_us(iteration_us) + self.tables.switch_us
         rooms = self.rooms(division) if rooms is None else rooms
         found = (us for us, _ in self._ways(rooms, self.behind_us(iteration_us)))
         return min(found, default=None)
@@ -210,25 +224,20 @@ class Halves:
     def plan(self, division: Division, training: TrainingPlan, us: int) -> PostTraining:
         """Return the plan with engines that are quickest for such an iteration.
 
-        `NoPlan` where nothing can generate.
+        Something must be able to generate (`step_us`).
         """
         rooms, sent = self.rooms(division), 0
         if division is None:
-            time, steps = self.alone_us, self.tables.steps_alone
-
-            def does(us: int, one: Engine) -> int:
-                return self._most(one, steps, us)
-
+            time, does = self.alone_us(None), self._in_turn
         else:
             behind = self.behind_us(us)
             ways = self._ways(rooms, behind)
             time, sent = min(ways, default=(None, 0))
             does = self._apart(sent, behind + sent)
-        if time is None:
-            raise NoPlan("no GPU that is left holds the weights and an answer")
+        assert time is not None
         near = {(x.kind, x.gpus) for x in rooms if x.sent_us <= sent}
         found: dict[int, list[str]] = {}
-        for kind, node, first in self._free(division):
+        for kind, node, first in self.free(division):
             gpus = node.count - first
             if (kind, gpus) not in near:
                 continue
@@ -257,7 +266,7 @@ class Halves:
 
     def trained(self, division: Division) -> Trained:
         """Return what is known of training there, at least a cheap bound."""
-        known = self.data.trained
+        known = self._known
         if division not in known:
             instance = self.instance(division)
             if impossible.reason(instance):
@@ -279,18 +288,60 @@ class Halves:
             known = known._replace(us=us, plan=plan)
         if least_us is not None and known.at_least_us is not None:
             known = known._replace(at_least_us=max(least_us, known.at_least_us))
-        self.data.trained[division] = known
+        self._known[division] = known
         return known
 
-    def quick(
-        self, division: Division, deadline: float | None = None, seed: int = 0
-    ) -> PostTraining:
-        """Return a plan whose training was found quickly; `NoPlan` without one."""
+    def rule_out(self, division: Division) -> None:
+        """Keep that no training plan fits there."""
+        self._known[division] = Trained(None)
+
+    def look(
+        self,
+        division: Division,
+        *,
+        rounds: int = _ROUNDS,
+        deadline: float | None = None,
+        seed: int = 0,
+    ) -> Trained:
+        """Return what is known of training, a quick plan sought where there is none."""
         known = self.trained(division)
         if known.plan is None and known.at_least_us is not None:
-            asked = {"rounds": _ROUNDS, "deadline": deadline, "seed": seed}
+            asked = {"rounds": rounds, "deadline": deadline, "seed": seed}
             made = replanned(self.instance(division), None, **asked)
             known = self.learn(division, made)
+        return known
+
+    def dealt(self, gpus: int, order: Sequence[int] | None = None) -> Division:
+        """Return the division in which about so many GPUs train, by a heuristic.
+
+        They are the first ones, in an order of classes; one unit or more trains, and
+        one or more is left. All work in turn where there is one unit alone.
+        """
+        taken, found = 0, [0] * len(self.units)
+        left = sum(self.units)
+        for kind in range(len(self.units)) if order is None else order:
+            each = self._classes[kind][0].count // self._sizes[kind]
+            for _ in range(self.units[kind]):
+                nearer = abs(taken + each - gpus) < abs(taken - gpus)
+                if left > 1 and (nearer or not taken):
+                    taken, left = taken + each, left - 1
+                    found[kind] += 1
+        return tuple(found) if taken else None
+
+    def quick(
+        self, name: str, division: Division, deadline: float | None, seed: int
+    ) -> PostTraining:
+        """Return the plan of the heuristic `name`, whose training is found quickly.
+
+        `NoPlan` without one.
+        """
+        known = self.look(division, deadline=deadline, seed=seed)
         if known.plan is None or known.us is None:
-            raise NoPlan("no training plan was found on the GPUs that are to train")
+            raise NoPlan(
+                f"{name}: no training plan was found on the GPUs it would have"
+            )
+        if self.step_us(division, known.us) is None:
+            raise NoPlan(
+                f"{name}: the GPUs that it leaves hold no weights, or no states"
+            )
         return self.plan(division, known.plan, known.us)

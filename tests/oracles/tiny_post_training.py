@@ -35,6 +35,8 @@ def drawn(rng: Random) -> Data:
             update={
                 "memory_gbytes_per_s": rng.choice([20.0, 100.0, 500.0]),
                 "host_gbytes_per_s": hosts,
+                # Engines leave 2 GiB free.
+                "memory_gib": gpu.memory_gib + rng.choice([2.4, 3.5]),
             }
         )
         for name, gpu in cluster.gpus.items()
@@ -45,7 +47,8 @@ def drawn(rng: Random) -> Data:
         nodes = nodes[:1]
     made = cluster.model_copy(update={"gpus": gpus}).only(nodes)
     update = {"micro_batch_sizes": (1,), "generation": generation}
-    whole = instance.with_workload(**update).model_copy(update={"cluster": made})
+    whole = instance.with_workload(**update).with_costs(reserve_mib=2400)
+    whole = whole.model_copy(update={"cluster": made})
     divide = "gpus" if len(nodes) == 1 else rng.choice(["nodes", "nodes", "gpus"])
     return Data(instance=whole, divide=divide)
 

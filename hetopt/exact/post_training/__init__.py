@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from ...errors import NoPlan
 from ...modelling import Limits
 from ...plans import PostTraining
 from ...problems.post_training import Data, Trained
@@ -141,10 +140,7 @@ class _Walk:
         self._train(division, 2**looks)
         known = halves.trained(division)
         if known.plan is not None and known.us is not None:
-            try:
-                run.offer(halves.plan(division, known.plan, known.us))
-            except NoPlan:
-                return
+            run.offer(halves.plan(division, known.plan, known.us))
             if halves.step_us(division, known.us) == box.bound:
                 return
         self._push(division, division)

@@ -28,12 +28,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ... import plans
 from ...costs.decoding import Engine
 from ...errors import InstanceError
-from ...plans import TrainingPlan
 from ...schema import Generation, Instance, Record
 from .. import Evaluation, Violation, training_plan
 from .tables import Tables
@@ -41,17 +40,6 @@ from .tables import Tables
 sense: Literal["minimise"] = "minimise"
 Plan = plans.PostTraining
 Divide = Literal["nodes", "gpus"]
-
-
-class Trained(NamedTuple):
-    """Training on some GPUs: no plan's iteration takes less, and a plan, in us.
-
-    `at_least_us` is None where there is proved to be no plan.
-    """
-
-    at_least_us: int | None
-    us: int | None = None
-    plan: TrainingPlan | None = None
 
 
 class Data(Record):
@@ -73,11 +61,6 @@ class Data(Record):
     def tables(self) -> Tables:
         """Return the tables that plans are judged by."""
         return Tables(self.instance, _generation(self.instance))
-
-    @cached_property
-    def trained(self) -> dict[tuple[int, ...] | None, Trained]:
-        """Keep what methods learn of training, by the GPUs of each class; None: all."""
-        return {}
 
 
 def data(instance: Instance, *, divide: Divide | None = None) -> Data:

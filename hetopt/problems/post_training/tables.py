@@ -7,8 +7,7 @@ from itertools import islice
 
 from ...caching import cached_method
 from ...costs.compute import ceil
-from ...costs.decoding import Engine, engine
-from ...costs.formulas.kernels import ELEMENT
+from ...costs.decoding import BYTES, Engine, engine
 from ...costs.memory import MIB, states_mib
 from ...schema import Generation, Instance, Node, exact
 
@@ -65,13 +64,13 @@ class Tables:
     def engine(self, node: str, degree: int) -> Engine | None:
         """Return the times of an engine; None where its weights do not fit."""
         told = self.cluster.node[node]
-        link = told.intra_gbytes_per_s if degree > 1 else None
+        link = (degree > 1 and told.intra_gbytes_per_s) or 1.0  # alone it sums nothing
         return self._engine(told.gpu, link, degree)
 
     @cached_method
-    def _engine(self, gpu: str, link: float | None, degree: int) -> Engine | None:
+    def _engine(self, gpu: str, link: float, degree: int) -> Engine | None:
         made = self._generation
-        return engine(
+        found = engine(
             self.instance.model,
             self.cluster.gpus[gpu],
             gpu,
@@ -82,6 +81,7 @@ class Tables:
             precision=made.precision,
             link_gbytes_per_s=link,
         )
+        return found if found and found.at_once else None
 
     def training_us(self, iteration_us: int) -> int:
         """Return what a plan with such iterations trains the answers of a step in."""
@@ -96,7 +96,7 @@ class Tables:
     def sent_us(self, trainers: Iterable[str], receivers: Iterable[str]) -> int:
         """Return what new weights take over the slowest link, to every node at once."""
         links = set(self._links({*trainers}, {*receivers}))
-        each = exact(ELEMENT.get(self._generation.precision, 2.0))
+        each = exact(BYTES[self._generation.precision])
         size = each * self.instance.model.total_parameters
         times = (latency + size / rate for latency, rate in links)
         return max((ceil(time * MICRO) for time in times), default=0)

@@ -1,0 +1,170 @@
+"""Post-training by divisions: who trains, and how many answers an engine of each kind does.
+
+Divisions i of the GPUs between training and engines, one of them in turn, each with a
+training plan: X[i] is its training and scoring, in turn with the switch. Rooms r are nodes
+alike, with so many free GPUs; weights take Y[i,r] to get there. slots[i,r,d] GPUs of a
+room can be in engines of d GPUs or more. An engine of d GPUs in room r that does k of the A
+answers takes G[r,d,k] a step, L[r,d,k] where a batch waits for it; s is staleness, as p / q.
+
+    use[i]      the division is chosen           on[r]     the room has engines
+    at[r,d,k]   engines of this kind do k        y         what sending weights takes
+    n[r,d,k]    so many engines do               tau       a step
+
+Minimise tau, subject to
+    chosen    there is one division
+    level     engines of a kind do equally many answers, where their room is on
+    engines   only those that are chosen
+    room      no more GPUs than there are; degrees are powers of two, so that these pack
+    answers   all answers are done
+    sent      weights get to all rooms that are on
+    keeps_up  no engine is slower than a step, with new weights
+    trains    nor is training
+    loop      a batch is old by s steps at most: q (L + X + y) <= (p + q) tau
+    in_turn   in turn, all comes one after another
+Plans that are no better than all answers on engines of one kind are left out. X is that of
+the plan that is known for a division, which need not be its best (`bound`).
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
+from math import ceil, prod
+from typing import NamedTuple
+
+from hetopt.costs.decoding import Engine
+from hetopt.errors import Unsupported
+from hetopt.modelling import Model, ReadPlan, look
+from hetopt.plans import Engines, PostTraining, TrainingPlan
+from hetopt.problems.post_training import Data
+from hetopt.problems.post_training.tables import Tables
+from hetopt.search.halves import Division, Halves
+
+problem = "post_training"
+
+MOST = 500  # divisions
+ROUNDS = 20  # of a search for each one's training plan
+
+Place = tuple[int, int]  # a room: class of nodes, and their free GPUs
+
+
+class Choice(NamedTuple):
+    """A division, the plan that is known, X, the least X of any plan, nodes and Y by room."""
+
+    division: Division
+    plan: TrainingPlan | None
+    behind: int
+    least: int
+    rooms: dict[Place, tuple[int, int]]
+
+
+class Case(NamedTuple):
+    """The problem, and its divisions that training and engines fit into."""
+
+    data: Data
+    choices: list[Choice]
+
+
+def cases(data: Data) -> list[Case]:
+    """Return the problem with what is known of each division; none where none fits."""
+    halves, found = Halves(data), []
+    if (many := prod(n + 1 for n in halves.units)) > MOST:
+        raise Unsupported(f"{many} divisions, expected {MOST} at most: use the exact method")
+    turn = [] if any(data.tables.full_hosts()) else [None]
+    for i in [*filter(any, product(*(range(n + 1) for n in halves.units))), *turn]:
+        look()
+        switch = 0 if i else data.tables.switch_us
+        rooms = {x[:2]: x[2:] for x in halves.rooms(i) if any(d <= x.gpus for d, _ in halves.engines(x.kind))}
+        known = halves.look(i, rounds=ROUNDS) if rooms else halves.trained(i)
+        if rooms and known.at_least_us is not None:
+            least, us = known.at_least_us, known.us or known.at_least_us
+            found.append(Choice(i, known.plan, *(halves.behind_us(x) + switch for x in (us, least)), rooms))
+    if found and not any(one.plan for one in found):
+        raise Unsupported("no training plan was found on any division: use the exact method")
+    return [Case(data, found)] if found else []
+
+
+def build(case: Case, model: Model) -> ReadPlan:
+    """State the problem on `model`; return what reads the plan back."""
+    halves, t, total = Halves(case.data), case.data.tables, model.total
+    I = dict(enumerate(one for one in case.choices if one.plan))
+    R = sorted({r for one in I.values() for r in one.rooms})
+    X, turn = {i: one.behind for i, one in I.items()}, [i for i, one in I.items() if one.division is None]
+    Y = {(i, r): I[i].rooms[r][1] for i in I for r in I[i].rooms}
+    engine = {(r, d): one for r in R for d, one in halves.engines(r[0]) if d <= r[1]}
+    slots = {(i, r, d): I[i].rooms.get(r, (0, 0))[0] * (r[1] // d) for i in I for r, d in engine}  # engines
+    most = {(r, d): max(slots[i, r, d] for i in I) for r, d in engine}
+    alone = {
+        (i, r, d): _us(t, engine[r, d], ceil(Fraction(t.answers, n)), t.steps_alone)
+        for (i, r, d), n in slots.items()
+        if n
+    }
+    high = min(us + X[i] + Y[i, r] for (i, r, d), us in alone.items())  # all on engines of one kind
+    p, q = t.staleness.numerator, t.staleness.denominator
+    G, L = {}, {}
+    for (r, d), k in product(engine, range(1, t.answers + 1)):
+        g, whole = (_us(t, engine[r, d], k, steps) for steps in (t.steps_apart, t.steps_alone))
+        if g <= high and q * whole <= (p + q) * high:
+            G[r, d, k], L[r, d, k] = g, whole
+    E = sorted({e[:2] for e in G})
+    K = {(r, d): [k for k in range(1, t.answers + 1) if (r, d, k) in G] for r, d in E}
+    D_of = {r: [d for room, d in E if room == r] for r in R}
+    longest, farthest = max(L.values()), max(Y.values())
+
+    use, on, at = (model.binaries(name, index) for name, index in (("use", I), ("on", R), ("at", G)))
+    n = model.integers("n", {e: most[e[:2]] for e in G})
+    y, tau = model.integer("y", 0, farthest), model.integer("tau", 0, high)
+    behind = total(X[i] * use[i] for i in I)
+    g_of = {(r, d): total(G[r, d, k] * at[r, d, k] for k in K[r, d]) for r, d in E}
+    l_of = {(r, d): total(L[r, d, k] * at[r, d, k] for k in K[r, d]) for r, d in E}
+
+    # fmt: off
+    model.add("chosen", (),   total(use[i] for i in I) == 1)
+    model.each("level",    {(r, d): total(at[r, d, k] for k in K[r, d]) <= on[r]             for r, d in E})
+    model.each("engines",  {e: n[e] <= most[e[:2]] * at[e]                                   for e in G})
+    model.each("room",     {(r, d): total(D * n[r, D, k] for D in D_of[r] if d <= D for k in K[r, D])
+                            <= total(d * slots[i, r, d] * use[i] for i in I)                 for r, d in E})
+    model.add("answers", (),  total(e[2] * n[e] for e in G) >= t.answers)
+    model.each("sent",     {r: y >= total(Y[i, r] * use[i] for i in I if (i, r) in Y) - farthest * (1 - on[r])
+                                                                                             for r in R})
+    model.each("keeps_up", {e: tau >= g_of[e] + y                                            for e in E})
+    model.add("trains", (),   tau >= behind + y)
+    model.each("loop",     {e: (p + q) * tau >= q * (l_of[e] + behind + y)                   for e in E})
+    # another division leaves it open: no L is above `longest`
+    model.each("in_turn",  {e: tau >= l_of[e] + behind - longest * (1 - use[i])  for i in turn for e in E})
+    # fmt: on
+    model.minimise(tau)
+
+    def read(value: Callable[[object], float]) -> PostTraining:
+        one = next(I[i] for i in I if round(value(use[i])))
+        left = {(r, d): sum(round(value(n[r, d, k])) for k in K[r, d]) for r, d in E}
+        found: dict[int, list[str]] = {}
+        for kind, node, first in halves.free(one.division):
+            room = kind, node.count - first
+            for d in sorted(D_of.get(room, ()), reverse=True):
+                while left[room, d] and first + d <= node.count:
+                    found.setdefault(d, []).extend(f"{node.name}:{j}" for j in range(first, first + d))
+                    left[room, d], first = left[room, d] - 1, first + d
+        engines = tuple(Engines(gpus=tuple(gpus), degree=d) for d, gpus in sorted(found.items()))
+        half = "training" if one.division else "shared"
+        return PostTraining.model_validate({half: one.plan, "engines": engines})
+
+    return read
+
+
+def bound(case: Case, value: Fraction) -> int:
+    """The least step of any plan, if none of a known training plan is below `value`.
+
+    With X' in place of X, a step is X' / X of what it was at the least, but for rounding.
+    """
+    found = []
+    for one in case.choices:
+        exact = one.plan is not None and one.behind == one.least
+        share = Fraction(one.least, max(1, one.behind)) * (value - 1)
+        found.append(ceil(value) if exact else one.least if one.plan is None else max(one.least, ceil(share)))
+    return min(found)
+
+
+def _us(tables: Tables, one: Engine, answers: int, steps: int) -> int:
+    """Return what an engine takes for so many answers, in so many steps at the least."""
+    many = max(steps, ceil(Fraction(answers * tables.mean, one.at_once)))
+    return ceil(Fraction(one.step_ns * many + answers * (one.answer_ns * tables.mean + one.prompt_ns), 1000))
