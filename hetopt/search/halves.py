@@ -337,11 +337,7 @@ class Halves:
         """
         known = self.look(division, deadline=deadline, seed=seed)
         if known.plan is None or known.us is None:
-            raise NoPlan(
-                f"{name}: no training plan was found on the GPUs it would have"
-            )
+            raise NoPlan(f"{name}: no training plan was found on the GPUs to train")
         if self.step_us(division, known.us) is None:
-            raise NoPlan(
-                f"{name}: the GPUs that it leaves hold no weights, or no states"
-            )
+            raise NoPlan(f"{name}: what generates has no room for weights or states")
         return self.plan(division, known.plan, known.us)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...modelling import Limits
 from ...plans import PostTraining
-from ...problems.post_training import Data, Trained
+from ...problems.post_training import Data
 from ...problems.training_plan import settings, support
 from ...result import Result, Status, uninterrupted
 from ...search import choices
@@ -159,7 +159,7 @@ class _Walk:
             warm_start=start and choices.said(twin, instance, start),
         )
         if uninterrupted(found).status is Status.INFEASIBLE:
-            halves.data.trained[division] = Trained(None)
+            halves.rule_out(division)
             return
         plan = found.plan and choices.said(instance, twin, found.plan)
         least = None if found.bound is None else int(found.bound.value)
