@@ -9,7 +9,8 @@ A problem module has
     data(instance, **options) -> Data    the problem as an instance poses it
     evaluate(data, plan) -> Evaluation   the judge
 
-Every problem is posed of the shared instance by its `data`. What the instance leaves
+Every problem is posed of the shared instance by its `data`; post-training of one
+whose workload has `generation`. What the instance leaves
 open, such as the plan whose pipeline is to be partitioned, is a keyword of it, and an
 option of `hetopt solve INSTANCE --problem NAME`:
 
@@ -17,6 +18,7 @@ option of `hetopt solve INSTANCE --problem NAME`:
     layer_partition   plan and pipeline; or stages, tensor_parallel, micro_batch,
                       micro_batches; objective, order
     one_pipeline, training_plan
+    post_training     divide: whole nodes, or gpus
     provisioning      deadline_s or budget_usd; of a cluster also usd_per_hour
     recovery          plan, new_plan, lost, storage
     job_round         jobs, batches; of a queue of jobs as well

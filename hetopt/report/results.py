@@ -12,6 +12,7 @@ from ..plans import (
     Grouping,
     Partition,
     Plan,
+    PostTraining,
     Provisioning,
     Recovery,
     Round,
@@ -83,6 +84,9 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[Section]:
     """Yield the plan with its times and memory, what is tight, and broken rules."""
     if (rows := table(data, plan, found.parts)) is not None:
         yield Section(table=rows)
+    if isinstance(plan, PostTraining) and "training" in found.parts:
+        stages = _stages(data.instance, plan.trains, found.parts["training"])
+        yield Section("Training", table=stages)
     warned = margins.warnings(data, found) if isinstance(plan, TrainingPlan) else ()
     points = (*(f"warning: {one}" for one in warned), *problems(found.violations))
     if points:
@@ -160,6 +164,7 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
     """The judge's totals, whichever problem they are of."""
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
         "iteration_us": ("iteration", lambda v: words.amount(v, "us")),
+        "step_us": ("step", lambda v: words.amount(v, "us")),
         "recovery_us": ("recovery", lambda v: words.amount(v, "us")),
         "bytes": (
             "bytes",
@@ -249,6 +254,8 @@ def table(data: Any, plan: Plan, parts: Document) -> Table | None:
         )
     if isinstance(plan, Recovery):
         return _links(parts) if "carried" in parts else None
+    if isinstance(plan, PostTraining):
+        return _halves(data.instance, plan, parts) if "engines" in parts else None
     if isinstance(plan, Round):
         served = (
             (row.job_class, str(row.jobs), f"{row.gpus} × {row.gpu}")
@@ -277,6 +284,37 @@ def table(data: Any, plan: Plan, parts: Document) -> Table | None:
         )
         return Table.of(("stage", "layers", "time", "headroom"), rows)
     return None
+
+
+def _halves(instance: Instance, plan: PostTraining, parts: Document) -> Table:
+    """A row for each part of a step, and for the engines of each kind."""
+    nodes = instance.planned_cluster.node
+    kinds: dict[tuple[int, str], list[Document]] = {}
+    for row in parts["engines"]:
+        card = nodes[row["gpus"][0].rpartition(":")[0]].gpu
+        kinds.setdefault((len(row["gpus"]), card), []).append(row)
+    rows = []
+    for (degree, card), alike in kinds.items():
+        size, done = len(alike), sum(row["answers"] for row in alike)
+        on = f"{size} × {degree} × {card}" if degree > 1 else f"{size} × {card}"
+        longest = max(row["us"] for row in alike)
+        rows.append(("generates", on, f"{done:,}", words.amount(longest, "us")))
+    used = Counter[str]()
+    for node, count in plan.trains.gpus_by_node.items():
+        used[nodes[node].gpu] += count
+    trains = ", ".join(f"{n} × {card}" for card, n in used.items())
+    total = f"{sum(row['answers'] for row in parts['engines']):,}"
+    rows += [
+        (what, on, answers, words.amount(parts[key], "us"))
+        for what, on, answers, key in (
+            ("scores", trains, total, "scoring_us"),
+            ("trains", trains, total, "training_us"),
+            ("sends weights", "", "", "sent_us"),
+            ("switches", "all, in turn", "", "switch_us"),
+        )
+        if parts[key]
+    ]
+    return Table.of(("part", "on", "answers", "time"), rows, texts=("part", "on"))
 
 
 def _gpus(count: int, offer: Offer) -> str:

@@ -10,8 +10,9 @@ import hetopt
 from hetopt import problems
 
 PAGE = (ROOT / "formulations" / "README.md").read_text(encoding="utf-8")
-#: Queues are asked by `schedule`, training plans by `plan` and `compare`.
-ASKED_ELSEWHERE = {"job_scheduling", "training_plan"}
+#: Queues are asked by `schedule`, training plans by `plan` and `compare`, and
+#: post-training of an instance that generates.
+ASKED_ELSEWHERE = {"job_scheduling", "post_training", "training_plan"}
 
 
 def commands() -> list[list[str]]:

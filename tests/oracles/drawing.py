@@ -453,6 +453,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "runs_on": lambda d: d.maybe("any", "any", "architecture"),
         "restart_s": lambda d: None,  # these two are of offers
         "checkpoint_every_s": lambda d: None,
+        "generation": lambda d: None,  # no training depends on it
     },
 }
 

@@ -134,6 +134,7 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
         "scoring_us": scoring,
         "sent_us": sent,
         "switch_us": switch,
+        "tokens_per_second": tables.tokens * 10**6 / max(1, step),
         "engines": listed,
         "training": judged.parts,
     }

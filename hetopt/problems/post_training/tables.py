@@ -23,6 +23,8 @@ class Tables:
         self.answers = generation.answers
         self.mean = generation.mean_tokens
         self.longest = generation.longest_tokens
+        #: Tokens that a step trains: prompts and answers.
+        self.tokens = self.answers * (generation.prompt_tokens + self.mean)
         #: Batches that are under way beside the one that is trained.
         self.staleness = exact(generation.staleness)
         #: Steps that an engine decodes in a step of training, at the least; and for a
@@ -86,8 +88,8 @@ class Tables:
     def training_us(self, iteration_us: int) -> int:
         """Return what a plan with such iterations trains the answers of a step in."""
         work = self.instance.workload
-        tokens = self.answers * (self._generation.prompt_tokens + self.mean)
-        return -(-iteration_us * tokens // (work.global_batch * work.sequence_length))
+        tokens = work.global_batch * work.sequence_length
+        return -(-iteration_us * self.tokens // tokens)
 
     def scoring_us(self, training_us: int) -> int:
         """Return the forward passes before the update: each a third of training."""
