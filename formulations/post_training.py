@@ -69,15 +69,14 @@ def cases(data: Data) -> list[Case]:
     halves, found = Halves(data), []
     if (many := prod(n + 1 for n in halves.units)) > MOST:
         raise Unsupported(f"{many} divisions, expected {MOST} at most: use the exact method")
-    turn = [] if any(data.tables.full_hosts()) else [None]
+    turn = [] if data.tables.full_hosts else [None]
     for i in [*filter(any, product(*(range(n + 1) for n in halves.units))), *turn]:
         look()
-        switch = 0 if i else data.tables.switch_us
-        rooms = {x[:2]: x[2:] for x in halves.rooms(i) if any(d <= x.gpus for d, _ in halves.engines(x.kind))}
+        rooms = {x[:2]: x[2:] for x in halves.rooms(i)}
         known = halves.look(i, rounds=ROUNDS) if rooms else halves.trained(i)
         if rooms and known.at_least_us is not None:
             least, us = known.at_least_us, known.us or known.at_least_us
-            found.append(Choice(i, known.plan, *(halves.behind_us(x) + switch for x in (us, least)), rooms))
+            found.append(Choice(i, known.plan, *(halves.behind_us(i, x) for x in (us, least)), rooms))
     if found and not any(one.plan for one in found):
         raise Unsupported("no training plan was found on any division: use the exact method")
     return [Case(data, found)] if found else []

@@ -18,7 +18,7 @@ from pydantic import Field
 from ..errors import NoPlan
 from ..plans import PostTraining
 from ..problems.post_training import Data
-from ..search.halves import Division, Halves
+from ..search.halves import Halves
 
 problem: Literal["post_training"] = "post_training"
 
@@ -34,16 +34,16 @@ def plan(
     warm_up: Groups = 1,
 ) -> PostTraining:
     """Return the plan by the rule; `NoPlan` where no division has room."""
-    halves = Halves(data)
-    gpus = range(1, data.instance.planned_cluster.gpu_count)
-    found = []
+    halves, steps = Halves(data), data.tables.steps_alone
+    gpus, found = range(1, data.tables.cluster.gpu_count), []
     for division in dict.fromkeys([None, *map(halves.dealt, gpus)]):
-        least, alone = halves.trained(division).at_least_us, halves.alone_us(division)
-        if least is not None and alone is not None:
-            both, w = (alone, halves.behind_us(least)), min(groups, warm_up)
-            time = w * sum(both) + (groups - w) * max(both)
-            found.append((groups * sum(both) if division is None else time, division))
+        least, rooms = halves.trained(division).at_least_us, halves.rooms(division)
+        if least is not None and rooms:
+            a = halves.least(rooms, 0, lambda us, one: halves.most(one, steps, us))
+            b, w = halves.behind_us(division, least), min(groups, warm_up)
+            time = w * (a + b) + (groups - w) * max(a, b)
+            found.append((time if division else groups * (a + b), division))
     if not found:
         raise NoPlan("rlinf: no division has room for training and for engines")
-    best: Division = min(found, key=lambda row: row[0])[1]
-    return halves.quick("rlinf", best, deadline, seed)
+    division = min(found, key=lambda row: row[0])[1]
+    return halves.quick("rlinf", division, deadline, seed)

@@ -25,13 +25,13 @@ class Known(Halves):
     """Divisions whose best training plans are known, by trying all."""
 
     def trained(self, division: Division) -> Trained:
-        if division not in self._known:
+        if division not in self.known:
             nodes = self.data.instance.planned_cluster.nodes
             some = {x.name: x.count for x in self.trainers(division)}
             counts = [some.get(x.name, x.count * (division is None)) for x in nodes]
             best = tiny.trained(self.data.instance, counts)
-            self._known[division] = Trained(*(best[0], *best) if best else (None,))
-        return self._known[division]
+            self.known[division] = Trained(*(best[0], *best) if best else (None,))
+        return self.known[division]
 
 
 @pytest.mark.parametrize("most", trials(12, 300))
@@ -59,10 +59,9 @@ def test_no_bound_is_above_the_best_plan(seed: int) -> None:
     halves = Halves(data)
     least = halves.trained(halves.units).at_least_us
     assert least is not None
-    nobody = (0,) * len(halves.units)
-    rooms = halves.rooms(nobody, least=True)
-    box, turn = halves.step_us(halves.units, least, rooms), halves.step_us(None, least)
-    assert min(us for us in (box, turn) if us is not None) <= best
+    box = halves.way(halves.units, least, halves.rooms((0,) * len(halves.units)))
+    ways = [way for way in (box, halves.way(None, least)) if way is not None]
+    assert min(way.us for way in ways) <= best
 
 
 def test_64_gpus_of_three_kinds_end_within_five_per_cent() -> None:

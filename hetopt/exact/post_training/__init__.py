@@ -7,6 +7,7 @@ improved and its bound raised by the exact method of training plans, for ever lo
 times, until the division is closed or another one has the least bound.
 """
 
+from collections import Counter
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import count
@@ -18,7 +19,7 @@ from ...problems.post_training import Data
 from ...problems.training_plan import settings, support
 from ...result import Result, Status, uninterrupted
 from ...search import choices
-from ...search.halves import Division, Halves
+from ...search.halves import Division, Halves, Trained
 from ...solving.run import Report, Run
 from .. import training_plan
 
@@ -29,11 +30,11 @@ problem = "post_training"
 _SOURCE = "divisions of the GPUs, and bounds of training"
 
 
-class Sharing(NamedTuple):
-    """How long the training of one division is looked at.
+class Looks(NamedTuple):
+    """How long the training of one division is looked at, each time twice as long.
 
-    At first for a share of the time limit, or so many seconds without one, then twice
-    as long each time; after so many times without a plan or a proof it is left open.
+    At first for a share of the time limit, or so many seconds without one; after so
+    many times without a plan or a proof it is left open.
     """
 
     share: float = 0.05
@@ -41,7 +42,7 @@ class Sharing(NamedTuple):
     most: int = 8
 
 
-_SHARING = Sharing()
+_LOOKS = Looks()
 
 
 def solve(
@@ -61,7 +62,7 @@ def solve(
 
 
 class _Box(NamedTuple):
-    """Divisions from `low` to `high`; `low` is None where all GPUs work in turn."""
+    """Divisions from `low` to `high`; both are None where all GPUs work in turn."""
 
     bound: int
     number: int
@@ -75,92 +76,80 @@ class _Walk:
     def __init__(self, halves: Halves, run: Run) -> None:
         self._halves, self._run = halves, run
         self._boxes: list[_Box] = []
-        self._left: list[int] = []  # bounds of divisions that stay open
-        self._looks: dict[Division, int] = {}
-        self._numbers = count()
+        self._open: list[int] = []  # bounds of divisions that are left open
+        self._looks, self._numbers = Counter[Division](), count()
 
     def work(self) -> None:
         """Close every division, or leave at a limit."""
         run, units = self._run, self._halves.units
         self._push(None, None)
         self._push((0,) * len(units), units)
-        while self._boxes:
-            self._tighten(self._boxes[0].bound)
+        while True:
+            bounds = [*self._open, *(box.bound for box in self._boxes[:1])]
+            bounds += [] if run.objective is None else [int(run.objective)]
+            if bounds:
+                run.tighten(min(bounds), _SOURCE)
             run.check()
-            if run.objective is not None and self._boxes[0].bound >= run.objective:
+            if not self._boxes or run.closed():
                 break
             box = heappop(self._boxes)
             if box.low == box.high:
                 self._look(box)
-            else:
-                self._divide(box)
-        if run.objective is not None:
-            self._tighten(int(run.objective))
-        elif not self._left:
+            elif box.low and box.high:
+                self._divide(box.low, box.high)
+        if not bounds:
             run.reasons = (
                 "memory: no division of the GPUs has a training plan that fits, and "
                 "engines that hold the weights and an answer, nor do all in turn",
             )
 
-    def _tighten(self, bound: int) -> None:
-        """State a bound of the boxes; no plan that is known is better."""
-        known = [] if self._run.objective is None else [int(self._run.objective)]
-        self._run.tighten(min([bound, *self._left, *known]), _SOURCE)
-
     def _push(self, low: Division, high: Division) -> None:
         """Keep a box, unless it is proved to have no plan."""
-        halves = self._halves
+        halves, one = self._halves, low == high
         if high is not None and not any(high):
             return
-        least = halves.trained(high).at_least_us
-        if least is None:
+        if (least := halves.trained(high).at_least_us) is None:
             return
-        rooms = halves.rooms(low, least=True) if low != high else None
-        bound = halves.step_us(high, least, rooms)
-        if bound is not None:
-            heappush(self._boxes, _Box(bound, next(self._numbers), low, high))
+        way = halves.way(high, least, None if one else halves.rooms(low, least=True))
+        if way is not None:
+            heappush(self._boxes, _Box(way.us, next(self._numbers), low, high))
 
-    def _divide(self, box: _Box) -> None:
-        assert box.low is not None
-        assert box.high is not None
-        low, high = box.low, box.high
+    def _divide(self, low: tuple[int, ...], high: tuple[int, ...]) -> None:
         kind = max(range(len(low)), key=lambda k: high[k] - low[k])
         middle = (low[kind] + high[kind]) // 2
         self._push(low, (*high[:kind], middle, *high[kind + 1 :]))
         self._push((*low[:kind], middle + 1, *low[kind + 1 :]), high)
 
     def _look(self, box: _Box) -> None:
-        """Look longer at the training of one division."""
+        """Look at the training of one division, twice as long as the last time."""
         halves, run, division = self._halves, self._run, box.high
-        looks = self._looks.get(division, 0)
-        if looks == _SHARING.most:
-            self._left.append(box.bound)
+        if self._looks[division] == _LOOKS.most:
+            self._open.append(box.bound)
             return
-        self._looks[division] = looks + 1
-        self._train(division, 2**looks)
+        self._train(division, 2 ** self._looks[division])
+        self._looks[division] += 1
         known = halves.trained(division)
         if known.plan is not None and known.us is not None:
             run.offer(halves.plan(division, known.plan, known.us))
-            if halves.step_us(division, known.us) == box.bound:
+            way = halves.way(division, known.us)
+            if way is not None and way.us == box.bound:
                 return
         self._push(division, division)
 
     def _train(self, division: Division, times: int) -> None:
         halves, run = self._halves, self._run
-        instance = halves.instance(division)
-        twin = settings.on_target(instance)
-        start = halves.trained(division).plan
-        seconds, whole = _SHARING.seconds * times, run.limits.time_s
-        if whole is not None and (left := run.left_s()) is not None:
-            seconds = min(left, whole * _SHARING.share * times)
+        instance, start = halves.instance(division), halves.trained(division).plan
+        twin, left = settings.on_target(instance), run.left_s()
+        seconds = _LOOKS.seconds * times
+        if left is not None and run.limits.time_s is not None:
+            seconds = min(left, run.limits.time_s * _LOOKS.share * times)
         found = training_plan.solve(
             twin,
             limits=replace(run.limits, time_s=seconds, gap=None),
             warm_start=start and choices.said(twin, instance, start),
         )
         if uninterrupted(found).status is Status.INFEASIBLE:
-            halves.rule_out(division)
+            halves.known[division] = Trained(None)
             return
         plan = found.plan and choices.said(instance, twin, found.plan)
-        least = None if found.bound is None else int(found.bound.value)
-        halves.learn(division, plan, least)
+        halves.learn(division, plan, int(found.bound.value) if found.bound else 0)

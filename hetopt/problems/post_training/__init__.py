@@ -23,11 +23,11 @@ formulas are ours. Where time per decoding step is linear in the answers in flig
 is exact whatever their lengths: the answers in flight summed over steps are a m.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
 from typing import Literal
 
 from ... import plans
@@ -91,45 +91,39 @@ def unit(data: Data) -> str:
 
 def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
     """Judge a plan: every rule that it breaks, and what a step takes, in us."""
-    made, half = plan.trains, "training" if plan.shared is None else "shared"
+    made, tables, shared = plan.trains, data.tables, plan.shared is not None
     broken = [*_engines_broken(data, plan), *_halves_broken(data, plan)]
     judged = training_plan.evaluate(data.instance, made)
+    half = "shared" if shared else "training"
     told = [replace(x, where=f"{half}: {x.where}") for x in judged.violations]
     if broken or not isinstance(judged.objective, int):
         return Evaluation(None, (*broken, *told))
-    tables = data.tables
     training = tables.training_us(judged.objective)
     scoring = tables.scoring_us(training)
-    rows = [(x, _engine(data, x)) for part in plan.engines for x in part.each()]
-    kinds = Counter(one for _, one in rows)
-    if plan.shared is not None:
-        sent, switch = 0, tables.switch_us
-        behind = training + scoring + switch
-        least, fits = behind, _in_turn(tables, behind)
-    else:
+    rows = [(gpus, _engine(data, gpus)) for x in plan.engines for gpus in x.each()]
+    sent, switch = 0, tables.switch_us if shared else 0
+    if not shared:
         nodes = {gpu.rpartition(":")[0] for gpus, _ in rows for gpu in gpus}
-        sent, switch = tables.sent_us(made.gpus_by_node, nodes), 0
-        behind = training + scoring + sent
-        least, fits = behind, _apart(tables, sent, behind)
-    longest = max(_us(tables, one, tables.answers, tables.steps_alone) for one in kinds)
-    step = _first(
-        least,
-        longest + behind,
-        lambda us: (
-            sum(n * _most(tables.answers, one, us, fits) for one, n in kinds.items())
-            >= tables.answers
-        ),
-    )
-    left, listed = tables.answers, []
+        sent = tables.sent_us(made.gpus_by_node, nodes)
+    behind = training + scoring + sent + switch
+    fits = partial(_fits, tables, None if shared else sent, behind)
+    kinds, answers = Counter(one for _, one in rows), tables.answers
+
+    def all_done(us: int) -> bool:
+        done = (n * _most(answers, one, us, fits) for one, n in kinds.items())
+        return sum(done) >= answers
+
+    longest = max(_us(tables, one, answers, tables.steps_alone) for one in kinds)
+    step = behind + bisect_left(range(behind, behind + longest), True, key=all_done)
+    left, listed = answers, []
     for gpus, one in rows:
-        share = min(left, _most(tables.answers, one, step, fits))
-        steps = tables.steps_alone if plan.shared else tables.steps_apart
-        us = _us(tables, one, share, steps)
+        share = min(left, _most(answers, one, step, fits))
+        least = tables.steps_alone if shared else tables.steps_apart
+        us = _us(tables, one, share, least)
         listed.append({"gpus": list(gpus), "answers": share, "us": us})
         left -= share
     parts = {
         "step_us": step,
-        "generation_us": max(row["us"] for row in listed),
         "training_us": training,
         "scoring_us": scoring,
         "sent_us": sent,
@@ -145,28 +139,26 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
 
 
 def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
-    cluster, heads = data.instance.planned_cluster, data.instance.model.heads
-    known = set(cluster.gpu_ids())
+    known, heads = {*data.tables.cluster.gpu_ids()}, data.instance.model.heads
     if not plan.engines:
         yield Violation("no_engines", "plan", "nothing generates the answers")
     for number, part in enumerate(plan.engines):
         where, d = f"engines[{number}]", part.degree
         if unknown := [gpu for gpu in part.gpus if gpu not in known]:
             yield Violation("unknown_gpu", where, repr(unknown[0]))
-            continue
-        if d & (d - 1) or heads % d or len(part.gpus) % d:
+        elif d & (d - 1) or heads % d or len(part.gpus) % d:
             what = f"degree {d} of {len(part.gpus)} GPUs, expected a power of two that "
             what += f"divides them and the model's {heads} heads"
             yield Violation("engine_degree", where, what)
-            continue
-        for gpus in part.each():
-            nodes = sorted({gpu.rpartition(":")[0] for gpu in gpus})
-            if len(nodes) > 1:
-                yield Violation("engine_across_nodes", where, ", ".join(nodes))
-            elif data.tables.engine(nodes[0], d) is None:
-                what = f"{d} GPUs of {nodes[0]} cannot hold the weights and an answer"
-                yield Violation("engine_memory", where, what)
-    used = Counter(chain.from_iterable(part.gpus for part in plan.engines))
+        else:
+            for gpus in part.each():
+                nodes = sorted({gpu.rpartition(":")[0] for gpu in gpus})
+                if len(nodes) > 1:
+                    yield Violation("engine_across_nodes", where, ", ".join(nodes))
+                elif d not in dict(data.tables.engines(nodes[0])):
+                    what = f"{d} GPUs of {nodes[0]} do not hold weights and an answer"
+                    yield Violation("engine_memory", where, what)
+    used = Counter(gpu for part in plan.engines for gpu in part.gpus)
     for gpu, times in used.items():
         if times > 1:
             yield Violation("gpu_twice", gpu, f"{times} engines have it")
@@ -174,20 +166,19 @@ def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]
 
 def _halves_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
     if plan.shared is not None:
-        for node, mib in data.tables.full_hosts():
-            what = f"its host lacks {mib} MiB for training states"
+        for node in data.tables.full_hosts:
+            what = "its host cannot hold its part of the training states"
             yield Violation(training_plan.hosts.RULE, node, what)
         return
     trains = {gpu for replica in plan.trains.replicas() for gpu in replica.gpus}
-    serves = set(chain.from_iterable(part.gpus for part in plan.engines))
+    serves = {gpu for part in plan.engines for gpu in part.gpus}
     for gpu in sorted(trains & serves):
         yield Violation("gpu_twice", gpu, "it trains and generates, and is not shared")
-    both = set(plan.trains.gpus_by_node) & {x.rpartition(":")[0] for x in serves}
+    both = {*plan.trains.gpus_by_node} & {gpu.rpartition(":")[0] for gpu in serves}
     for alike in data.tables.classes:
         names = [node.name for node in alike if node.name in both]
-        if len(names) > (data.divide == "gpus"):
-            most = "one such node" if data.divide == "gpus" else "none"
-            what = f"trains and generates, expected {most} to do both"
+        if len(names) > (most := int(data.divide == "gpus")):
+            what = f"trains and generates, expected {most} node to do both"
             yield Violation("divided_node", ", ".join(names), what)
 
 
@@ -197,9 +188,7 @@ _Fits = Callable[[Engine, int, int], bool]  # an engine does so many answers by 
 
 
 def _engine(data: Data, gpus: tuple[str, ...]) -> Engine:
-    found = data.tables.engine(gpus[0].rpartition(":")[0], len(gpus))
-    assert found is not None  # a rule
-    return found
+    return dict(data.tables.engines(gpus[0].rpartition(":")[0]))[len(gpus)]
 
 
 def _us(tables: Tables, one: Engine, answers: int, steps: int) -> int:
@@ -211,34 +200,22 @@ def _us(tables: Tables, one: Engine, answers: int, steps: int) -> int:
     return -(-(one.step_ns * needed + each * answers) // 1000)
 
 
-def _in_turn(tables: Tables, behind: int) -> _Fits:
-    """Return whether answers are there in time for all that comes behind them."""
+def _fits(
+    tables: Tables, sent: int | None, behind: int, one: Engine, answers: int, us: int
+) -> bool:
+    """Return whether answers are there in time for all that comes behind them.
 
-    def fits(one: Engine, answers: int, us: int) -> bool:
-        return _us(tables, one, answers, tables.steps_alone) + behind <= us
-
-    return fits
-
-
-def _apart(tables: Tables, sent: int, behind: int) -> _Fits:
-    """Return whether an engine keeps up, and its batch is not too old at the end."""
-
-    def fits(one: Engine, answers: int, us: int) -> bool:
-        whole = _us(tables, one, answers, tables.steps_alone) + behind
-        keeps_up = _us(tables, one, answers, tables.steps_apart) + sent <= us
-        return not answers or (keeps_up and whole <= us * (1 + tables.staleness))
-
-    return fits
+    Apart, where weights are sent: whether an engine keeps up, and its batch is not too
+    old at the end.
+    """
+    whole = _us(tables, one, answers, tables.steps_alone) + behind
+    if sent is None:
+        return whole <= us
+    keeps_up = _us(tables, one, answers, tables.steps_apart) + sent <= us
+    return not answers or (keeps_up and whole <= us * (1 + tables.staleness))
 
 
 def _most(answers: int, one: Engine, us: int, fits: _Fits) -> int:
     """Return the most answers that an engine does by then, up to all of them."""
-    return _first(1, answers + 1, lambda a: a > answers or not fits(one, a, us)) - 1
-
-
-def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the first number that holds, as all behind it do; `high` is one."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+    every = range(1, answers + 1)
+    return bisect_left(every, True, key=lambda a: not fits(one, a, us))

@@ -1,6 +1,6 @@
 """Integer tables of post-training: engines in ns, training and links in us."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
@@ -11,35 +11,28 @@ from ...costs.decoding import BYTES, Engine, engine
 from ...costs.memory import MIB, states_mib
 from ...schema import Generation, Instance, Node, exact
 
-MICRO = 10**6
-
 
 class Tables:
-    """What the answers of a step take on the GPUs of one instance."""
+    """The tables say what the answers of a step take on the GPUs of one instance."""
 
     def __init__(self, instance: Instance, generation: Generation) -> None:
-        self.instance, self.cluster = instance, instance.planned_cluster
-        self._generation = generation
-        self.answers = generation.answers
-        self.mean = generation.mean_tokens
-        self.longest = generation.longest_tokens
+        """Take lengths and numbers; engines and links are computed when asked for."""
+        self._instance, self._told = instance, generation
+        self.cluster = instance.planned_cluster
+        self.answers, self.mean = generation.answers, generation.mean_tokens
         #: Tokens that a step trains: prompts and answers.
         self.tokens = self.answers * (generation.prompt_tokens + self.mean)
-        #: Batches that are under way beside the one that is trained.
+        #: Batches that may be under way beside the one that is trained.
         self.staleness = exact(generation.staleness)
-        #: Steps that an engine decodes in a step of training, at the least; and for a
-        #: whole batch by itself.
-        self.steps_apart = ceil(self.longest / (1 + self.staleness))
-        self.steps_alone = self.longest
+        #: Decoding steps of an engine at the least, for a batch alone and in a step.
+        self.steps_alone = generation.longest_tokens
+        self.steps_apart = ceil(self.steps_alone / (1 + self.staleness))
 
     @cached_property
     def classes(self) -> list[list[Node]]:
         """Nodes in classes, within which two may be exchanged: links are alike, too."""
-        cluster, found = self.cluster, list[list[Node]]()
-        for alike in cluster.alike:
-            if not cluster.inter.pairs:
-                found.append(alike)
-                continue
+        found: list[list[Node]] = []
+        for alike in self.cluster.alike:
             mine: list[list[Node]] = []
             for node in alike:
                 known = next((x for x in mine if self._swappable(x[0], node)), None)
@@ -47,77 +40,66 @@ class Tables:
             found += mine
         return found
 
-    def _swappable(self, one: Node, other: Node) -> bool:
-        a, b = self.cluster.number[one.name], self.cluster.number[other.name]
-        rows = self.cluster.links.row(a).copy(), self.cluster.links.row(b).copy()
-        for row in rows:
-            row[[a, b]] = 0
-        return bool((rows[0] == rows[1]).all())
+    def _swappable(self, *pair: Node) -> bool:
+        if not self.cluster.inter.pairs:
+            return True
+        ends = [self.cluster.number[node.name] for node in pair]
+        one, other = (self.cluster.links.row(end).copy() for end in ends)
+        one[ends] = other[ends] = 0
+        return bool((one == other).all())
 
-    def degrees(self, node: str) -> list[int]:
-        """Return the degrees of engines on a node that hold the weights.
+    def engines(self, node: str) -> list[tuple[int, Engine]]:
+        """Return the engines of a node that hold the weights and an answer, by degree.
 
-        They are powers of two that divide the model's heads.
+        Degrees are powers of two that divide the model's heads.
         """
-        most, heads = self.cluster.node[node].count, self.instance.model.heads
-        powers = (1 << i for i in range(most.bit_length()))
-        return [d for d in powers if heads % d == 0 and self.engine(node, d)]
-
-    def engine(self, node: str, degree: int) -> Engine | None:
-        """Return the times of an engine; None where its weights do not fit."""
-        told = self.cluster.node[node]
-        link = (degree > 1 and told.intra_gbytes_per_s) or 1.0  # alone it sums nothing
-        return self._engine(told.gpu, link, degree)
+        told, heads = self.cluster.node[node], self._instance.model.heads
+        powers = (1 << i for i in range(told.count.bit_length()))
+        # One GPU sums nothing over a link.
+        link = told.intra_gbytes_per_s or 1.0
+        made = ((d, self._engine(told.gpu, link, d)) for d in powers if heads % d == 0)
+        return [(d, one) for d, one in made if one is not None and one.at_once]
 
     @cached_method
     def _engine(self, gpu: str, link: float, degree: int) -> Engine | None:
-        made = self._generation
-        found = engine(
-            self.instance.model,
+        return engine(
+            self._instance.model,
             self.cluster.gpus[gpu],
             gpu,
             degree,
-            prompt=made.prompt_tokens,
+            prompt=self._told.prompt_tokens,
             mean=self.mean,
-            longest=self.longest,
-            precision=made.precision,
+            longest=self.steps_alone,
+            precision=self._told.precision,
             link_gbytes_per_s=link,
         )
-        return found if found and found.at_once else None
 
     def training_us(self, iteration_us: int) -> int:
         """Return what a plan with such iterations trains the answers of a step in."""
-        work = self.instance.workload
+        work = self._instance.workload
         tokens = work.global_batch * work.sequence_length
         return -(-iteration_us * self.tokens // tokens)
 
     def scoring_us(self, training_us: int) -> int:
         """Return the forward passes before the update: each a third of training."""
-        return -(-self._generation.scoring_passes * training_us // 3)
+        return -(-self._told.scoring_passes * training_us // 3)
 
     def sent_us(self, trainers: Iterable[str], receivers: Iterable[str]) -> int:
         """Return what new weights take over the slowest link, to every node at once."""
-        links = set(self._links({*trainers}, {*receivers}))
-        each = exact(BYTES[self._generation.precision])
-        size = each * self.instance.model.total_parameters
-        times = (latency + size / rate for latency, rate in links)
-        return max((ceil(time * MICRO) for time in times), default=0)
-
-    def _links(
-        self, one: set[str], other: set[str]
-    ) -> Iterator[tuple[Fraction, Fraction]]:
-        for node in one & other:
-            if self.cluster.node[node].count > 1:
-                yield self.cluster.link(node, node)
+        one, other, link = {*trainers}, {*receivers}, self.cluster.link
+        links = {link(x, x) for x in one & other if self.cluster.node[x].count > 1}
         pairs = ((a, b) for a in one for b in other if a != b)
         some = None if self.cluster.inter.pairs else 1  # else all are alike
-        yield from (self.cluster.link(a, b) for a, b in islice(pairs, some))
+        links |= {link(*pair) for pair in islice(pairs, some)}
+        each = exact(BYTES[self._told.precision])
+        size = each * self._instance.model.total_parameters
+        return max((ceil((s + size / rate) * 10**6) for s, rate in links), default=0)
 
     @cached_property
-    def states_mib(self) -> int:
+    def _states_mib(self) -> int:
         """Return the training states of the whole model, once."""
-        parameters = self.instance.model.total_parameters
-        return states_mib(self.instance.workload.costs, parameters, 1)
+        model, costs = self._instance.model, self._instance.workload.costs
+        return states_mib(costs, model.total_parameters, 1)
 
     @cached_property
     def switch_us(self) -> int:
@@ -126,20 +108,21 @@ class Tables:
         Training states move to the hosts and back, evenly over all GPUs, where every
         type tells `host_gbytes_per_s`; weights are sent to all nodes.
         """
-        cluster, moved, names = self.cluster, 0, [*self.cluster.node]
-        rates = [cluster.gpus[node.gpu].host_gbytes_per_s for node in cluster.nodes]
-        counts = [node.count for node in cluster.nodes]
-        if None not in rates:
-            pairs = zip(rates, counts, strict=True)
-            rate = sum((exact(x) * n for x, n in pairs if x), Fraction(0)) * 10**9
-            moved = ceil(2 * self.states_mib * MIB / rate * MICRO)
-        return moved + self.sent_us(names, names)
+        cluster, rate = self.cluster, Fraction(0)
+        for node in cluster.nodes:
+            each = cluster.gpus[node.gpu].host_gbytes_per_s
+            if each is None:
+                return self.sent_us(cluster.node, cluster.node)
+            rate += node.count * exact(each) * 10**9
+        moved = ceil(2 * self._states_mib * MIB / rate * 10**6)
+        return moved + self.sent_us(cluster.node, cluster.node)
 
-    def full_hosts(self) -> Iterator[tuple[str, int]]:
-        """Yield nodes whose hosts lack memory for states, by how many MiB."""
-        for node in self.cluster.nodes:
-            share = ceil(Fraction(self.states_mib * node.count, self.cluster.gpu_count))
-            if node.host_gib is not None and share > (
-                room := int(exact(node.host_gib) * 1024)
-            ):
-                yield node.name, share - room
+    @cached_property
+    def full_hosts(self) -> list[str]:
+        """Return nodes whose hosts cannot hold their part of the states."""
+        part = Fraction(self._states_mib, self.cluster.gpu_count)
+        return [
+            x.name
+            for x in self.cluster.nodes
+            if x.host_gib is not None and part * x.count > exact(x.host_gib) * 1024
+        ]
