@@ -17,8 +17,9 @@ from ..costs.runs.prediction import (
     summaries,
 )
 from ..costs.runs.rows import Run
+from ..costs.runs.serving import Decoded, Served, decoded, errors
 from ..errors import InstanceError, Place
-from ..formats.runs import read
+from ..formats.runs import is_serving, read, read_serving
 from ..text.documents import Document
 from . import mixed
 
@@ -47,6 +48,32 @@ class Predicted:
         own = {"index": told.pop("row"), "terms_s": dict(told.pop("terms"))}
         own |= {"fits": row.fits, "fit": row.fit}
         return told | own | {"measured_s": self.runs[row.row].measured_s}
+
+
+@dataclass(frozen=True)
+class PredictedServing:
+    """Rows of serving, what decoding says of each, and the errors by set."""
+
+    runs: tuple[Served, ...]
+    rows: tuple[Decoded, ...]
+    summary: Mapping[str, Summary]
+
+    @property
+    def not_calibrated(self) -> tuple[str, ...]:
+        """Return the systems whose cards no constant was fitted on."""
+        known = zip(self.runs, self.rows, strict=True)
+        return tuple(sorted({x.system for x, y in known if not y.calibrated}))
+
+    def to_json(self) -> Document:
+        """The document of `hetopt predict --json`."""
+        return {
+            "rows": [
+                row._asdict() | {"id": run.id, "measured_ms": run.silicon_tpot_ms}
+                for run, row in zip(self.runs, self.rows, strict=True)
+            ],
+            "summary": {name: s._asdict() for name, s in self.summary.items()},
+            "not_calibrated_here": list(self.not_calibrated),
+        }
 
 
 @dataclass(frozen=True)
@@ -80,13 +107,23 @@ class Calibrated:
 
 def predict(
     runs: Runs, *, constants: Place | None = None, fit_on: Runs | None = None
-) -> Predicted:
+) -> Predicted | PredictedServing:
     """Predict seconds and memory of measured runs, and compare row by row.
 
-    `constants` is a file of `calibrate`; with `fit_on` constants are fitted to those
-    runs first. Rows that the model cannot express say why in `not_modelled`. Raises
-    `InstanceError` for a file that cannot be read.
+    Of a table of serving (columns isl, osl, batch_size, ...) it predicts milliseconds
+    per token. `constants` is a file of `calibrate`; with `fit_on` constants are fitted
+    to those runs first; both are of training. Rows that the model cannot express say
+    why in `not_modelled`. Raises `InstanceError` for a file that cannot be read.
     """
+    if isinstance(runs, str | Path) and is_serving(runs):
+        if constants is not None or fit_on is not None:
+            raise InstanceError(
+                f"{runs}: found rows of serving, whose constants are shipped, expected "
+                "rows of training beside constants or fit_on; leave these out"
+            )
+        served = read_serving(runs)
+        found = decoded(served)
+        return PredictedServing(tuple(served), tuple(found), errors(served, found))
     rows = _runs(runs)
     known = _constants_of(constants)
     if fit_on is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..api.predicting import Calibrated, Predicted
+from ..api.predicting import Calibrated, Predicted, PredictedServing
 from ..costs.runs.prediction import Prediction, Summary
 from ..costs.runs.rows import Run
 from . import words
@@ -14,6 +14,10 @@ _RUNS = (
     "memory",
 )
 _ERRORS = ("set", "runs", "predicted", "mean error", "median", "bias", "worst")
+_SERVED = (
+    *("row", "model", "system", "answers", "measured", "predicted", "80% interval"),
+    *("error", "remark"),
+)
 _MOST_MOVED = 12
 _MEMORY = (
     "Memory is that of the whole GPU, with CUDA context, NCCL buffers and "
@@ -21,8 +25,10 @@ _MEMORY = (
 )
 
 
-def sheet(found: Predicted) -> Sheet:
+def sheet(found: Predicted | PredictedServing) -> Sheet:
     """A line a run, then the errors by set."""
+    if isinstance(found, PredictedServing):
+        return _serving(found)
     rows: list[tuple[str, ...]] = []
     for row in found.rows[:_MOST_ROWS]:
         run = found.runs[row.row]
@@ -50,6 +56,29 @@ def sheet(found: Predicted) -> Sheet:
     )
     sections = Section(table=table), below, Section(table=errors(found.summary))
     return Sheet("Predictions", sections)
+
+
+def _serving(found: PredictedServing) -> Sheet:
+    """Return a line for each row of serving, then the errors by model and system."""
+    rows: list[tuple[str, ...]] = []
+    for run, row in zip(found.runs[:_MOST_ROWS], found.rows, strict=False):
+        ms = (row.tpot_ms, row.low_ms, row.high_ms)
+        shown, low, high = ("" if x is None else f"{x:.4g}" for x in ms)
+        measured = run.silicon_tpot_ms
+        error = measured and row.tpot_ms and f"{row.tpot_ms / measured - 1:+.0%}"
+        cells = (
+            f"{measured:.4g} ms" if measured else "",
+            shown and f"{shown} ms",
+            shown and f"{low}-{high} ms",
+            error or "",
+            row.not_modelled or ("" if row.calibrated else "not calibrated here"),
+        )
+        of = run.model_path, run.system, str(run.batch_size)
+        rows.append((str(row.index), *of, *cells))
+    table = Table.of(_SERVED, rows, texts=("model", "system", "remark"))
+    more = Section(points=_more(len(found.rows), _MOST_ROWS))
+    sections = Section(table=table), more, Section(table=errors(found.summary))
+    return Sheet("Predictions: time per token", sections)
 
 
 def _more(count: int, most: int) -> tuple[str, ...]:

@@ -273,19 +273,18 @@ def summaries(runs: Sequence[Run], found: Sequence[Prediction]) -> dict[str, Sum
     by_set: dict[str, list[int]] = {"all": list(range(len(runs)))}
     for index, run in enumerate(runs):
         by_set.setdefault(run.set or "unnamed", []).append(index)
-    return {name: _summary(runs, found, rows) for name, rows in by_set.items()}
+    pairs = [(x.measured_s, y.iteration_s) for x, y in zip(runs, found, strict=True)]
+    return {name: summary([pairs[i] for i in rows]) for name, rows in by_set.items()}
 
 
-def _summary(
-    runs: Sequence[Run], found: Sequence[Prediction], rows: Sequence[int]
-) -> Summary:
-    pairs = ((runs[row].measured_s, found[row].iteration_s) for row in rows)
+def summary(pairs: Sequence[tuple[float | None, float | None]]) -> Summary:
+    """Return the errors of pairs of what was measured and predicted."""
     errors = [b / a - 1 for a, b in pairs if a is not None and b is not None]
     if not errors:
-        return Summary(len(rows), 0, None, None, None, None)
+        return Summary(len(pairs), 0, None, None, None, None)
     sizes = sorted(map(abs, errors))
     return Summary(
-        len(rows),
+        len(pairs),
         len(errors),
         sum(sizes) / len(sizes),
         median(sizes),

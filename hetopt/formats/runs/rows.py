@@ -8,11 +8,12 @@ cell is null, a list or a plan is JSON. Columns and fields beyond these are left
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ...costs.runs.rows import Run
+from ...costs.runs.serving import Served
 from ...errors import InstanceError, Place
 from ...text.complaints import expectation, listed, shown
 from ...text.parsing import read_table
@@ -24,20 +25,39 @@ _TREES = ("stage_layers", "nodes", "plan", "lora_targets")
 _SOME = "model, layers, hidden, gpu, gpus, tp, pp, mbs, gbs, seq, iteration_s"
 
 
+R = TypeVar("R", bound=BaseModel)
+
+
 def read(path: Place) -> list[Run]:
     """Return the runs of a file, in its order.
 
     Raises `InstanceError` that names the file, the row or line, and the field.
     """
-    place = Path(path)
-    source = Source(place)
-    rows = _of_table(source)
+    return _read(Source(Path(path)), Run)
+
+
+def is_serving(path: Place) -> bool:
+    """Return whether a file is a table of serving, with columns isl and osl."""
+    source = Source(Path(path))
+    if source.kind == "tree" or is_log(source):
+        return False
+    return {"isl", "osl"} <= {*read_table(source.path).columns}
+
+
+def read_serving(path: Place) -> list[Served]:
+    """Return the rows of a table of serving, with the errors of `read`."""
+    return _read(Source(Path(path)), Served)
+
+
+def _read(source: Source, record: type[R]) -> list[R]:
+    place = source.path
+    rows = _of_table(source, record)
     if source.kind == "tree":
         tree = source.tree
         held = tree.get("runs") if isinstance(tree, dict) else tree
         of_tree = held if isinstance(held, list) else []
         rows = ((f"[{index}]", row) for index, row in enumerate(of_tree))
-    found: list[Run] = []
+    found: list[R] = []
     for at, row in rows:
         if len(found) == MOST_ROWS:
             raise InstanceError.at(
@@ -45,7 +65,7 @@ def read(path: Place) -> list[Run]:
                 at,
                 f"found more rows, expected at most {MOST_ROWS}; split the file",
             )
-        found.append(_run(row, place, at))
+        found.append(_run(row, record, place, at))
     if not found:
         raise InstanceError.at(
             place,
@@ -55,7 +75,7 @@ def read(path: Place) -> list[Run]:
     return found
 
 
-def _of_table(source: Source) -> Iterator[tuple[str, object]]:
+def _of_table(source: Source, record: type[BaseModel]) -> Iterator[tuple[str, object]]:
     if is_log(source):
         raise InstanceError.at(
             source.path,
@@ -64,7 +84,7 @@ def _of_table(source: Source) -> Iterator[tuple[str, object]]:
             "prediction by `hetopt check --from LOG --instance X`",
         )
     table = read_table(source.path)
-    if not any(name in Run.model_fields for name in table.columns):
+    if not any(name in record.model_fields for name in table.columns):
         raise InstanceError.at(
             source.path,
             "line 1",
@@ -96,15 +116,15 @@ def _value(name: str, text: str) -> Any:
     return text if bare else None
 
 
-def _run(row: object, path: Path, at: str) -> Run:
+def _run(row: object, record: type[R], path: Path, at: str) -> R:
     try:
-        return Run.model_validate(row)
+        return record.model_validate(row)
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else ""
         wanted = "an object with the fields of a run"
         if field:
-            schema = Run.model_json_schema()
+            schema = record.model_json_schema()
             wanted = expectation(schema, schema["properties"][field])
         raise InstanceError.at(
             path,
