@@ -6,7 +6,7 @@ a token is a sum of seconds by the data sheets, each times a constant of
 `constants/decoding.yaml`, which were fitted to public measurements of vLLM, SGLang and
 TensorRT-LLM:
 
-    weights        bytes of weights that a step reads / the memory's rate; of experts
+    weights, ...   bytes of weights that a step reads / the memory's rate; of experts
                    those that B answers reach, E (1 - (1 - k / E)^B)
     cache          bytes of keys and values (or of states) of B answers in the middle
                    of their generation / the memory's rate
@@ -202,13 +202,20 @@ def terms(
     rate, t = on.memory_bytes_per_s, on.degree
     tokens = answers + prompts * prompt
     reached = model.routed * (1 - (1 - model.share) ** answers)
-    read = model.plain * plain / t + model.head * BYTES["bf16"] / on.gpus
+    read = {_reading(plain): model.plain * plain / t}
+    for name, more in (
+        (_reading(2.0), model.head * BYTES["bf16"] / on.gpus),
+        (
+            "experts.4bit" if expert < 1 else _reading(expert),
+            reached * expert / on.gpus,
+        ),
+    ):
+        read[name] = read.get(name, 0.0) + more
     flops = 2 * model.active * answers + prompts * model.prompt_flops(prompt)
     context = model.cache(prompt + mean / 2, t, on.precision)
     summed = 2 * model.layers * tokens * model.hidden * 2 * (2 * (t - 1) / t)
-    narrow = "experts.4bit" if expert < 1 else "weights"
-    found = {
-        "weights": read / rate,
+    return {
+        **{x: y / rate for x, y in read.items()},
         "cache": answers * t / on.gpus * context / rate,
         "products": flops / on.gpus / on.flops,
         "all_reduce": summed / on.link_bytes_per_s,
@@ -217,8 +224,11 @@ def terms(
         f"layer.experts@{on.program}": model.sparse * _US,
         "layer.indexer": model.layers * _US if model.index else 0.0,
     }
-    found[narrow] = found.get(narrow, 0.0) + reached * expert / on.gpus / rate
-    return found
+
+
+def _reading(size: float) -> str:
+    """Return the constant of reading weights of so many bytes."""
+    return "weights" if size < BYTES["bf16"] else "weights.16bit"
 
 
 @cache
@@ -229,9 +239,14 @@ def entries() -> Mapping[str, Fields]:
     return found
 
 
+def value(name: str) -> float:
+    """Return the shipped value of a constant."""
+    return float(entries()[name]["value"])
+
+
 def seconds(found: Mapping[str, float]) -> float:
     """Return the seconds of a step from its terms, by the shipped constants."""
-    return sum(x * entries()[name]["value"] for name, x in found.items())
+    return sum(x * value(name) for name, x in found.items())
 
 
 def card_of(name: str, memory_gib: float | None = None) -> Gpu | None:
@@ -281,7 +296,7 @@ def engine(
     `InstanceError` where the rate of the memory is not known.
     """
     card = card_of(gpu.card or name, gpu.memory_gib)
-    rate = gpu.memory_gbytes_per_s or (card and card.memory_gbytes_per_s)
+    rate = gpu.memory_gbytes_per_s or (card.memory_gbytes_per_s if card else None)
     if rate is None:
         raise InstanceError.at(
             None,
@@ -308,5 +323,7 @@ def engine(
 
     one = time(1, 0)
     answer = (time(max(2, at_once), 0) - one) / (max(2, at_once) - 1)
-    figures = one - answer, answer, time(1, 1) - one
-    return Engine(*map(math.ceil, figures), at_once)
+    step_ns, answer_ns, prompt_ns = map(
+        math.ceil, (one - answer, answer, time(1, 1) - one)
+    )
+    return Engine(step_ns, answer_ns, prompt_ns, at_once)

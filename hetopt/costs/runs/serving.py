@@ -11,7 +11,7 @@ from ...catalogue import Gpu, called, find_gpu, released
 from ...schema import ModelSpec
 from ...schema.calibration import OF_80_PERCENT
 from ...schema.record import SIZED
-from ..decoding import PROGRAMS, DecoderShape, Serving, entries, peak, seconds, terms
+from ..decoding import PROGRAMS, DecoderShape, Serving, peak, seconds, terms, value
 from .prediction import Summary, summary
 
 _Whole = Annotated[int, Field(ge=0, le=10**6)]
@@ -164,8 +164,8 @@ def _decoded(index: int, row: Served) -> Decoded:
     sparse = any(x for name, x in found.items() if name.startswith("layer.experts"))
     card = card_of(row.system)
     known = card is not None and card.name in _SEEN
-    noise = entries()[f"noise.{'experts' if sparse else 'dense'}"]["value"]
-    wide = math.hypot(noise, 0 if known else entries()["noise.card"]["value"])
+    noise = value("noise.experts" if sparse else "noise.dense")
+    wide = math.hypot(noise, 0 if known else value("noise.card"))
     ms, factor = 1000 * seconds(found), math.exp(OF_80_PERCENT * wide)
     return Decoded(index, ms, ms / factor, ms * factor, calibrated=known)
 
