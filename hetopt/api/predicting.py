@@ -67,13 +67,15 @@ class PredictedServing:
     def to_json(self) -> Document:
         """The document of `hetopt predict --json`."""
         return {
-            "rows": [
-                row._asdict() | {"id": run.id, "measured_ms": run.silicon_tpot_ms}
-                for run, row in zip(self.runs, self.rows, strict=True)
-            ],
+            "rows": [self._row(row) for row in self.rows],
             "summary": {name: s._asdict() for name, s in self.summary.items()},
             "not_calibrated_here": list(self.not_calibrated),
         }
+
+    def _row(self, row: Decoded) -> Document:
+        told, run = row._asdict(), self.runs[row.row]
+        own = {"index": told.pop("row"), "id": run.id}
+        return own | told | {"measured_ms": run.silicon_tpot_ms}
 
 
 @dataclass(frozen=True)

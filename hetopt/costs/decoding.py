@@ -89,7 +89,7 @@ class DecoderShape(NamedTuple):
     hidden: int
     kept: tuple[_Kept, ...]
     chosen: float  # tokens that an indexer has attention read
-    index: int  # elements of a token that the indexer reads
+    indexed: int  # elements of a token that the indexer reads
     attended: tuple[tuple[int, float], ...]  # width of a layer's heads, tokens seen
 
     @classmethod
@@ -107,10 +107,11 @@ class DecoderShape(NamedTuple):
                     kept.append(_Kept(1, 0, heads, 0, state))
                 if part in ATTENDING:
                     seen = window if part == WINDOW else math.inf
-                    width, heads = own.kv_products * own.kv_width, own.kv_heads
+                    width = own.kv_products * own.kv_width
+                    heads = own.kv_heads or own.heads
                     if (x := own.latent) is not None:
                         width, heads = x.key_rank + x.rotary, 1
-                    kept.append(_Kept(1, width, heads or own.heads, seen))
+                    kept.append(_Kept(1, width, heads, seen))
                     attended.append((own.attention_width, seen))
         routed = sum(row[2] for row in layers)
         ends = model.total_parameters - sum(model.parameters)
@@ -129,7 +130,7 @@ class DecoderShape(NamedTuple):
                 one._replace(layers=kept.count(one)) for one in dict.fromkeys(kept)
             ),
             chosen=looks.chosen if looks else math.inf,
-            index=looks.head_dim if looks else 0,
+            indexed=looks.head_dim if looks else 0,
             attended=tuple(attended),
         )
 
@@ -160,9 +161,9 @@ class DecoderShape(NamedTuple):
         for one in self.kept:
             share = max(1, one.heads / degree) / one.heads
             kept = one.of_token * min(tokens, one.most, most) * element
-            indexed = self.index * tokens if one.of_token else 0
+            keys = self.indexed * tokens if one.of_token else 0
             state = (4 if held else 8) * one.state / degree
-            found += one.layers * (share * kept + indexed + state)
+            found += one.layers * (share * kept + keys + state)
         return found
 
     def weights(self, gpus: int, degree: int, precision: str) -> float:
@@ -222,7 +223,7 @@ def terms(
         "layer": model.layers * _US,
         "layer.group": model.layers * math.log2(t) * _US,
         f"layer.experts@{on.program}": model.sparse * _US,
-        "layer.indexer": model.layers * _US if model.index else 0.0,
+        "layer.indexer": model.layers * _US if model.indexed else 0.0,
     }
 
 

@@ -74,7 +74,7 @@ def _serving(found: PredictedServing) -> Sheet:
             row.not_modelled or ("" if row.calibrated else "not calibrated here"),
         )
         of = run.model_path, run.system, str(run.batch_size)
-        rows.append((str(row.index), *of, *cells))
+        rows.append((str(row.row), *of, *cells))
     table = Table.of(_SERVED, rows, texts=("model", "system", "remark"))
     more = Section(points=_more(len(found.rows), _MOST_ROWS))
     sections = Section(table=table), more, Section(table=errors(found.summary))

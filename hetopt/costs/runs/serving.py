@@ -96,7 +96,7 @@ class Served(BaseModel):
 class Decoded(NamedTuple):
     """What decoding predicts for a row, in ms for each token; None where nothing."""
 
-    index: int
+    row: int
     tpot_ms: float | None = None
     low_ms: float | None = None
     high_ms: float | None = None
