@@ -17,12 +17,14 @@ import numpy as np
 from _measuring import publish
 
 from hetopt.costs import decoding
-from hetopt.costs.runs.serving import described, parts
-from hetopt.formats.runs import read_serving
+from hetopt.costs.runs.serving import described
+from hetopt.formats.runs import read
 from hetopt.schema.calibration import OF_80_PERCENT
+from hetopt.text.parsing import read_tree
 
 YAML = Path(decoding.__file__).parent / "constants" / "decoding.yaml"
-NAMES = [name for name, one in decoding.entries().items() if "prior" in one]
+PRIORS = {x: y["prior"] for x, y in read_tree(YAML).items() if "prior" in y}
+NAMES = [*PRIORS]
 #: Rows further off say little; n rows of one engine weigh n to a power; all of TRUST.
 FAR, ALIKE, TRUST = 0.15, -0.35, 0.25
 LEFT_OUT = ("model", "card", "pair of model and card")
@@ -38,11 +40,10 @@ class Study:
 
     def __init__(self, path: Path) -> None:
         key = attrgetter("model_path", "system", "backend", "isl", "silicon_tpot_ms")
-        rows = [*{key(x): x for x in read_serving(path)}.values()]
-        found = map(parts, rows)
+        rows = [*{key(x): x for x in read(path)}.values()]
+        shapes, found = zip(*map(described, rows), strict=True)
         self.terms = np.array([[x.get(name, 0.0) for name in NAMES] for x in found])
         self.measured = np.log([row.silicon_tpot_ms / 1000 for row in rows])
-        shapes = [described(row)[0] for row in rows]
         first = {shape: x.model_path for shape, x in zip(shapes, rows, strict=True)}
         self.sparse = np.array([shape.sparse > 0 for shape in shapes])
         table = [
@@ -65,7 +66,7 @@ class Study:
 
     def fit(self, kept: np.ndarray) -> np.ndarray:
         """Return constants by Gauss-Newton on logarithms, priors beside, soft L1."""
-        middle, spread = np.array([decoding.entries()[x]["prior"] for x in NAMES]).T
+        middle, spread = np.array([*PRIORS.values()]).T
         x, inside = np.log(middle), np.diag(spread**-2)
         for _ in range(60):
             each = self.terms[kept] * np.exp(x)
@@ -103,34 +104,16 @@ class Study:
     def tables(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Yield titles and tables: errors of all rows, then by label."""
         kinds = {"all": self.sparse >= 0, "dense": ~self.sparse, "mixture": self.sparse}
-        yield (
-            "Errors by what is left out of the fit",
-            [
-                {"left out": x, "of": y, **self.errors(x, some)}
-                for x in self.out
-                for y, some in kinds.items()
-            ],
-        )
+        rows = [
+            {"left out": x, "of": y, **self.errors(x, some)}
+            for x in self.out
+            for y, some in kinds.items()
+        ]
+        yield "Errors by what is left out of the fit", rows
         for name, labels in self.labels.items():
-            out = name if name in self.out else "model"
-            yield (
-                f"By {name}, a {out} left out",
-                [
-                    {name: x, **self.errors(out, labels == x)}
-                    for x in sorted(set(labels))
-                ],
-            )
-        yield (
-            "Constants",
-            [
-                {
-                    "constant": x,
-                    "value": f"{y:.3g}",
-                    "what": decoding.entries()[x]["why"],
-                }
-                for x, y in zip(NAMES, self.fitted, strict=True)
-            ],
-        )
+            out, each = name if name in self.out else "model", sorted(set(labels))
+            rows = [{name: x, **self.errors(out, labels == x)} for x in each]
+            yield f"By {name}, a {out} left out", rows
 
 
 def main() -> None:

@@ -456,12 +456,10 @@ def prices() -> tuple[Price, ...]:
 @cache
 def models() -> Mapping[str, Fields]:
     """Return the fields of every model's `ModelSpec`, without its name, by that."""
-    tree = _load("models").items()
-    # Tuples, as the fields are of records that do not convert.
-    found = {
-        name: {x: tuple(y) if isinstance(y, list) else y for x, y in fields.items()}
-        for name, fields in tree
-    }
+    found = _load("models")
+    for fields in found.values():
+        if "layer_kinds" in fields:  # records do not convert lists
+            fields["layer_kinds"] = tuple(fields["layer_kinds"])
     return MappingProxyType(found)
 
 

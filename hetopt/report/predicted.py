@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from ..api.predicting import Calibrated, Predicted, PredictedServing
+from ..api.predicting import Calibrated, Predicted
 from ..costs.runs.prediction import Prediction, Summary
-from ..costs.runs.rows import Run
+from ..costs.runs.rows import Run, Served
 from . import words
 from .sheet import Section, Sheet, Table
 
@@ -14,10 +14,6 @@ _RUNS = (
     "memory",
 )
 _ERRORS = ("set", "runs", "predicted", "mean error", "median", "bias", "worst")
-_SERVED = (
-    *("row", "model", "system", "answers", "measured", "predicted", "80% interval"),
-    *("error", "remark"),
-)
 _MOST_MOVED = 12
 _MEMORY = (
     "Memory is that of the whole GPU, with CUDA context, NCCL buffers and "
@@ -25,14 +21,13 @@ _MEMORY = (
 )
 
 
-def sheet(found: Predicted | PredictedServing) -> Sheet:
+def sheet(found: Predicted) -> Sheet:
     """A line a run, then the errors by set."""
-    if isinstance(found, PredictedServing):
-        return _serving(found)
     rows: list[tuple[str, ...]] = []
     for row in found.rows[:_MOST_ROWS]:
         run = found.runs[row.row]
-        names = (str(row.row), run.model or "", _gpus(run))
+        model = run.model_path if isinstance(run, Served) else run.model or ""
+        names = (str(row.row), model, _gpus(run))
         if row.iteration_s is None:
             rows.append((*names, "", "", "", "", row.not_modelled or ""))
             continue
@@ -56,29 +51,6 @@ def sheet(found: Predicted | PredictedServing) -> Sheet:
     )
     sections = Section(table=table), below, Section(table=errors(found.summary))
     return Sheet("Predictions", sections)
-
-
-def _serving(found: PredictedServing) -> Sheet:
-    """Return a line for each row of serving, then the errors by model and system."""
-    rows: list[tuple[str, ...]] = []
-    for run, row in zip(found.runs[:_MOST_ROWS], found.rows, strict=False):
-        ms = (row.tpot_ms, row.low_ms, row.high_ms)
-        shown, low, high = ("" if x is None else f"{x:.4g}" for x in ms)
-        measured = run.silicon_tpot_ms
-        error = measured and row.tpot_ms and f"{row.tpot_ms / measured - 1:+.0%}"
-        cells = (
-            f"{measured:.4g} ms" if measured else "",
-            shown and f"{shown} ms",
-            shown and f"{low}-{high} ms",
-            error or "",
-            row.not_modelled or ("" if row.calibrated else "not calibrated here"),
-        )
-        of = run.model_path, run.system, str(run.batch_size)
-        rows.append((str(row.row), *of, *cells))
-    table = Table.of(_SERVED, rows, texts=("model", "system", "remark"))
-    more = Section(points=_more(len(found.rows), _MOST_ROWS))
-    sections = Section(table=table), more, Section(table=errors(found.summary))
-    return Sheet("Predictions: time per token", sections)
 
 
 def _more(count: int, most: int) -> tuple[str, ...]:
@@ -126,7 +98,9 @@ def calibrated(found: Calibrated) -> Sheet:
     return Sheet("Calibration", sections)
 
 
-def _gpus(run: Run) -> str:
+def _gpus(run: Run | Served) -> str:
+    if isinstance(run, Served):
+        return f"{run.groups(sparse=True)[0]} x {run.system}"
     if run.plan is not None and isinstance(run.nodes, tuple):
         return " + ".join(f"{node.gpus} x {node.gpu}" for node in run.nodes)
     return f"{run.gpus or '?'} x {run.gpu or '?'}"

@@ -1,16 +1,15 @@
 """Measured runs: rows of ours, and what logs of trainers say an iteration took.
 
-`read` reads rows, which `predict` and `calibrate` take, `read_serving` those of a
-table of serving; `check --from` reads a log, of
+`read` reads rows, which `predict` and `calibrate` take; `check --from` reads a log, of
 which `measured` returns the time of an iteration.
 """
 
 from . import logs, trainer
-from .rows import is_serving, read, read_serving
+from .rows import read
 from .source import Measured, Size, Source
 from .trainer import is_log
 
-__all__ = ["is_log", "is_serving", "measured", "read", "read_serving"]
+__all__ = ["is_log", "measured", "read"]
 
 
 def measured(source: Source, size: Size) -> Measured | None:

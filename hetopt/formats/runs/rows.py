@@ -8,12 +8,11 @@ cell is null, a list or a plan is JSON. Columns and fields beyond these are left
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from ...costs.runs.rows import Run
-from ...costs.runs.serving import Served
+from ...costs.runs.rows import Run, Served
 from ...errors import InstanceError, Place
 from ...text.complaints import expectation, listed, shown
 from ...text.parsing import read_table
@@ -25,40 +24,25 @@ _TREES = ("stage_layers", "nodes", "plan", "lora_targets")
 _SOME = "model, layers, hidden, gpu, gpus, tp, pp, mbs, gbs, seq, iteration_s"
 
 
-R = TypeVar("R", bound=BaseModel)
-
-
-def read(path: Place) -> list[Run]:
+def read(path: Place) -> list[Run | Served]:
     """Return the runs of a file, in its order.
 
+    All are rows of serving where the first one has tokens of a prompt or an answer.
     Raises `InstanceError` that names the file, the row or line, and the field.
     """
-    return _read(Source(Path(path)), Run)
-
-
-def is_serving(path: Place) -> bool:
-    """Return whether a file is a table of serving, with columns isl and osl."""
-    source = Source(Path(path))
-    if source.kind == "tree" or is_log(source):
-        return False
-    return {"isl", "osl"} <= {*read_table(source.path).columns}
-
-
-def read_serving(path: Place) -> list[Served]:
-    """Return the rows of a table of serving, with the errors of `read`."""
-    return _read(Source(Path(path)), Served)
-
-
-def _read(source: Source, record: type[R]) -> list[R]:
-    place = source.path
-    rows = _of_table(source, record)
+    place = Path(path)
+    source = Source(place)
+    rows = _of_table(source)
     if source.kind == "tree":
         tree = source.tree
         held = tree.get("runs") if isinstance(tree, dict) else tree
         of_tree = held if isinstance(held, list) else []
         rows = ((f"[{index}]", row) for index, row in enumerate(of_tree))
-    found: list[R] = []
+    found: list[Run | Served] = []
+    record: type[Run | Served] = Run
     for at, row in rows:
+        if not found and isinstance(row, dict) and {"isl", "osl"} & row.keys():
+            record = Served
         if len(found) == MOST_ROWS:
             raise InstanceError.at(
                 place,
@@ -75,7 +59,7 @@ def _read(source: Source, record: type[R]) -> list[R]:
     return found
 
 
-def _of_table(source: Source, record: type[BaseModel]) -> Iterator[tuple[str, object]]:
+def _of_table(source: Source) -> Iterator[tuple[str, object]]:
     if is_log(source):
         raise InstanceError.at(
             source.path,
@@ -84,7 +68,7 @@ def _of_table(source: Source, record: type[BaseModel]) -> Iterator[tuple[str, ob
             "prediction by `hetopt check --from LOG --instance X`",
         )
     table = read_table(source.path)
-    if not any(name in record.model_fields for name in table.columns):
+    if {*Run.model_fields, *Served.model_fields}.isdisjoint(table.columns):
         raise InstanceError.at(
             source.path,
             "line 1",
@@ -116,7 +100,7 @@ def _value(name: str, text: str) -> Any:
     return text if bare else None
 
 
-def _run(row: object, record: type[R], path: Path, at: str) -> R:
+def _run(row: object, record: type[Run | Served], path: Path, at: str) -> Run | Served:
     try:
         return record.model_validate(row)
     except ValidationError as error:
