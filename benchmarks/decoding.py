@@ -27,11 +27,14 @@ PRIORS = {x: y["prior"] for x, y in read_tree(YAML).items() if "prior" in y}
 NAMES = [*PRIORS]
 #: Rows further off say little; n rows of one engine weigh n to a power; all of TRUST.
 FAR, ALIKE, TRUST = 0.15, -0.35, 0.25
-LEFT_OUT = ("model", "card", "pair of model and card")
+LEFT_OUT = ("model", "card", "program", "pair of model and card")
 HEAD = """# Decoding
 
-Errors of [the formula](../../hetopt/costs/README.md#decoding): |predicted / measured -
-1|, *left out*: by constants of other rows. Intervals are made of other models' errors.
+Errors are |predicted / measured - 1|.
+[The formula's page](../../hetopt/costs/README.md#decoding) says where the rows are
+from, and where it is weak. Each row counts once; DeepSeek-R1 and
+V3 are one model. *Left out* means predicted by constants of the other rows; intervals
+are made of the errors of other models, which were left out themselves.
 """
 
 
@@ -47,13 +50,16 @@ class Study:
         first = {shape: x.model_path for shape, x in zip(shapes, rows, strict=True)}
         self.sparse = np.array([shape.sparse > 0 for shape in shapes])
         table = [
-            (own, x.system, f"{own} on {x.system}", f"{x.backend}, {x.in_precision}")
+            (
+                *(own, x.system, x.backend, f"{own} on {x.system}"),
+                f"{x.backend}, {x.in_precision}",
+            )
             for own, x in zip((first[shape] for shape in shapes), rows, strict=True)
         ]
         columns = map(np.array, zip(*table, strict=True))
         self.labels = dict(zip((*LEFT_OUT, "engine"), columns, strict=True))
-        count = Counter(x[2:] for x in table)
-        weights = np.array([count[x[2:]] ** ALIKE for x in table])
+        count = Counter(x[3:] for x in table)
+        weights = np.array([count[x[3:]] ** ALIKE for x in table])
         self.weights = weights / weights.mean() / FAR
         self.fitted = self.fit(self.sparse >= 0)
         self.out = {"nothing": np.log(self.terms @ self.fitted) - self.measured}
