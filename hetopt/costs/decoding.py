@@ -129,7 +129,8 @@ class DecoderShape(NamedTuple):
     def cache(self, tokens: float, degree: int, precision: str, most: float) -> float:
         """Return the bytes that a GPU of `degree` reads of an answer of so many tokens.
 
-        Attention reads `most` of them. States are read and written, in 32 bits.
+        Attention reads `most` of them. States are read and written, in 32 bits; they
+        count twice in memory, too.
         """
         element = 2 if precision in ("bf16", "fp16", "int4", "int8") else 1
         found = 0.0
@@ -211,7 +212,8 @@ def card_of(name: str, memory_gib: float = math.inf) -> Gpu | None:
 
 def peak(sixteen: float, peaks: Mapping[Any, float], precision: str) -> float:
     """Return the rate of products; in 16 bits where a card has none in `precision`."""
-    return peaks.get(_PEAKS.get(precision, precision), sixteen)
+    known = {} if BYTES.get(precision) == BYTES["bf16"] else peaks
+    return known.get(_PEAKS.get(precision, precision), sixteen)
 
 
 def engine(
@@ -243,7 +245,7 @@ def engine(
     if left < 0:
         return None
     longest = work["prompt"] + work["longest"]
-    at_once = int(left / shape.cache(longest, degree, precision, math.inf))
+    at_once = int(left / max(1, shape.cache(longest, degree, precision, math.inf)))
     most = max(2, at_once)
     one, full, begun = (
         1e9 * seconds(terms(shape, on, answers, prompts, lengths))
