@@ -98,8 +98,8 @@ def predict(
     served = [row for row in read_rows if isinstance(row, Served)]
     if served and constants is None and fit_on is None:
         found = tuple(decoded(index, row) for index, row in enumerate(served))
-        errors = summaries(served, found)
-        return Predicted(tuple(served), found, errors, not_calibrated(served))
+        new = not_calibrated([served[x.row] for x in found if x.iteration_s])
+        return Predicted(tuple(served), found, summaries(served, found), new)
     rows = _runs(read_rows)
     known = _constants_of(constants)
     if fit_on is not None:

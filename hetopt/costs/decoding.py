@@ -224,8 +224,9 @@ def engine(
     Answers have `mean` tokens on average and `longest` at the most. What `gpu` lacks,
     the rate of its memory and peaks by precision, is the catalogue's, by its name. A
     step of a answers takes `step_ns + answer_ns a`: exact for dense models; of a
-    mixture the line through one answer and `at_once`, below the concave curve of the
-    experts reached. `InstanceError` where the rate of the memory is not known.
+    mixture the line through one answer and `at_once`, which is below the concave curve
+    of the experts reached, at some dozens of answers by up to half. Raises
+    `InstanceError` where the rate of the memory is not known.
     """
     card = card_of(gpu.card or name, gpu.memory_gib)
     rate = gpu.memory_gbytes_per_s or (card.memory_gbytes_per_s if card else None)

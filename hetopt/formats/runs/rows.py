@@ -113,6 +113,8 @@ def _run(row: object, record: type[Run | Served], path: Path, at: str) -> Run | 
         raise InstanceError.at(
             path,
             f"{at}.{field}".removesuffix("."),
-            f"found {shown(first['input'])}, expected {wanted}; correct it, or leave "
-            "it out where it is not known",
+            f"found nothing, expected {wanted}; add it"
+            if first["type"] == "missing"
+            else f"found {shown(first['input'])}, expected {wanted}; correct it, or "
+            "leave it out where it is not known",
         ) from None
