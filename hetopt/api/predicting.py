@@ -16,7 +16,8 @@ from ..costs.runs.prediction import (
     predictions,
     summaries,
 )
-from ..costs.runs.rows import Run
+from ..costs.runs.rows import Run, Served
+from ..costs.runs.serving import decoded, not_calibrated
 from ..errors import InstanceError, Place
 from ..formats.runs import read
 from ..text.documents import Document
@@ -29,7 +30,7 @@ Runs = Place | Sequence[Run]
 class Predicted:
     """Runs, what the model says of each, and the errors by set."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[Run | Served, ...]
     rows: tuple[Prediction, ...]
     summary: Mapping[str, Summary]
     not_calibrated: tuple[str, ...] = ()  # cards that no constant was fitted on
@@ -46,7 +47,12 @@ class Predicted:
         told = row._asdict()
         own = {"index": told.pop("row"), "terms_s": dict(told.pop("terms"))}
         own |= {"fits": row.fits, "fit": row.fit}
-        return told | own | {"measured_s": self.runs[row.row].measured_s}
+        own["measured_s"] = measured = self.runs[row.row].measured_s
+        if isinstance(self.runs[row.row], Served):
+            token = {"tpot_ms": row.iteration_s, "measured_ms": measured}
+            token |= {"low_ms": row.low_s, "high_ms": row.high_s}
+            own |= {x: None if y is None else 1000 * y for x, y in token.items()}
+        return told | own
 
 
 @dataclass(frozen=True)
@@ -83,11 +89,18 @@ def predict(
 ) -> Predicted:
     """Predict seconds and memory of measured runs, and compare row by row.
 
-    `constants` is a file of `calibrate`; with `fit_on` constants are fitted to those
-    runs first. Rows that the model cannot express say why in `not_modelled`. Raises
-    `InstanceError` for a file that cannot be read.
+    Of rows of serving (`isl`, `osl`, `batch_size`, ...) the seconds are those of a
+    token, by constants of their own. `constants` is a file of `calibrate`; with
+    `fit_on` constants are fitted to those runs first. Rows that the model cannot
+    express say why in `not_modelled`. `InstanceError` for a file that cannot be read.
     """
-    rows = _runs(runs)
+    read_rows = _read(runs)
+    served = [row for row in read_rows if isinstance(row, Served)]
+    if served and constants is None and fit_on is None:
+        found = tuple(decoded(index, row) for index, row in enumerate(served))
+        new = not_calibrated([served[x.row] for x in found if x.iteration_s])
+        return Predicted(tuple(served), found, summaries(served, found), new)
+    rows = _runs(read_rows)
     known = _constants_of(constants)
     if fit_on is not None:
         known = fitted_on(_runs(fit_on), known)
@@ -133,10 +146,19 @@ def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted
     return Predicted(*told, tuple(sorted(new)))
 
 
-def _runs(runs: Runs) -> Sequence[Run]:
+def _read(runs: Place | Sequence[Run | Served]) -> Sequence[Run | Served]:
     if isinstance(runs, str | Path) or hasattr(runs, "__fspath__"):
         return read(runs)
     return runs
+
+
+def _runs(runs: Place | Sequence[Run | Served]) -> Sequence[Run]:
+    rows = _read(runs)
+    found = [row for row in rows if isinstance(row, Run)]
+    if len(found) < len(rows):
+        fault = "found rows of serving, expected runs of training, which constants fit"
+        raise InstanceError(f"{fault}; leave constants out, or give such runs")
+    return found
 
 
 def _constants_of(path: Place | None) -> dict[str, Constant]:

@@ -456,7 +456,11 @@ def prices() -> tuple[Price, ...]:
 @cache
 def models() -> Mapping[str, Fields]:
     """Return the fields of every model's `ModelSpec`, without its name, by that."""
-    return MappingProxyType(_load("models"))
+    found = _load("models")
+    for fields in found.values():
+        if "layer_kinds" in fields:  # records do not convert lists
+            fields["layer_kinds"] = tuple(fields["layer_kinds"])
+    return MappingProxyType(found)
 
 
 def model(name: str) -> Fields:
@@ -464,6 +468,28 @@ def model(name: str) -> Fields:
     if name not in models():
         raise UnknownName("model", name, [*models()])
     return {"name": name, **models()[name]}
+
+
+#: Words behind a model's name that say nothing of its shape: `Instruct-2507-FP8`.
+_VERSION = re.compile(
+    r"instruct|chat|it|base|hf|thinking|exp|terminus|preview|dynamic|kv|block|awq|gptq"
+    r"|(mx|nv)?fp[0-9]+|bf16|int[0-9]+|w[0-9]+a[0-9]+|v?[0-9.]+|a?[0-9]+[be]"
+)
+
+
+def released(name: str) -> Fields | None:
+    """Return the fields of a model by its name on Hugging Face; None if unknown.
+
+    Owner, capitals and words of a version say nothing: `nvidia/Qwen3-32B-NVFP4`.
+    """
+    plain = name.rpartition("/")[2].lower().replace("_", ".")
+    plain = plain.removeprefix("meta-").removeprefix("nvidia-")
+    for own in sorted(models(), key=len, reverse=True):
+        rest = plain.removeprefix(own)
+        words = rest.split("-")
+        if rest != plain and not words[0] and all(map(_VERSION.fullmatch, words[1:])):
+            return model(own)
+    return None
 
 
 def _gpu(name: str, card: Fields, links: Fields) -> Gpu:

@@ -39,7 +39,8 @@ def predict(
     """Compare predictions with measured runs, row by row.
 
     Time per iteration with an 80% interval, memory of the fullest GPU and whether it
-    fits; or why the model cannot express a run.
+    fits; or why the model cannot express a run. Of a table of serving (columns
+    model_path, system, isl, osl, batch_size, tp_size, ...) the time per token.
 
     Example: `hetopt predict runs.json`. A trainer's log is compared with its prediction
     by `hetopt check --from train.log --instance X`.

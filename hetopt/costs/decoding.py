@@ -1,46 +1,31 @@
 """Decoding: the time of a generated token on an inference engine, and its memory.
 
-An engine is a group of GPUs that generates tokens of several answers at once, and
-computes the prompts of answers that begin meanwhile (continuous batching). The time of
-a token is a sum of seconds by the data sheets, each times a constant of
-`constants/decoding.yaml`, which were fitted to public measurements of vLLM, SGLang and
-TensorRT-LLM:
-
-    weights        bytes of weights that a step reads / the memory's rate; of experts
-                   those that B answers reach, E (1 - (1 - k / E)^B)
-    cache          bytes of keys and values (or of states) of B answers in the middle
-                   of their generation / the memory's rate
-    products       2 x active parameters x tokens, and the prompts' attention / the peak
-    all_reduce     two sums over the tensor-parallel group a layer / the links' rate
-    layer, ...     microseconds a layer, whatever the number of answers
-
-Sources: Pope et al., arXiv 2211.05102 (weights and cache against products); Kwon et
-al., arXiv 2309.06180 (memory of answers); errors: benchmarks/results/decoding.md.
+An engine is a group of GPUs that generates tokens of several answers at once. A step, a
+token of each, takes a sum of seconds by the data sheets, each times a constant of
+`constants/decoding.yaml`; [the formula](README.md#decoding).
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 from ..catalogue import Gpu, called, find_gpu
 from ..errors import InstanceError
 from ..schema import GpuType, ModelSpec
-from ..schema.layers import ATTENDING, EXPERTS, FURTHER, WINDOW
-from ..text.documents import Fields
+from ..schema.layers import ATTENDING, EXPERTS, FURTHER, MIXERS, WINDOW
 from ..text.parsing import read_tree
 
 #: Bytes of a weight, scales of blocks included.
 BYTES = {
-    **{"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.03125},
-    **{"int8": 1.0, "nvfp4": 0.5625, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.53125},
+    **{"bf16": 2.0, "fp16": 2.0, "mxfp8": 1.03125, "fp8": 1.0, "int8": 1.0},
+    **{"nvfp4": 0.5625, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.53125},
 }
-#: What programs of engines are known; the first stands for others.
-PROGRAMS = ("vllm", "sglang", "trtllm")
+_PEAKS = {"fp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8"}
 _SHARE = 0.9  # of a GPU's memory that engines take (vLLM's gpu_memory_utilization)
 _RESERVE = 2 * 2**30  # of it, bytes for activations and graphs of launches
-_US = 1e-6
 
 
 class Engine(NamedTuple):
@@ -52,28 +37,47 @@ class Engine(NamedTuple):
     at_once: int  # answers at the longest length
 
 
+class EngineWork(TypedDict):
+    """The tokens of an engine's work, its precision, the rate of a GPU's links."""
+
+    prompt: int
+    mean: int
+    longest: int
+    precision: str
+    link_gbytes_per_s: float
+
+
 class Serving(NamedTuple):
     """How a model is served: rates of one GPU, and how the model lies on them."""
 
-    flops: float  # dense, in the precision of the weights
-    memory_bytes_per_s: float
-    link_bytes_per_s: float  # of a GPU, one direction
+    tflops: float  # dense, in the precision of the weights
+    memory_gbytes_per_s: float
+    link_gbytes_per_s: float  # one direction
     gpus: int
-    degree: (
-        int  # tensor-parallel GPUs; groups of so many attend to answers of their own
-    )
+    degree: int  # tensor-parallel GPUs; each group attends to answers of its own
     precision: str
-    program: str = PROGRAMS[0]
+    program: str = "vllm"
 
 
 class _Kept(NamedTuple):
-    """Elements that layers of a kind keep of each answer."""
+    """Elements that a layer keeps of each answer, and the width of its attention."""
 
-    layers: int
     of_token: int
     heads: int  # that a tensor-parallel group can divide
     most: float  # tokens that are kept, of a window
     state: float = 0.0  # elements whatever the length
+    width: int = 0
+
+    @classmethod
+    def of(cls, model: ModelSpec, part: str) -> Self:
+        """Return those of a part; FLOPs of a scan are 7 for each element of a state."""
+        if (mixer := model.mixer(part)) is not None:
+            return cls(0, 1, 0, mixer.sizes.scan / 7)
+        heads, width = model.kv_heads or model.heads, model.kv_products * model.kv_width
+        if (x := model.latent) is not None:
+            heads, width = 1, x.key_rank + x.rotary
+        most = (model.window if part == WINDOW else None) or math.inf
+        return cls(width, heads, most, width=model.attention_width)
 
 
 class DecoderShape(NamedTuple):
@@ -87,102 +91,64 @@ class DecoderShape(NamedTuple):
     head: int
     beside: int  # parameters that are held and not read
     hidden: int
-    kept: tuple[_Kept, ...]
+    kept: tuple[tuple[_Kept, int], ...]  # and in how many layers
     chosen: float  # tokens that an indexer has attention read
-    index: int  # elements of a token that the indexer reads
-    attended: tuple[tuple[int, float], ...]  # width of a layer's heads, tokens seen
+    indexed: int  # elements of a token that the indexer reads
 
     @classmethod
-    def of(cls, model: ModelSpec) -> "DecoderShape":
+    def of(cls, model: ModelSpec) -> Self:
         """Return what decoding depends on, without layers that predict further."""
         rows = zip(model.kinds, model.parameters, model.routed_parameters, strict=True)
         layers = [row for row in rows if FURTHER not in row[0]]
-        kept, attended = [], []
-        for kind, _, _ in layers:
-            own, window = model.of(kind), model.window or math.inf
-            for part in kind:
-                if (mixer := model.mixer(part)) is not None:
-                    # The FLOPs of a scan are 7 for each element of the state.
-                    heads, state = min(mixer.sizes.whole), mixer.sizes.scan / 7
-                    kept.append(_Kept(1, 0, heads, 0, state))
-                if part in ATTENDING:
-                    seen = window if part == WINDOW else math.inf
-                    width, heads = own.kv_products * own.kv_width, own.kv_heads
-                    if (x := own.latent) is not None:
-                        width, heads = x.key_rank + x.rotary, 1
-                    kept.append(_Kept(1, width, heads or own.heads, seen))
-                    attended.append((own.attention_width, seen))
-        routed = sum(row[2] for row in layers)
-        ends = model.total_parameters - sum(model.parameters)
-        active = model.active_experts or 1
-        looks = model.indexer
+        mixing = [(k, x) for k, *_ in layers for x in k if x in (*ATTENDING, *MIXERS)]
+        routed, looks = sum(row[2] for row in layers), model.indexer
+        head = model.embedding_parameters
         return cls(
-            layers=len(layers),
-            sparse=sum(EXPERTS in row[0] for row in layers),
-            plain=sum(row[1] for row in layers) - routed,
-            routed=routed,
-            share=active / (model.experts or active),
-            head=model.embedding_parameters,
-            beside=ends - model.embedding_parameters,
-            hidden=model.hidden,
-            kept=tuple(
-                one._replace(layers=kept.count(one)) for one in dict.fromkeys(kept)
-            ),
-            chosen=looks.chosen if looks else math.inf,
-            index=looks.head_dim if looks else 0,
-            attended=tuple(attended),
+            len(layers),
+            sum(EXPERTS in row[0] for row in layers),
+            sum(row[1] for row in layers) - routed,
+            routed,
+            (model.active_experts or 1) / (model.experts or 1),
+            head,
+            model.total_parameters - sum(model.parameters) - head,
+            model.hidden,
+            (*Counter(_Kept.of(model.of(k), x) for k, x in mixing).items(),),
+            *((looks.chosen, looks.head_dim) if looks else (math.inf, 0)),
         )
 
     def bytes_of(self, precision: str) -> tuple[float, float]:
-        """Return the bytes of a plain weight and of an expert's.
+        """Return the bytes of a plain weight and of an expert's; those alone in 4 bits.
 
-        In 4 bits mixtures have only their experts. `InstanceError` if unknown.
+        Raises `InstanceError` for an unknown precision.
         """
-        if precision not in BYTES:
-            known = ", ".join(BYTES)
-            raise InstanceError(
-                f"found precision {precision!r}, expected one of {known}"
-            )
-        found = BYTES[precision]
+        if (found := BYTES.get(precision)) is None:
+            known = f"expected one of {', '.join(BYTES)}; correct it"
+            raise InstanceError(f"found precision {precision!r}, {known}")
         return (BYTES["bf16"] if self.routed and found < 1 else found), found
 
-    def cache(
-        self, tokens: float, degree: int, precision: str, *, held: bool = False
-    ) -> float:
+    def cache(self, tokens: float, degree: int, precision: str, most: float) -> float:
         """Return the bytes that a GPU of `degree` reads of an answer of so many tokens.
 
-        With `held` those that it holds: an indexer reads fewer; states are read and
-        written, in 32 bits.
+        Attention reads `most` of them. States are read and written, in 32 bits; they
+        count twice in memory, too.
         """
-        element = 2 if precision in ("fp32", "bf16", "fp16", "int4", "int8") else 1
-        most = math.inf if held else self.chosen
+        element = 2 if precision in ("bf16", "fp16", "int4", "int8") else 1
         found = 0.0
-        for one in self.kept:
-            share = max(1, one.heads / degree) / one.heads
-            kept = one.of_token * min(tokens, one.most, most) * element
-            indexed = self.index * tokens if one.of_token else 0
-            state = (4 if held else 8) * one.state / degree
-            found += one.layers * (share * kept + indexed + state)
+        for one, layers in self.kept:
+            part = max(1, one.heads / degree) / one.heads * element
+            keys = self.indexed * tokens if one.of_token else 0
+            kept = part * one.of_token * min(tokens, one.most, most) + keys
+            found += layers * (kept + 8 * one.state / degree)
         return found
 
-    def weights(self, gpus: int, degree: int, precision: str) -> float:
-        """Return the bytes of all weights on one GPU, the ends in 16 bits."""
-        plain, expert = self.bytes_of(precision)
-        ends = BYTES["bf16"] * (self.head + self.beside) / degree
-        return self.plain * plain / degree + self.routed * expert / gpus + ends
-
-    def prompt_flops(self, tokens: int) -> float:
-        """Return the FLOPs of a prompt, its attention included."""
+    def flops(self, answers: float, prompts: float, prompt: int) -> float:
+        """Return the FLOPs of a token of each answer, and of prompts of so many."""
         scores = sum(
-            4 * width * tokens * min(tokens / 2, seen, self.chosen)
-            for width, seen in self.attended
+            layers * 4 * x.width * prompt * min(prompt / 2, x.most, self.chosen)
+            for x, layers in self.kept
         )
-        return 2 * self.active * tokens + scores
-
-    @property
-    def active(self) -> float:
-        """Return the parameters of layers that a token is multiplied with."""
-        return self.plain + self.routed * self.share
+        products = 2 * (self.plain + self.routed * self.share)
+        return products * (answers + prompts * prompt) + prompts * scores
 
 
 def terms(
@@ -190,81 +156,64 @@ def terms(
     on: Serving,
     answers: float,
     prompts: float,
-    prompt: int,
-    mean: float,
+    lengths: tuple[int, int],
 ) -> dict[str, float]:
     """Return the seconds of a step by constant, before the constants.
 
-    `answers` are in flight, of `mean` tokens each behind a prompt of `prompt`; of those
-    that begin, `prompts` fall on a step.
+    `lengths` are the tokens of a prompt and of an answer; `answers` are in flight, and
+    of those that begin, `prompts` fall on a step.
     """
-    plain, expert = model.bytes_of(on.precision)
-    rate, t = on.memory_bytes_per_s, on.degree
-    tokens = answers + prompts * prompt
+    (plain, expert), (prompt, mean) = model.bytes_of(on.precision), lengths
+    rate, t = on.memory_gbytes_per_s * 1e9, on.degree
+    wide, narrow = "weights.16bit", "weights" if expert == plain else "experts.4bit"
     reached = model.routed * (1 - (1 - model.share) ** answers)
-    read = model.plain * plain / t + model.head * BYTES["bf16"] / on.gpus
-    flops = 2 * model.active * answers + prompts * model.prompt_flops(prompt)
-    context = model.cache(prompt + mean / 2, t, on.precision)
-    summed = 2 * model.layers * tokens * model.hidden * 2 * (2 * (t - 1) / t)
-    narrow = "experts.4bit" if expert < 1 else "weights"
-    found = {
-        "weights": read / rate,
+    read = {wide: model.head * BYTES["bf16"] / on.gpus, narrow: 0.0}
+    read[wide if plain == BYTES["bf16"] else narrow] += model.plain * plain / t
+    read[wide if expert == BYTES["bf16"] else narrow] += reached * expert / on.gpus
+    context = model.cache(prompt + mean / 2, t, on.precision, model.chosen)
+    us = model.layers / 1e6
+    summed = 8 * model.layers * (answers + prompts * prompt) * model.hidden
+    return {name: size / rate for name, size in read.items()} | {
         "cache": answers * t / on.gpus * context / rate,
-        "products": flops / on.gpus / on.flops,
-        "all_reduce": summed / on.link_bytes_per_s,
-        "layer": model.layers * _US,
-        "layer.group": model.layers * math.log2(t) * _US,
-        f"layer.experts@{on.program}": model.sparse * _US,
-        "layer.indexer": model.layers * _US if model.index else 0.0,
+        "products": model.flops(answers, prompts, prompt) / on.gpus / on.tflops / 1e12,
+        "all_reduce": summed * (t - 1) / t / on.link_gbytes_per_s / 1e9,
+        "layer": us,
+        "layer.group": us * math.log2(t),
+        f"layer.experts@{on.program}": model.sparse / 1e6,
+        "layer.indexer": us if model.indexed else 0.0,
     }
-    found[narrow] = found.get(narrow, 0.0) + reached * expert / on.gpus / rate
-    return found
 
 
 @cache
-def entries() -> Mapping[str, Fields]:
-    """Return the shipped constants: value, spread, prior and why, by name."""
-    path = Path(__file__).parent / "constants" / "decoding.yaml"
-    found: dict[str, Any] = read_tree(path)
-    return found
+def values() -> Mapping[str, float]:
+    """Return the shipped constants by name."""
+    found = read_tree(Path(__file__).parent / "constants" / "decoding.yaml")
+    return {name: float(one["value"]) for name, one in found.items()}
 
 
 def seconds(found: Mapping[str, float]) -> float:
     """Return the seconds of a step from its terms, by the shipped constants."""
-    return sum(x * entries()[name]["value"] for name, x in found.items())
+    return sum(x * values()[name] for name, x in found.items())
 
 
-def card_of(name: str, memory_gib: float | None = None) -> Gpu | None:
-    """Return the catalogue's card of a name.
+def card_of(name: str, memory_gib: float = math.inf) -> Gpu | None:
+    """Return the catalogue's card of a name, `A100` or `a100_sxm`; None if unknown.
 
-    Of several it is that of the nearest memory, and among these the fastest.
+    Of several it is that in this form, of the nearest memory, and the fastest of these.
     """
-    if (card := find_gpu(name)) is not None or memory_gib is None:
-        return card
+    short, _, form = name.lower().partition("_")
 
-    def rank(one: Gpu) -> tuple[float, float]:
-        return abs(one.memory_gib - memory_gib), -one.memory_gbytes_per_s
+    def rank(one: Gpu) -> tuple[bool, float, float]:
+        far = min(abs(one.memory_gib - memory_gib), 1e6 - one.memory_gib)  # none: most
+        return form not in one.name.lower(), far, -one.memory_gbytes_per_s
 
-    return min(called(name), key=rank, default=None)
+    return find_gpu(name) or min(called(name) or called(short), key=rank, default=None)
 
 
 def peak(sixteen: float, peaks: Mapping[Any, float], precision: str) -> float:
-    """Return the rate of products, in the unit given; in 16 bits where none is known.
-
-    What a card cannot multiply is widened first, as are weights of whole numbers.
-    """
-    name = {"fp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8"}.get(precision, precision)
-    return peaks.get(name, sixteen)
-
-
-class EngineWork(TypedDict):
-    """The work of an engine, its precision, and the rate of its links."""
-
-    prompt: int
-    mean: int
-    longest: int
-    precision: str
-    link_gbytes_per_s: float
+    """Return the rate of products; in 16 bits where a card has none in `precision`."""
+    known = {} if BYTES.get(precision) == BYTES["bf16"] else peaks
+    return known.get(_PEAKS.get(precision, precision), sixteen)
 
 
 def engine(
@@ -272,41 +221,37 @@ def engine(
 ) -> Engine | None:
     """Return the engine of `degree` GPUs of type `name`; None where weights do not fit.
 
-    Answers have `mean` tokens on average and `longest` at the most, behind prompts of
-    `prompt`; `link_gbytes_per_s` is a GPU's to the others of the engine. What `gpu`
-    lacks, the rate of its memory and peaks by precision, is the catalogue's, by its
-    name. A step of a answers takes `step_ns + answer_ns a`: exact for dense models; of
-    a mixture the line through one answer and `at_once`, below the concave curve of the
-    experts that answers reach. `at_once` is 0 where one answer does not fit.
+    Answers have `mean` tokens on average and `longest` at the most. What `gpu` lacks,
+    the rate of its memory and peaks by precision, is the catalogue's, by its name. A
+    step of a answers takes `step_ns + answer_ns a`: exact for dense models; of a
+    mixture the line through one answer and `at_once`, which is below the concave curve
+    of the experts reached, at some dozens of answers by up to half. Raises
     `InstanceError` where the rate of the memory is not known.
     """
     card = card_of(gpu.card or name, gpu.memory_gib)
-    rate = gpu.memory_gbytes_per_s or (card and card.memory_gbytes_per_s)
+    rate = gpu.memory_gbytes_per_s or (card.memory_gbytes_per_s if card else None)
     if rate is None:
-        raise InstanceError.at(
-            None,
-            f"cluster.gpus.{name}",
-            "found no memory_gbytes_per_s and no such card in the catalogue, expected "
-            "the rate of its memory, which generation depends on; add it",
+        fault = (
+            "found no memory_gbytes_per_s, and no such card in the catalogue; add it"
         )
-    prompt, mean, precision = work["prompt"], work["mean"], work["precision"]
-    peaks: Mapping[Any, float] = gpu.peaks or (card.peaks if card else {})
-    flops = peak(gpu.peak_tflops, peaks, precision) * 1e12
-    link = work["link_gbytes_per_s"] * 1e9
-    on = Serving(flops, rate * 1e9, link, degree, degree, precision)
-    decoder = DecoderShape.of(model)
-    left = _SHARE * gpu.memory_gib * 2**30 - _RESERVE
-    left -= decoder.weights(degree, degree, precision)
+        raise InstanceError.at(None, f"cluster.gpus.{name}", fault)
+    precision, lengths = work["precision"], (work["prompt"], work["mean"])
+    tflops = peak(gpu.peak_tflops, gpu.peaks or (card.peaks if card else {}), precision)
+    on = Serving(tflops, rate, work["link_gbytes_per_s"], degree, degree, precision)
+    shape = DecoderShape.of(model)
+    plain, expert = shape.bytes_of(precision)
+    weights = shape.plain * plain + shape.routed * expert
+    weights += BYTES["bf16"] * (shape.head + shape.beside)
+    left = _SHARE * gpu.memory_gib * 2**30 - _RESERVE - weights / degree
     if left < 0:
         return None
-    tokens = prompt + work["longest"]
-    held = decoder.cache(tokens, degree, precision, held=True)
-    at_once = int(left / held) if held else 1
-
-    def time(answers: int, prompts: int) -> float:
-        return seconds(terms(decoder, on, answers, prompts, prompt, mean)) * 1e9
-
-    one = time(1, 0)
-    answer = (time(max(2, at_once), 0) - one) / (max(2, at_once) - 1)
-    figures = one - answer, answer, time(1, 1) - one
-    return Engine(*map(math.ceil, figures), at_once)
+    longest = work["prompt"] + work["longest"]
+    at_once = int(left / max(1, shape.cache(longest, degree, precision, math.inf)))
+    most = max(2, at_once)
+    one, full, begun = (
+        1e9 * seconds(terms(shape, on, answers, prompts, lengths))
+        for answers, prompts in ((1, 0), (most, 0), (1, 1))
+    )
+    answer = (full - one) / (most - 1)
+    times = math.ceil(one - answer), math.ceil(answer), math.ceil(begun - one)
+    return Engine(*times, at_once)

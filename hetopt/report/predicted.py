@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ..api.predicting import Calibrated, Predicted
 from ..costs.runs.prediction import Prediction, Summary
-from ..costs.runs.rows import Run
+from ..costs.runs.rows import Run, Served
 from . import words
 from .sheet import Section, Sheet, Table
 
@@ -26,7 +26,8 @@ def sheet(found: Predicted) -> Sheet:
     rows: list[tuple[str, ...]] = []
     for row in found.rows[:_MOST_ROWS]:
         run = found.runs[row.row]
-        names = (str(row.row), run.model or "", _gpus(run))
+        model = run.model_path if isinstance(run, Served) else run.model or ""
+        names = (str(row.row), model, _gpus(run))
         if row.iteration_s is None:
             rows.append((*names, "", "", "", "", row.not_modelled or ""))
             continue
@@ -97,7 +98,9 @@ def calibrated(found: Calibrated) -> Sheet:
     return Sheet("Calibration", sections)
 
 
-def _gpus(run: Run) -> str:
+def _gpus(run: Run | Served) -> str:
+    if isinstance(run, Served):
+        return f"{run.groups(sparse=True)[0]} x {run.system}"
     if run.plan is not None and isinstance(run.nodes, tuple):
         return " + ".join(f"{node.gpus} x {node.gpu}" for node in run.nodes)
     return f"{run.gpus or '?'} x {run.gpu or '?'}"

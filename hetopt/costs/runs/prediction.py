@@ -12,7 +12,9 @@ from ..formulas import memory, step
 from ..formulas.memory import TOO_MUCH
 from .description import Described, NotModelled, described
 from .fitting import Observed, fit
-from .rows import Run
+from .rows import Run, Served
+
+Rows = Sequence[Run | Served]
 
 
 class Prediction(NamedTuple):
@@ -268,7 +270,7 @@ class Summary(NamedTuple):
     worst: float | None
 
 
-def summaries(runs: Sequence[Run], found: Sequence[Prediction]) -> dict[str, Summary]:
+def summaries(runs: Rows, found: Sequence[Prediction]) -> dict[str, Summary]:
     """Errors by set, those of all runs under `all`."""
     by_set: dict[str, list[int]] = {"all": list(range(len(runs)))}
     for index, run in enumerate(runs):
@@ -276,9 +278,7 @@ def summaries(runs: Sequence[Run], found: Sequence[Prediction]) -> dict[str, Sum
     return {name: _summary(runs, found, rows) for name, rows in by_set.items()}
 
 
-def _summary(
-    runs: Sequence[Run], found: Sequence[Prediction], rows: Sequence[int]
-) -> Summary:
+def _summary(runs: Rows, found: Sequence[Prediction], rows: Sequence[int]) -> Summary:
     pairs = ((runs[row].measured_s, found[row].iteration_s) for row in rows)
     errors = [b / a - 1 for a, b in pairs if a is not None and b is not None]
     if not errors:

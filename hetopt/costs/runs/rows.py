@@ -18,6 +18,7 @@ _Whole = Annotated[int, Field(ge=0, le=10**12)]
 _Some = Annotated[int, Field(ge=1, le=10**9)]
 _Real = Annotated[float, Field(ge=0, lt=1e18), SIZED]
 _Rate = Annotated[float, Field(gt=0, le=1e6), SIZED]
+_Words = Annotated[str, Field(max_length=200)]
 
 
 class Node(BaseModel):
@@ -155,3 +156,73 @@ class Run(BaseModel):
             if mib is not None:
                 return mib / 1024
         return None
+
+
+#: Precisions by what names of models and of their products say, in this order.
+_WORDS = {
+    **{"mxfp4": "mxfp4", "fp4": "nvfp4", "int4": "int4", "w4a": "int4"},
+    **{"mxfp8": "mxfp8", "fp8": "fp8", "int8": "int8", "w8a": "int8"},
+    **{"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16"},
+    **{"gpt-oss": "mxfp4", "distill": "bf16", "deepseek-": "fp8"},  # as released
+    **{"kimi-k2.5": "int4", "kimi-k2-thinking": "int4", "kimi-k2": "fp8"},
+}
+_NODE = 8  # GPUs of most machines
+
+
+class Served(BaseModel):
+    """One row: an engine, what it generated, and the time of a token.
+
+    Names are AIConfigurator's. An engine has `tp_size` x `attention_dp_size` GPUs a
+    stage, or, where that is more, `moe_tp_size` x `moe_ep_size`.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+    backend: _Words = "vllm"
+    model_path: _Words
+    system: _Words
+    precision: _Words = ""
+    mode: _Words = "agg"
+    isl: _Some = Field(description="Tokens of a prompt.")
+    osl: _Some = Field(description="Tokens of an answer.")
+    gemm_quant_mode: _Words = ""
+    moe_quant_mode: _Words = ""
+    batch_size: _Some = Field(description="Answers in flight, of an attention group.")
+    tp_size: _Some = 1
+    pp_size: _Some = 1
+    attention_dp_size: _Whole = 1
+    moe_tp_size: _Whole = 1
+    moe_ep_size: _Whole = 1
+    silicon_tpot_ms: Annotated[float, Field(gt=0, lt=1e9), SIZED] | None = None
+
+    @property
+    def set(self) -> str:
+        """Return what errors are told by."""
+        return f"{self.model_path} on {self.system}"
+
+    @property
+    def measured_s(self) -> float | None:
+        """Return the seconds of a token."""
+        return None if self.silicon_tpot_ms is None else self.silicon_tpot_ms / 1000
+
+    @property
+    def in_precision(self) -> str:
+        """Return the precision of the weights, of mixtures that of the experts."""
+        quantised = self.moe_quant_mode or self.gemm_quant_mode
+        told = (self.precision.lower(), quantised.lower(), self.model_path.lower())
+        said = (name for x in told for word, name in _WORDS.items() if word in x)
+        return next(said, "bf16")
+
+    def groups(self, *, sparse: bool) -> tuple[int, int]:
+        """Return the GPUs of a stage, and the groups among them that attend alone.
+
+        Some tables square the degrees of mixtures: 8 GPUs are tp 64 and moe 8 x 8.
+        """
+        side = self.attention_dp_size or 1
+        gpus, tp, ep = self.tp_size * side, self.moe_tp_size, self.moe_ep_size
+        if sparse and tp == ep and tp * ep == gpus > _NODE:
+            return tp, (tp if side > 1 else 1)
+        if sparse and ep == gpus and self.tp_size == side > 1:
+            return side, side
+        whole = max(gpus, tp * ep) if sparse else gpus
+        return whole, max(1, whole // self.tp_size)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...costs.runs.rows import Run
+from ...costs.runs.rows import Run, Served
 from ...errors import InstanceError, Place
 from ...text.complaints import expectation, listed, shown
 from ...text.parsing import read_table
@@ -24,9 +24,10 @@ _TREES = ("stage_layers", "nodes", "plan", "lora_targets")
 _SOME = "model, layers, hidden, gpu, gpus, tp, pp, mbs, gbs, seq, iteration_s"
 
 
-def read(path: Place) -> list[Run]:
+def read(path: Place) -> list[Run | Served]:
     """Return the runs of a file, in its order.
 
+    All are rows of serving where the first one has tokens of a prompt or an answer.
     Raises `InstanceError` that names the file, the row or line, and the field.
     """
     place = Path(path)
@@ -37,15 +38,18 @@ def read(path: Place) -> list[Run]:
         held = tree.get("runs") if isinstance(tree, dict) else tree
         of_tree = held if isinstance(held, list) else []
         rows = ((f"[{index}]", row) for index, row in enumerate(of_tree))
-    found: list[Run] = []
+    found: list[Run | Served] = []
+    record: type[Run | Served] = Run
     for at, row in rows:
+        if not found and isinstance(row, dict) and {"isl", "osl"} & row.keys():
+            record = Served
         if len(found) == MOST_ROWS:
             raise InstanceError.at(
                 place,
                 at,
                 f"found more rows, expected at most {MOST_ROWS}; split the file",
             )
-        found.append(_run(row, place, at))
+        found.append(_run(row, record, place, at))
     if not found:
         raise InstanceError.at(
             place,
@@ -64,7 +68,7 @@ def _of_table(source: Source) -> Iterator[tuple[str, object]]:
             "prediction by `hetopt check --from LOG --instance X`",
         )
     table = read_table(source.path)
-    if not any(name in Run.model_fields for name in table.columns):
+    if {*Run.model_fields, *Served.model_fields}.isdisjoint(table.columns):
         raise InstanceError.at(
             source.path,
             "line 1",
@@ -96,19 +100,21 @@ def _value(name: str, text: str) -> Any:
     return text if bare else None
 
 
-def _run(row: object, path: Path, at: str) -> Run:
+def _run(row: object, record: type[Run | Served], path: Path, at: str) -> Run | Served:
     try:
-        return Run.model_validate(row)
+        return record.model_validate(row)
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0]) if first["loc"] else ""
         wanted = "an object with the fields of a run"
         if field:
-            schema = Run.model_json_schema()
+            schema = record.model_json_schema()
             wanted = expectation(schema, schema["properties"][field])
         raise InstanceError.at(
             path,
             f"{at}.{field}".removesuffix("."),
-            f"found {shown(first['input'])}, expected {wanted}; correct it, or leave "
-            "it out where it is not known",
+            f"found nothing, expected {wanted}; add it"
+            if first["type"] == "missing"
+            else f"found {shown(first['input'])}, expected {wanted}; correct it, or "
+            "leave it out where it is not known",
         ) from None

@@ -1,0 +1,150 @@
+"""Decoding: the formula by hand, engines within memory, tables of serving as found."""
+
+import json
+import math
+from itertools import chain, pairwise
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import pytest
+from typer.testing import CliRunner
+
+import hetopt
+from hetopt.catalogue import model as model_fields
+from hetopt.cli import app
+from hetopt.costs import decoding
+from hetopt.costs.decoding import DecoderShape, Engine, Serving, engine, terms
+from hetopt.errors import InstanceError
+from hetopt.schema import GpuType, ModelSpec
+
+#: 120 rows of AIConfigurator's `silicon_sample.csv` (NVIDIA, Apache-2.0).
+SERVED = Path(__file__).with_name("served.csv")
+TINY = ModelSpec(
+    **{"name": "tiny", "layers": 2, "hidden": 1000, "heads": 10, "kv_heads": 2},
+    **{"head_dim": 100, "intermediate": 4000, "vocabulary": 50_000, "gated": True},
+)
+WORK = {"prompt": 1000, "mean": 500, "longest": 2000, "link_gbytes_per_s": 100}
+H100 = GpuType(peak_tflops=989.5, memory_gib=80)
+
+
+def preset(name: str) -> ModelSpec:
+    return ModelSpec(**model_fields(name))
+
+
+def made(name: str, degree: int = 8, gpu: GpuType = H100, **more: object) -> Engine:
+    work = WORK | {"precision": "bf16"} | more
+    found = engine(preset(name), gpu, "H100", degree, **work)
+    assert found is not None
+    return found
+
+
+def test_terms_of_a_dense_model_by_hand() -> None:
+    """Ten answers, a prompt in a hundred steps, on two GPUs."""
+    on = Serving(100, 1000, 100, gpus=2, degree=2, precision="bf16")
+    matrices = 2 * 1000 * 1000 + 2 * 1000 * 200 + 3 * 4000 * 1000
+    weights = 2 * (matrices + 2 * 1000)  # and norms
+    prompt = 2 * weights * 1000 + 2 * 4 * 1000 * 1000 * 500
+    assert terms(DecoderShape.of(TINY), on, 10, 0.01, (1000, 500)) == pytest.approx(
+        {
+            "weights.16bit": 2 * (weights + 50_000 * 1000) / 2 / 1e12,
+            "cache": 10 * 1250 * 2 * (2 * 200) * 2 / 2 / 1e12,
+            "products": (2 * weights * 10 + 0.01 * prompt) / 2 / 1e14,
+            "all_reduce": 2 * 2 * (10 + 10) * 1000 * 2 / 1e11,
+            **{"layer": 2e-6, "layer.group": 2e-6},
+            **dict.fromkeys(("weights", "layer.experts@vllm", "layer.indexer"), 0),
+        }
+    )
+
+
+def test_experts_that_answers_reach_are_those_of_random_draws() -> None:
+    shape = DecoderShape.of(preset("mixtral-8x7b"))
+    on = Serving(1000, 1000, 100, 8, 8, "bf16")
+    random = Random(1)
+    for answers in (1, 3, 8):
+        all_ = [random.sample(range(8), 2) for _ in range(4000 * answers)]
+        draws = [len({*chain(*all_[x::4000])}) for x in range(4000)]
+        read = terms(shape, on, answers, 0, (1, 1))["weights.16bit"] * 1e12 * 8 / 2
+        reached = (read - shape.plain - shape.head) / shape.routed
+        assert reached == pytest.approx(sum(draws) / 4000 / 8, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["qwen3-32b", "qwen3-30b-a3b", "gpt-oss-20b"])
+def test_more_answers_take_longer_and_quicker_memory_less(name: str) -> None:
+    one = made(name)
+    quicker = made(name, gpu=GpuType(**dict(H100) | {"memory_gbytes_per_s": 5000}))
+    assert 0 < quicker.step_ns < one.step_ns
+    slower = made(name, gpu=GpuType(**dict(H100) | {"peak_tflops": 100}))
+    assert 0 < one.prompt_ns < slower.prompt_ns
+    shape = DecoderShape.of(preset(name))
+    rates = [Serving(1000, 1000, 100, n, n, "bf16") for n in (1, 2, 4, 8)]
+    each = [terms(shape, on, 9, 0.1, (1000, 500)) for on in rates]
+    for term in ("weights.16bit", "cache", "products"):
+        # A group of more GPUs than there are heads of keys divides these no further.
+        assert all(y[term] < x[term] for x, y in pairwise(each[:3]))
+    assert not each[0]["all_reduce"]
+    assert 0 < each[1]["all_reduce"] < each[3]["all_reduce"]
+    assert made(name, 4).at_once < one.at_once
+
+
+def test_an_engine_of_a_mixture_is_a_line_through_the_ends() -> None:
+    found, shape = made("qwen3-30b-a3b", 2), DecoderShape.of(preset("qwen3-30b-a3b"))
+    on = Serving(989.5, 3350, 100, 2, 2, "bf16")
+    for answers in (1, found.at_once):
+        exact = 1e9 * decoding.seconds(terms(shape, on, answers, 0, (1000, 500)))
+        line = found.step_ns + found.answer_ns * answers
+        assert exact <= line <= exact + answers + 2
+
+
+def test_answers_fill_the_memory_and_weights_have_to_fit() -> None:
+    """Keys and values of Qwen3-32B are 64 x 8 x 128 x 2 x 2 bytes a token."""
+    held = 3000 * 64 * 8 * 128 * 2 * 2 / 2
+    weights = preset("qwen3-32b").total_parameters * 2 / 2
+    left = 0.9 * 80 * 2**30 - weights - 2 * 2**30
+    assert made("qwen3-32b", 2).at_once == math.floor(left / held)
+    big = preset("llama-3-70b")
+    assert engine(big, H100, "H100", 1, **WORK, precision="bf16") is None
+    assert made("qwen3-32b", 1, longest=10**6).at_once == 0
+
+
+def test_an_unknown_card_or_precision_is_named() -> None:
+    with pytest.raises(InstanceError, match=r"cluster\.gpus\.X.*memory_gbytes_per_s"):
+        engine(TINY, H100, "X", 1, **WORK, precision="bf16")
+    with pytest.raises(InstanceError, match="precision 'fp3', expected one of bf16"):
+        made("qwen3-32b", precision="fp3")
+
+
+def test_errors_of_measured_rows_do_not_grow() -> None:
+    found = hetopt.predict(SERVED)
+    pairs = [*zip(found.runs, found.rows, strict=True)]
+    errors = [abs(y.iteration_s / x.measured_s - 1) for x, y in pairs]
+    assert median(errors) < 0.135
+    inside = [y.low_s <= x.measured_s <= y.high_s for x, y in pairs]
+    assert 0.7 < sum(inside) / len(inside) < 0.92
+    assert found.summary["all"].median_error == pytest.approx(median(errors))
+
+
+def test_rows_that_nothing_is_known_of_say_why_and_others_stay(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    head = "model_path,system,backend,isl,osl,batch_size,tp_size,mode\n"
+    rows = ("Qwen/Qwen3-8B,a100_sxm,vllm", "a/b,h200_sxm,vllm", "Qwen/Qwen3-8B,x,vllm")
+    more = ("Qwen/Qwen3-8B,h200_sxm,mlc", "Qwen/Qwen3-8B,h200_sxm,sglang")
+    path.write_text(head + "".join(f"{x},1000,100,8,2,agg\n" for x in (*rows, *more)))
+    told = json.loads(CliRunner().invoke(app, ["predict", str(path), "--json"]).stdout)
+    assert told["not_calibrated_here"] == ["a100_sxm"]
+    reasons = [row["not_modelled"] for row in told["rows"]]
+    assert [reasons[0], reasons[4]] == [None, None]
+    for reason, word in zip(reasons[1:4], ("'a/b'", "'x'", "'mlc'"), strict=True):
+        assert word in reason
+    wide = [told["rows"][x]["high_ms"] / told["rows"][x]["low_ms"] for x in (0, 4)]
+    assert wide[0] > wide[1]
+
+
+@pytest.mark.parametrize("cell", ["0", "many", "1e99", "nan", "-3", "", "9" * 400])
+def test_a_cell_that_is_no_number_names_its_line_and_column(
+    tmp_path: Path, cell: str
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"model_path,system,isl,osl,batch_size\na,b,8,{cell},1\n")
+    answer = CliRunner().invoke(app, ["predict", str(path)])
+    assert (answer.exit_code, "line 2.osl" in answer.output) == (2, True)
