@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from hetopt.costs.decoding import Engine
 from hetopt.errors import Unsupported
-from hetopt.modelling import Model, ReadPlan, look
+from hetopt.modelling import SIZE, Model, ReadPlan, look
 from hetopt.plans import Engines, PostTraining, TrainingPlan
 from hetopt.problems.post_training import Data
 from hetopt.problems.post_training.tables import Tables
@@ -86,6 +86,8 @@ def build(case: Case, model: Model) -> ReadPlan:
     Y = {(i, r): I[i].rooms[r][1] for i in I for r in I[i].rooms}
     engine = {(r, d): one for r in R for d, one in halves.engines(r[0]) if d <= r[1]}
     slots = {(i, r, d): I[i].rooms.get(r, (0, 0))[0] * (r[1] // d) for i in I for r, d in engine}  # engines
+    if (many := len(engine) * t.answers) > SIZE.most:
+        raise Unsupported(f"{many} kinds of engines and answers: use the exact method")
     most = {(r, d): max(slots[i, r, d] for i in I) for r, d in engine}
     alone = {
         (i, r, d): _us(t, engine[r, d], ceil(Fraction(t.answers, n)), t.steps_alone)
