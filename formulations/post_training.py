@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from hetopt.costs.decoding import Engine
 from hetopt.errors import Unsupported
-from hetopt.modelling import Model, ReadPlan, look
+from hetopt.modelling import SIZE, Model, ReadPlan, look
 from hetopt.plans import Engines, PostTraining, TrainingPlan
 from hetopt.problems.post_training import Data
 from hetopt.problems.post_training.tables import Tables
@@ -45,6 +45,7 @@ MOST = 500  # divisions
 ROUNDS = 20  # of a search for each one's training plan
 
 Place = tuple[int, int]  # a room: class of nodes, and their free GPUs
+Case = tuple[Data, "list[Choice]"]
 
 
 class Choice(NamedTuple):
@@ -57,13 +58,6 @@ class Choice(NamedTuple):
     rooms: dict[Place, tuple[int, int]]
 
 
-class Case(NamedTuple):
-    """The problem, and its divisions that training and engines fit into."""
-
-    data: Data
-    choices: list[Choice]
-
-
 def cases(data: Data) -> list[Case]:
     """Return the problem with what is known of each division; none where none fits."""
     halves, found = Halves(data), []
@@ -72,25 +66,28 @@ def cases(data: Data) -> list[Case]:
     turn = [] if data.tables.full_hosts else [None]
     for i in [*filter(any, product(*(range(n + 1) for n in halves.units))), *turn]:
         look()
-        rooms = {x[:2]: x[2:] for x in halves.rooms(i)}
+        rooms = {(x.kind, x.gpus): (x.nodes, x.sent_us) for x in halves.rooms(i)}
         known = halves.look(i, rounds=ROUNDS) if rooms else halves.trained(i)
         if rooms and known.at_least_us is not None:
-            least, us = known.at_least_us, known.us or known.at_least_us
-            found.append(Choice(i, known.plan, *(halves.behind_us(i, x) for x in (us, least)), rooms))
+            behind = halves.behind_us(i, known.us or known.at_least_us)
+            found.append(Choice(i, known.plan, behind, halves.behind_us(i, known.at_least_us), rooms))
     if found and not any(one.plan for one in found):
         raise Unsupported("no training plan was found on any division: use the exact method")
-    return [Case(data, found)] if found else []
+    return [(data, found)] if found else []
 
 
 def build(case: Case, model: Model) -> ReadPlan:
     """State the problem on `model`; return what reads the plan back."""
-    halves, t, total = Halves(case.data), case.data.tables, model.total
-    I = dict(enumerate(one for one in case.choices if one.plan))
+    data, choices = case
+    halves, t, total = Halves(data), data.tables, model.total
+    I = dict(enumerate(one for one in choices if one.plan))
     R = sorted({r for one in I.values() for r in one.rooms})
     X, turn = {i: one.behind for i, one in I.items()}, [i for i, one in I.items() if one.division is None]
     Y = {(i, r): I[i].rooms[r][1] for i in I for r in I[i].rooms}
     engine = {(r, d): one for r in R for d, one in halves.engines(r[0]) if d <= r[1]}
     slots = {(i, r, d): I[i].rooms.get(r, (0, 0))[0] * (r[1] // d) for i in I for r, d in engine}  # engines
+    if (many := len(engine) * t.answers) > SIZE.most:
+        raise Unsupported(f"{many} kinds of engines and answers: use the exact method")
     most = {(r, d): max(slots[i, r, d] for i in I) for r, d in engine}
     alone = {
         (i, r, d): _us(t, engine[r, d], ceil(Fraction(t.answers, n)), t.steps_alone)
@@ -156,7 +153,7 @@ def bound(case: Case, value: Fraction) -> int:
     With X' in place of X, a step is X' / X of what it was at the least, but for rounding.
     """
     found = []
-    for one in case.choices:
+    for one in case[1]:
         exact = one.plan is not None and one.behind == one.least
         share = Fraction(one.least, max(1, one.behind)) * (value - 1)
         found.append(ceil(value) if exact else one.least if one.plan is None else max(one.least, ceil(share)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import portfolio, registry
+from .. import portfolio, problems, registry
 from ..clock import monotonic
 from ..errors import Unsupported
 from ..modelling import Limits
@@ -61,6 +61,8 @@ def plan(
     A planner is a name, a Python file, or a function (`hetopt.api.plugins`).
     `options` are of that one planner, by name (`options_of`). `runs_on` asks for the
     best plan that a target can run (`hetopt.schema.targets`), not the workload's own.
+    An instance that generates (`workload.generation`) is planned as post-training, but
+    by a planner that is named, and with `improve`, which look at training alone.
     Without a plan the reasons say which settings of recomputation and ZeRO would fit.
     Raises what `load` raises, `InstanceError` for an instance with offers,
     `UnknownName` for an unknown planner, and `Unsupported` where the program that has
@@ -78,6 +80,11 @@ def plan(
         support.require(data)
         name = None if planner is None else named(planner)
         _refuse(name, options, start, exact=exact, improve=improve)
+        if data.workload.generation is not None and name is None and not improve:
+            if start is not None:
+                raise Unsupported("start is for training alone: leave it out")
+            posed = problems.get("post_training").data(data)
+            return done(exactly("post_training", posed, (), heard, left), asked)
         beforehand = NOTHING
         if name is None:
             beforehand = known_of(data, start, library=known)

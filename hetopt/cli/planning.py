@@ -102,6 +102,11 @@ def plan(
                 **known,
             )
     result = result if nodes is None else nodes.result
+    if result.problem != "training_plan":
+        if tokens is not None:
+            raise Unsupported("--tokens is for training alone: leave it out")
+        output.deliver(result, out, as_json=as_json)
+        return
     found = runs.answers(result.data, result.plan, result.evaluation, tokens, nodes)
     more = found.to_json()
     output.deliver(result, out, lambda: found.sheet(result), more=more, as_json=as_json)

@@ -228,8 +228,13 @@ class Halves:
         """Return what is known of training, and a quick plan, improved in `rounds`."""
         if self.trained(division).at_least_us is None:
             return self.trained(division)
-        asked = {"rounds": rounds, "deadline": deadline, "seed": seed}
-        return self.learn(division, replanned(self.instance(division), None, **asked))
+        made = replanned(
+            *(self.instance(division), None),
+            rounds=rounds,
+            deadline=deadline,
+            seed=seed,
+        )
+        return self.learn(division, made)
 
     # -- heuristics --------------------------------------------------------------
 
