@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import capability, explaining
+from .. import capability, explaining, formats
+from ..errors import Unsupported
 from ..explaining import simulator
 from ..formats import assembling, exporting
+from ..plans import PostTraining
 from ..schema import Instance
 from ..text.documents import Document
 from .calling import (
@@ -20,7 +22,7 @@ from .calling import (
     limits_of,
     progress_of,
 )
-from .judging import load, posed_training
+from .judging import load, posed_plan, posed_training
 from .starts import known_of
 
 if TYPE_CHECKING:
@@ -73,9 +75,21 @@ def export(
     `to` is a target of `hetopt list formats`; `options` are its own. Raises
     `Unsupported` for what the tool cannot express, with every reason.
     """
-    data, made = posed_training(plan, instance)
-    texts = exporting.export_plan(to, data, made, _words(options))
+    texts = texts_for(to, plan, instance, _words(options))
     return exporting.write(Path(out), texts)
+
+
+def texts_for(
+    to: str, plan: AnyPlan, instance: AnyProblem | None, options: Sequence[str]
+) -> dict[str, str]:
+    """Return what is written for a target, by file name; raises as `export`."""
+    _, data, made = posed_plan(plan, instance)
+    if not isinstance(made, PostTraining):
+        data, training = posed_training(plan, instance)
+        return exporting.export_plan(to, data, training, options)
+    if options:
+        raise Unsupported(f"{to} takes no options, found {', '.join(options)}")
+    return formats.placer(to).placed(data, made)
 
 
 def simulate(

@@ -197,15 +197,16 @@ def export(
     Trainers: megatron, megatron_bridge, flagscale, deepspeed, transformers, accelerate,
     llamafactory, torchtitan, hexiscale. Schedulers, which get the
     machines and the plan: slurm, jobset, kueue (Kubernetes), skypilot, ray.
-    The executor, `hetopt run`, over hosts: torchrun.
+    The executor, `hetopt run`, over hosts: torchrun. RL post-training: verl, nemo_rl.
 
     Example: `hetopt export plan.json --to megatron --out run`
     """
     from .. import api
+    from ..api import exchange
     from ..formats import exporting
 
-    data, made = api.posed_training(plan, instance)
     if explain:
+        data, made = api.posed_training(plan, instance)
         with naming(plan):
             rows = exporting.explain(data, made)
         output.present(rows, lambda: _able(rows), as_json=as_json)
@@ -213,7 +214,7 @@ def export(
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
     with naming(plan):
-        texts = exporting.export_plan(to, data, made, option or [])
+        texts = exchange.texts_for(to, plan, instance, option or [])
     paths = exporting.write(out, texts)
     if as_json:
         output.print_json({"target": to, "files": [str(path) for path in paths]})

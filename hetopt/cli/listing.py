@@ -110,7 +110,7 @@ def _formats() -> list[dict[str, str]]:
         }
         for direction, modules in (
             ("import", formats.importers()),
-            ("export", formats.exporters()),
+            ("export", formats.exporters() | formats.placers()),
         )
         for name, module in modules.items()
     ]

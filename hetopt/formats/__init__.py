@@ -22,10 +22,14 @@ from typing import cast
 from .. import registry
 from ..errors import PluginBroken, UnknownName
 from ..text.documents import Document
-from .contract import Exporter, Importer, PlanReader
+from .contract import Exporter, Importer, Placer, PlanReader
 
-_FUNCTIONS = {"importer": {"read": "", "claims": "_plan"}, "exporter": {"export": ""}}
-_BESIDE = {"importer": "OPTIONS", "exporter": "export"}
+_FUNCTIONS = {
+    "importer": {"read": "", "claims": "_plan"},
+    "exporter": {"export": ""},
+    "placer": {"placed": ""},
+}
+_BESIDE = {"importer": "OPTIONS", "exporter": "export", "placer": "placed"}
 
 
 def importers() -> dict[str, Importer | PlanReader]:
@@ -38,6 +42,11 @@ def exporters() -> dict[str, Exporter]:
     return _all("exporter")
 
 
+def placers() -> dict[str, Placer]:
+    """Return the modules that write plans of post-training, by their names, sorted."""
+    return _all("placer")
+
+
 def importer(name: str) -> Importer | PlanReader:
     """Return the module that reads a format; `UnknownName` lists what there is."""
     return cast(Importer | PlanReader, _one("importer", name))
@@ -46,6 +55,11 @@ def importer(name: str) -> Importer | PlanReader:
 def exporter(name: str) -> Exporter:
     """Return the module that writes for a target; `UnknownName` lists what there is."""
     return cast(Exporter, _one("exporter", name))
+
+
+def placer(name: str) -> Placer:
+    """Return the module that writes plans of post-training for a program."""
+    return cast(Placer, _one("placer", name))
 
 
 def _one(kind: str, name: str) -> object:
