@@ -4,19 +4,30 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .record import Count, Counted, Length, Record
+from .record import Counted, Length, Record
 
 EnginePrecision = Literal[
     "fp32", "bf16", "fp16", "fp8", "mxfp8", "int8", "nvfp4", "mxfp4", "int4"
 ]
-Lengths = Annotated[tuple[Count, ...], Field(min_length=1, max_length=10**5)]
 
 
 class AnswerTokens(Record):
-    """Lengths of answers: their mean, and the longest of a step."""
+    """Lengths of answers: their mean, and the longest of a step; or a list of some."""
 
     mean: Length
     longest: Length
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_list(cls, value: object) -> object:
+        """Return the mean, rounded up, and the longest of lengths that are listed."""
+        if not isinstance(value, list | tuple):
+            return value
+        if not value or not all(type(x) is int and x > 0 for x in value):
+            raise ValueError(
+                "a list of lengths has one or more whole numbers above 0: correct it"
+            )
+        return {"mean": -(-sum(value) // len(value)), "longest": max(value)}
 
     @model_validator(mode="after")
     def _mean_is_no_longer(self) -> Self:
@@ -36,21 +47,7 @@ class Generation(Record):
 
     answers: Counted
     prompt_tokens: Length
-    answer_tokens: AnswerTokens | Lengths
+    answer_tokens: AnswerTokens
     staleness: Annotated[float, Field(ge=0, le=1000)] = 1
     precision: EnginePrecision = "bf16"
     scoring_passes: Annotated[int, Field(ge=0, le=100)] = 1
-
-    @property
-    def mean_tokens(self) -> int:
-        """Return the mean length of answers, rounded up to a whole token."""
-        told = self.answer_tokens
-        if isinstance(told, AnswerTokens):
-            return told.mean
-        return -(-sum(told) // len(told))
-
-    @property
-    def longest_tokens(self) -> int:
-        """Return the length of the longest answer of a step."""
-        told = self.answer_tokens
-        return told.longest if isinstance(told, AnswerTokens) else max(told)

@@ -13,9 +13,10 @@ from hetopt.errors import NoPlan
 from hetopt.problems import Objective, device_grouping, job_round, layer_partition
 
 SEEDS = range(60)
+PROBLEMS = ("device_grouping", "layer_partition", "provisioning", "job_round")
 PAIRS = [
     (problem, planner)
-    for problem in ("device_grouping", "layer_partition", "provisioning", "job_round")
+    for problem in (*PROBLEMS, "post_training")
     for planner in registry.entries_for("planners", problem)
 ]
 

@@ -12,7 +12,7 @@ from hetopt import schema
 from hetopt.schema.groups import FIELDS
 
 # No matter, of offers, or drawn by trials that ask for it.
-_NEVER_DRAWN = {"name", "restart_s", "checkpoint_every_s", "layout"}
+_NEVER_DRAWN = {"name", "restart_s", "checkpoint_every_s", "layout", "generation"}
 
 
 def _drawn(seed: int) -> dict:

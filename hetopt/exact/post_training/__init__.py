@@ -35,7 +35,7 @@ class Looks(NamedTuple):
     open after so many times. Chosen on the 64 GPUs of `post_training/` at 10 s.
     """
 
-    share: float = 0.05
+    share: float = 0.1
     seconds: float = 2.0
     most: int = 8
 

@@ -19,13 +19,13 @@ class Tables:
         """Take lengths and numbers; engines and links are computed when asked for."""
         self._instance, self._told = instance, generation
         self.cluster = instance.planned_cluster
-        self.answers, self.mean = generation.answers, generation.mean_tokens
+        self.answers, self.mean = generation.answers, generation.answer_tokens.mean
         #: Tokens that a step trains: prompts and answers.
         self.tokens = self.answers * (generation.prompt_tokens + self.mean)
         #: Batches that may be under way beside the one that is trained.
         self.staleness = exact(generation.staleness)
         #: Decoding steps of an engine at the least, for a batch alone and in a step.
-        self.steps_alone = generation.longest_tokens
+        self.steps_alone = generation.answer_tokens.longest
         self.steps_apart = ceil(self.steps_alone / (1 + self.staleness))
 
     @cached_property
