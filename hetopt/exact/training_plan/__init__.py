@@ -37,9 +37,9 @@ from ...search import choices, grid, racing, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
-from .. import enumeration
+from .. import enumeration, one_pipeline
 from ..pipelines.schedule import Planners, Schedule, Shares
-from . import alone, fitting
+from . import fitting
 from .refuting import Clock, Tightening, Times, endless
 
 Certificate = BoxCertificate
@@ -174,7 +174,7 @@ def goes_together(ways: Sequence[Instance]) -> bool:
 
 def lines_up(instance: Instance) -> bool:
     """Tell whether single pipelines of layers that differ are sought."""
-    sought = alone.of_sizes(instance, instance.workload.micro_batch_sizes)
+    sought = one_pipeline.of_sizes(instance, instance.workload.micro_batch_sizes)
     return sought is not None and not CostTable(instance).even
 
 
@@ -438,7 +438,7 @@ def _lay_one(task: _Task) -> int:
     None takes less than what is returned, in us.
     """
     run, limits = task.run, task.until(task.shares.one_pipeline)
-    least_us = alone.faster(task.instance, run.objective, limits, run.offer)
+    least_us = one_pipeline.faster(task.instance, run.objective, limits, run.offer)
     run.check()
     return least_us
 
@@ -449,7 +449,8 @@ def _line_up(task: _Task) -> None:
     larger = tuple(b for b in every if b > 1)
     of_one = len(larger) < len(every)
     limits = task.until(shares.one_pipeline if of_one else shares.only_pipeline)
-    alone.faster(task.instance, run.objective, limits, run.offer, larger)
+    known = task.instance, run.objective, limits, run.offer
+    one_pipeline.faster(*known, larger)
     run.check()
 
 
