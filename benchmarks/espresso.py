@@ -413,7 +413,9 @@ def figure_2(limit_s: float) -> Iterator[Row]:
         writers.write(front.sheet(found), {}, RESULTS / f"espresso-{job}.svg")
         free = found.data.model_copy(update={"deadline_s": None})
         mixed = [point.evaluation.parts for point in found.points]
-        alike = [judge.evaluate(free, x).parts for x in sia_plus.homogeneous(free)]
+        every = sia_plus.one_type(free, powers_of_two=False)
+        plans = (stock.plan(stages) for stock, stages in every)
+        alike = [judge.evaluate(free, plan).parts for plan in plans]
         cheaper, fastest = ahead(mixed, alike)
         yield {
             "job": job,

@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..search.attempts import in_time
 from ..search.symmetric import equal_cuts
 from .metis.costs import Laid, LineCost
 from .metis.grid import Grid, replicas
@@ -53,9 +54,9 @@ def plan(
     line = LineCost(data, deadline)
     grid = Grid(line)
     priced: list[tuple[int, Structure]] = []
-    in_time = True
 
     def cheapest() -> TrainingPlan | None:
+        line.cost.deadline = None  # memory of what was priced is soon known
         for _, one in sorted(priced):
             found = lay_out(grid, one, equal_cuts(line.layers, one.pp))
             n = line.micro_batches(one.b)
@@ -63,19 +64,13 @@ def plan(
                 return line.plan(n, one.b, found)
         return None
 
-    with keeping(cheapest):
-        try:
-            for one in structures(grid):
-                cuts = equal_cuts(line.layers, one.pp)
-                priced.append((estimate_us(grid, one, cuts), one))
-        except OutOfTime:
-            in_time = False
-            line.cost.deadline = None  # memory of what was priced is soon known
-        if (best := cheapest()) is not None:
-            return best
-    if not in_time:
-        raise NoPlan("amp: no structure that fits was found in time")
-    raise NoPlan(no_plan("amp", grid, [one for _, one in sorted(priced)]))
+    with in_time("amp", cheapest):
+        for one in structures(grid):
+            cuts = equal_cuts(line.layers, one.pp)
+            priced.append((estimate_us(grid, one, cuts), one))
+    if (best := cheapest()) is None:
+        raise NoPlan(no_plan("amp", grid, [one for _, one in sorted(priced)]))
+    return best
 
 
 def structures(grid: Grid) -> Iterator[Structure]:

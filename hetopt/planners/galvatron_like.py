@@ -13,12 +13,12 @@ sender, whatever the cost settings; structures are compared under these.
 Source: Miao et al., VLDB 2022; HexiScale and Metis name it as a baseline.
 """
 
-from contextlib import suppress
 from typing import Literal
 
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..search.attempts import in_time
 from ..search.symmetric import equal_cuts
 from .amp import Structure, estimate_us, lay_out, no_plan, structures
 from .metis.costs import LineCost
@@ -39,7 +39,6 @@ def plan(
     grid = Grid(line)
     tried: list[Structure] = []
     found: tuple[int, Structure, list[int]] | None = None
-    in_time = True
 
     def best() -> TrainingPlan | None:
         if found is None:
@@ -47,8 +46,7 @@ def plan(
         _, one, cuts = found
         return line.plan(line.micro_batches(one.b), one.b, lay_out(grid, one, cuts))
 
-    with keeping(best), suppress(OutOfTime):
-        in_time = False
+    with in_time("galvatron_like", best):
         for one in structures(grid):
             tried.append(one)
             cuts = _cuts(grid, one)
@@ -56,12 +54,9 @@ def plan(
                 value = estimate_us(grid, one, cuts)
                 if found is None or value < found[0]:
                     found = value, one, cuts
-        in_time = True
-    if (plan := best()) is not None:
-        return plan
-    if not in_time:
-        raise NoPlan("galvatron_like: no structure that fits was found in time")
-    raise NoPlan(no_plan("galvatron_like", grid, tried))
+    if (plan := best()) is None:
+        raise NoPlan(no_plan("galvatron_like", grid, tried))
+    return plan
 
 
 def _cuts(grid: Grid, one: Structure) -> list[int] | None:

@@ -31,7 +31,6 @@ plans with slow links take longer there than HARP expects of its own schedule.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise, permutations
 from math import ceil
 from typing import Annotated, Literal, NamedTuple
@@ -40,9 +39,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..search.attempts import in_time
 from ..search.fast_cost import Slot
 from .metis.costs import Laid, LineCost
 from .metis.cuts import NEVER
@@ -67,11 +67,7 @@ def plan(
     """
     line = LineCost(data, deadline)
     best: tuple[int, int, int, list[Laid]] | None = None
-    in_time = False
-    with (
-        keeping(lambda: None if best is None else line.plan(*best[1:])),
-        suppress(OutOfTime),
-    ):
+    with in_time("harp", lambda: None if best is None else line.plan(*best[1:])):
         for b in line.sizes:
             n = line.micro_batches(b)
             for order in orders(line):
@@ -81,11 +77,8 @@ def plan(
                         value = estimate_us(line, n, stages)
                         if best is None or value < best[0]:
                             best = value, n, b, stages
-        in_time = True
     if best is not None:
         return line.plan(*best[1:])
-    if not in_time:
-        raise NoPlan("harp: no plan that fits was found in time")
     workload = data.workload
     raise NoPlan(
         f"harp: no stages on equal GPUs, {most_stages} at most, use all GPUs, have "

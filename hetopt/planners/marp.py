@@ -17,13 +17,13 @@ Source: Frenzy, section IV-A.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from ..costs import marp
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..search.attempts import in_time
 from ..search.fast_cost import FastCost, Pipe, Slot
 
 problem: Literal["training_plan"] = "training_plan"
@@ -52,22 +52,19 @@ def plan(
     """
     cost = FastCost(data, deadline)
     found: list[_Ranked] = []
-    passed = in_time = False
+    passed = False
 
     def best() -> TrainingPlan | None:
         return cost.plan(min(found).pipes) if found else None
 
-    with keeping(best), suppress(OutOfTime):
+    with in_time("marp", best):
         for pipes in _candidates(cost):
             cost.check()
             passed = True
             row = _rank(cost, pipes, efficiency)
             found += [] if row is None else [row]
-        in_time = True
     if (made := best()) is not None:
         return made
-    if not in_time:
-        raise NoPlan("marp: no degrees that fit were found in time")
     if passed:
         raise NoPlan(
             "marp: plans fit by its formula, but not by the cost model, which also "

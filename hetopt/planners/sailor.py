@@ -36,13 +36,14 @@ released with it, as we had no more of the paper than its abstract. Different he
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..search.attempts import in_time
 from ..search.fast_cost import Best, FastCost, Pipe, Slot
+from ..search.symmetric import equal_cuts
 
 problem: Literal["training_plan"] = "training_plan"
 Splits = Literal["first", "all"]
@@ -64,14 +65,10 @@ def plan(
     are followed.
     """
     search = Search(FastCost(data, deadline), splits)
-    in_time = False
-    with keeping(search.best.plan), suppress(OutOfTime):
+    with in_time("sailor", search.best.plan):
         search.run()
-        in_time = True
     if (found := search.best.plan()) is not None:
         return found
-    if not in_time:
-        raise NoPlan("sailor: no plan that fits was found in time")
     workload = data.workload
     raise NoPlan(
         "sailor: no stages of equally many layers fit on any split of the GPUs; "
@@ -187,7 +184,8 @@ class Programme:
         self.stages, self.b, self.d = stages, b, d
         self.total = cost.instance.workload.global_batch // b
         self.n = -(-self.total // d)  # of the pipelines that have most
-        self.cuts = equal_cuts(cost.layers, stages)
+        ends = equal_cuts(cost.layers, stages)
+        self.cuts = [cost.layers - end for end in reversed(ends)]
         self.choices = [
             [
                 self._choice(j, nodes, raised=more)
@@ -359,12 +357,6 @@ def worthwhile(total: int, most: int) -> Iterator[int]:
     for d in range(min(most, total), 0, -1):
         if d == 1 or -(-total // d) < -(-total // (d - 1)):
             yield d
-
-
-def equal_cuts(layers: int, stages: int) -> list[int]:
-    """Boundaries of stages as equal as can be, the last ones larger."""
-    share, more = divmod(layers, stages)
-    return [j * share + max(0, j - stages + more) for j in range(stages + 1)]
 
 
 def every_split(offers: Sequence[int], d: int) -> Iterator[tuple[int, ...]]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact import one_pipeline
+from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.modelling import Limits
 from hetopt.schema import Instance
 

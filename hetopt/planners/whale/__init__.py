@@ -30,10 +30,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
-from ...errors import NoPlan, OutOfTime, keeping
+from ...errors import NoPlan
 from ...plans import TrainingPlan
 from ...problems import training_plan
 from ...schema import Instance
+from ...search.attempts import in_time
 from ...search.fast_cost import FastCost, Pipe, Slot, stages_on
 from ...search.symmetric import (
     Shortage,
@@ -63,17 +64,12 @@ def plan(
     cost = FastCost(data, deadline)
     nodes = sorted(cost.timed_nodes, key=lambda i: -cost.room[i])
     trial = _Trial(cost, equal_layers=equal_layers)
-    with keeping(lambda: trial.best and trial.best[1]):
-        try:
-            while nodes and trial.best is None:
-                for structure in structures(cost, nodes):
-                    trial.whole_pipelines(structure)
-                    trial.split_micro_batches(structure)
-                nodes.remove(least_useful(cost, nodes))
-        except OutOfTime:
-            if trial.best is None:
-                reason = "whale: no structure that fits was found in time"
-                raise NoPlan(reason) from None
+    with in_time("whale", lambda: trial.best and trial.best[1]):
+        while nodes and trial.best is None:
+            for structure in structures(cost, nodes):
+                trial.whole_pipelines(structure)
+                trial.split_micro_batches(structure)
+            nodes.remove(least_useful(cost, nodes))
     if trial.best is None:
         raise NoPlan(f"whale: no structure fits; {trial.nearest()}")
     return trial.best[1]
