@@ -6,19 +6,10 @@ Where a configuration is silent, its family's class in transformers says what ho
 
 from ...errors import InstanceError
 from ...schema.model import Architecture
+from .families import table
 from .keys import Fields, Reading
 
 _ROPE: Fields = {"normalization": "rms", "positions": "rope", "activation": "silu"}
-#: Families whose models are told whole by the record, and their silent defaults.
-_FAMILIES: dict[str, Fields] = {
-    "llama": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 2048},
-    "mistral": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 131_072},
-    "mixtral": {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "longest": 131_072},
-    "qwen2": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 32_768},
-    "qwen3": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 32_768},
-    "qwen3_moe": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 32_768},
-    "gpt2": {},
-}
 _ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "relu": "relu"}
 _ACTIVATIONS |= dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), "gelu_tanh")
 
@@ -29,7 +20,7 @@ def architecture(config: Reading) -> Architecture | None:
     Raises `InstanceError` for values that no model of the family has.
     """
     family = str(config.get("model_type", ""))
-    if family not in _FAMILIES:
+    if family not in table()["trained"]:
         return None
     fields = _gpt2(config) if family == "gpt2" else _decoder(config, family)
     if fields is None:
@@ -57,7 +48,7 @@ def _gpt2(config: Reading) -> Fields | None:
 
 
 def _decoder(config: Reading, family: str) -> Fields | None:
-    silent = _FAMILIES[family]
+    silent = table()["trained"][family]
     rope = _object(config, "rope_parameters")
     scaling, known = _rope_scaling(_object(config, "rope_scaling") or rope)
     activation = _ACTIVATIONS.get(str(config.get("hidden_act", "silu")))
@@ -104,14 +95,10 @@ def _rope_scaling(told: Fields) -> tuple[Fields | None, bool]:
 
 
 def _router(config: Reading, family: str) -> Fields | None:
-    if family == "mixtral":
-        return {
-            "normalised": True,
-            "auxiliary_loss": config.get("router_aux_loss_coef", 0.001),
-        }
-    if family == "qwen3_moe":
-        return {
-            "normalised": config.get("norm_topk_prob", False),
-            "auxiliary_loss": config.get("router_aux_loss_coef", 0.001),
-        }
-    return None
+    if family not in ("mixtral", "qwen3_moe"):
+        return None
+    mixtral = family == "mixtral"
+    return {
+        "normalised": mixtral or config.get("norm_topk_prob", False),
+        "auxiliary_loss": config.get("router_aux_loss_coef", 0.001),
+    }
