@@ -51,7 +51,6 @@ NETWORKED = {
     "queueing/engines/local": "",
     "queueing/engines/ray": "Ray's head",
     "serving/server": "hetopt serve",
-    "solving/dask": "Dask",
 }
 
 

@@ -15,13 +15,10 @@ Source: Miao et al., VLDB 2022; HexiScale and Metis name it as a baseline.
 
 from typing import Literal
 
-from ..errors import NoPlan
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..search.attempts import in_time
 from ..search.symmetric import equal_cuts
-from .amp import Structure, estimate_us, lay_out, no_plan, structures
-from .metis.costs import LineCost
+from .amp import Structure, cheapest, lay_out
 from .metis.cuts import NEVER, best
 from .metis.grid import Grid
 
@@ -35,28 +32,7 @@ def plan(
 
     `seed` has no effect.
     """
-    line = LineCost(data, deadline)
-    grid = Grid(line)
-    tried: list[Structure] = []
-    found: tuple[int, Structure, list[int]] | None = None
-
-    def best() -> TrainingPlan | None:
-        if found is None:
-            return None
-        _, one, cuts = found
-        return line.plan(line.micro_batches(one.b), one.b, lay_out(grid, one, cuts))
-
-    with in_time("galvatron_like", best):
-        for one in structures(grid):
-            tried.append(one)
-            cuts = _cuts(grid, one)
-            if cuts is not None:
-                value = estimate_us(grid, one, cuts)
-                if found is None or value < found[0]:
-                    found = value, one, cuts
-    if (plan := best()) is None:
-        raise NoPlan(no_plan("galvatron_like", grid, tried))
-    return plan
+    return cheapest("galvatron_like", data, deadline, _cuts)
 
 
 def _cuts(grid: Grid, one: Structure) -> list[int] | None:
