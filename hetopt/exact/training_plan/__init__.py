@@ -298,14 +298,7 @@ def _large(task: _Task) -> None:
     for end in (end for end in ends if end > monotonic()):
         if not task.search(run.plan, end, seed=next(seeds)):
             break
-    while True:
-        if run.plan is None or task.deadline(shares.bound) > monotonic():
-            _refute(task, shares.bound, alone_us)
-        if run.plan is None:
-            _start(task, shares.late_planners)
-        if not _search_on(task, first, seeds):
-            break
-    run.check()
+    _prove(task, first, seeds, alone_us)
 
 
 def _no_room(task: _Task, way: Instance) -> str | None:
@@ -325,10 +318,19 @@ def _together(task: _Task) -> None:
     offer_single_gpus(instance, run.offer)
     if run.plan is None and _nowhere_at_all(task):
         return
-    first, seeds = run.plan, count(run.limits.seed)
+    _prove(task, run.plan, count(run.limits.seed))
+
+
+def _prove(
+    task: _Task, first: TrainingPlan | None, seeds: Iterator[int], alone_us: int = 0
+) -> None:
+    """Refute better times, and search for them, in turns while plans become better."""
+    run, shares = task.run, task.shares
     while True:
         if run.plan is None or task.deadline(shares.bound) > monotonic():
-            _refute(task, shares.bound)
+            _refute(task, shares.bound, alone_us)
+        if run.plan is None and len(settings.split_variants(task.instance)) == 1:
+            _start(task, shares.late_planners)
         if not _search_on(task, first, seeds):
             break
     run.check()
