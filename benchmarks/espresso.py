@@ -414,8 +414,7 @@ def figure_2(limit_s: float) -> Iterator[Row]:
         free = found.data.model_copy(update={"deadline_s": None})
         mixed = [point.evaluation.parts for point in found.points]
         every = sia_plus.one_type(free, powers_of_two=False)
-        plans = (stock.plan(stages) for stock, stages in every)
-        alike = [judge.evaluate(free, plan).parts for plan in plans]
+        alike = [judge.evaluate(free, s.plan(x)).parts for s, x in every]
         cheaper, fastest = ahead(mixed, alike)
         yield {
             "job": job,

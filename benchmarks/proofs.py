@@ -89,13 +89,11 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     """The best bound in us below a plan that so many CPU seconds prove."""
     instance = hetopt.load(name)
     known = _Known(max(1, int(training_plan_bound(instance).value)))
-    now = time.process_time
+    now, limits = time.process_time, hetopt.Limits(time_s=seconds)
     clock = refuting.Clock(now() + seconds, now=now)
-    lowest_us = int(known.bound.value)
-    limits = hetopt.Limits(time_s=seconds)
     alone_us = one_pipeline.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
-        times = refuting.Times(lowest_us, int(plan_us), alone_us)
+        times = refuting.Times(int(known.bound.value), int(plan_us), alone_us)
         refuting.Tightening(instance, times, clock).tighten(known)
     return float(known.bound.value)
 

@@ -171,6 +171,22 @@ class OutOfTime(Ending):
     """Leaves a search at its deadline; whoever set the deadline catches it."""
 
 
+@contextmanager
+def in_time(name: str, best: Callable[[], object]) -> Iterator[None]:
+    """Let a planner search within, until the end of its time: then its best counts.
+
+    Ctrl-C takes that along, as `keeping` has it. `NoPlan` where it is None at the end
+    of the time.
+    """
+    with keeping(best):
+        try:
+            yield
+        except OutOfTime:
+            if best() is None:
+                why = f"{name}: no plan that fits was found in time"
+                raise NoPlan(why) from None
+
+
 class InternalError(HetoptError):
     """A bug of ours, shown as one."""
 

@@ -53,15 +53,12 @@ def go(
     """
     suite, only = chosen.suite, chosen.only
     tasks = suites.tasks(suite, chosen.file, chosen.time_limit_s, only)
-    if not tasks and only is not None:
-        raise InstanceError(
-            f"suite {suite}: found no solve whose name holds {only!r}, expected one; "
-            "give another word to --only"
-        )
     if not tasks:
-        raise InstanceError(
-            f"suite {suite}: found no solve, expected one; add [[{suite}.solve]]"
-        )
+        what, remedy = "solve", f"add [[{suite}.solve]]"
+        if only is not None:
+            what = f"solve whose name holds {only!r}"
+            remedy = "give another word to --only"
+        raise InstanceError(f"suite {suite}: found no {what}, expected one; {remedy}")
     head = machine.header(suite, tasks, None if dask else workers)
     with journal.journal(out, head, resume=resume) as kept:
         done = {row["key"] for row in kept.rows}

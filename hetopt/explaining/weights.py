@@ -111,13 +111,8 @@ def _states(
         strict=True,
     ):
         divided = costs.updates.zero >= level
-        held += sum(
-            (
-                each * p / (costs.updates.sharers(n) if divided else 1)
-                for p, n in shares
-            ),
-            start=Fraction(0),
-        )
+        for p, n in shares:
+            held += each * p / (costs.updates.sharers(n) if divided else 1)
         found[part], before = memory.mib(held) - before, memory.mib(held)
     if costs.updates.lora is not None:
         found = {"weights": found["weights"], "lora": whole - found["weights"]}

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..search.attempts import in_time
 from ..search.symmetric import equal_cuts
 from .metis.costs import Laid, LineCost
 from .metis.grid import Grid, replicas

@@ -39,10 +39,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..errors import NoPlan
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..search.attempts import in_time
 from ..search.fast_cost import Slot
 from .metis.costs import Laid, LineCost
 from .metis.cuts import NEVER

@@ -20,10 +20,9 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from ..costs import marp
-from ..errors import NoPlan
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..search.attempts import in_time
 from ..search.fast_cost import FastCost, Pipe, Slot
 
 problem: Literal["training_plan"] = "training_plan"

@@ -38,10 +38,9 @@ released with it, as we had no more of the paper than its abstract. Different he
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
-from ..search.attempts import in_time
 from ..search.fast_cost import Best, FastCost, Pipe, Slot
 from ..search.symmetric import equal_cuts
 

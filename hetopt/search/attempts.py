@@ -22,7 +22,6 @@ from ..errors import (
     PlanRejected,
     PluginBroken,
     Unsupported,
-    keeping,
 )
 from ..problems import Evaluation
 from ..problems.training_plan import hosts, targets
@@ -96,22 +95,6 @@ def tried(
     with trial(name, several=several) as found:
         found.made = work()
     return found
-
-
-@contextmanager
-def in_time(name: str, best: Callable[[], object]) -> Iterator[None]:
-    """Let a planner search within, until the end of its time: then its best counts.
-
-    Ctrl-C takes that along, as `keeping` has it. `NoPlan` where it is None at the end
-    of the time.
-    """
-    with keeping(best):
-        try:
-            yield
-        except OutOfTime:
-            if best() is None:
-                why = f"{name}: no plan that fits was found in time"
-                raise NoPlan(why) from None
 
 
 def judged(

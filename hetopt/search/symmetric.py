@@ -23,10 +23,9 @@ HexiScale.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..errors import NoPlan
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
-from .attempts import in_time
 from .fast_cost import Best, FastCost, Pipe, stages_on
 
 

@@ -30,10 +30,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...errors import NoPlan
+from ...errors import NoPlan, in_time
 from ...plans import TrainingPlan
 from ...schema import Instance
-from ...search.attempts import in_time
 from .costs import Laid, LineCost
 from .intra import Intra, Shape
 from .node_groups import Group, groups, in_turns, mappings, rows, sizes

@@ -31,11 +31,10 @@ from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from ...costs import compute
-from ...errors import NoPlan
+from ...errors import NoPlan, in_time
 from ...plans import TrainingPlan
 from ...problems import training_plan
 from ...schema import Instance
-from ...search.attempts import in_time
 from ...search.fast_cost import FastCost, Pipe, Slot, stages_on
 from ...search.symmetric import (
     Shortage,
