@@ -74,7 +74,8 @@ class Crossing:
             return None
         # 2 p_l >= least w_l for each layer turns parameters into FLOPs.
         least = min(2 * p / w for p, w in zip(parameters, flops, strict=True) if w)
-        speeds = {n.name: _flops_per_us(table, n.name) for n in cluster.nodes}
+        names = [node.name for node in cluster.nodes]
+        speeds = {x: float(compute.flops_per_s(table.gpu(x)) / 10**6) for x in names}
         links = _links(table)
         fastest = max(bandwidth for _, bandwidth in links.values())
         extra = 2 * least * sum(flops) / fastest * 1e6
@@ -145,7 +146,3 @@ def _hop_us(table: CostTable, latency: float, bandwidth: float) -> float:
     size = 2 * table.workload.sequence_length * table.model.hidden
     factor = float(exact(table.workload.costs.shown_hop_factor))
     return factor * 2 * (latency + size / bandwidth) * 1e6
-
-
-def _flops_per_us(table: CostTable, node: str) -> float:
-    return float(compute.flops_per_s(table.gpu(node)) / 10**6)

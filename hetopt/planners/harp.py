@@ -270,7 +270,10 @@ class Programme:
         least = int(sums[1:, 0, 0].min(initial=NEVER))
         if least >= NEVER:
             return
-        top = self._slowest(self._walk(sums, NEVER - 1))  # no limit above it matters
+        loosest = self._walk(
+            sums, NEVER - 1
+        )  # no limit above its slowest stage matters
+        top = max(self.line.compute_us(s.shares, s.first, s.last) for s in loosest)
         limit, slowest = self._least_limit(top) if self.n > 1 else (top, 0)
         while slowest <= top and least + (self.n - 1) * slowest < worst:
             stages = self._walk(self._sums(limit), limit)
@@ -280,9 +283,6 @@ class Programme:
             yield stages
             slowest = limit + 1
             limit = min(top, max(slowest, int(limit * STEP)))
-
-    def _slowest(self, stages: Sequence[Laid]) -> int:
-        return max(self.line.compute_us(s.shares, s.first, s.last) for s in stages)
 
     def _least_limit(self, top: int) -> tuple[int, int]:
         """A limit that can be kept, within a step of the least; the least there is."""

@@ -172,7 +172,9 @@ class _Boxes:
             bound = max(self._open[0][0], 1)
             self._limit = BIG if share > 8 else int(bound * (1 + share)) + 1
             if share > _DEAR and self._limit < self._top():
-                self._dive(1 + share)
+                for least, _, place, job in nsmallest(_NEAR, self._open):
+                    if least < self.limit():
+                        self.sizes[place].dive(job, 1 + share, self._goal)
             while self._open and self._open[0][0] < self.limit():
                 self._step(search=True)
             share *= 2
@@ -192,12 +194,6 @@ class _Boxes:
                 if self._open[0][3].settled:
                     return
                 self._step(search=False)
-
-    def _dive(self, rise: float) -> None:
-        """Look for plans near the boxes of the least bounds."""
-        for bound, _, place, job in nsmallest(_NEAR, self._open):
-            if bound < self.limit():
-                self.sizes[place].dive(job, rise, self._goal)
 
     def _step(self, *, search: bool) -> None:
         """Work on the box of the least bound."""

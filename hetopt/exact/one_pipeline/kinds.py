@@ -221,18 +221,15 @@ class Kinds:
 
     def _ring_s(self, pattern: Pattern, c: int, chunk: Fraction) -> Fraction:
         """Least time of one replica of class `c` to all others, in s."""
-        others = [self._peer_s(c, y, chunk) for y in pattern.classes]
-        away = min(one for one in others if one is not None)
+        links = [link for y in pattern.classes for link in self._links(c, y)]
+        away = min(latency + chunk / rate for latency, rate in links)
         mates = min(pattern.replicas[c], self.cluster.largest[c] // pattern.t) - 1
         if not mates:
             return (pattern.total - 1) * away
-        latency, rate = self._inside(c)
+        node = self._roomiest(c)
+        latency, rate = self.cluster.table.link(node, node)
         near = min(latency + chunk / rate, away)
         return mates * near + (pattern.total - 1 - mates) * away
-
-    def _peer_s(self, x: int, y: int, chunk: Fraction) -> Fraction | None:
-        """Least time of a chunk between two nodes of classes `x` and `y`."""
-        return min((a + chunk / rate for a, rate in self._links(x, y)), default=None)
 
     def _rates(self, x: int, y: int) -> tuple[Fraction, Fraction]:
         """Latency and rate of the fastest link between nodes of two classes."""
@@ -247,10 +244,6 @@ class Kinds:
             for j in members[y]
             if i != j
         )
-
-    def _inside(self, c: int) -> tuple[Fraction, Fraction]:
-        name = self._roomiest(c)
-        return self.cluster.table.link(name, name)
 
     def _roomiest(self, c: int) -> str:
         """Name of a node of class `c` that no other has more GPUs than."""

@@ -440,13 +440,11 @@ class PipelineBound:
         key = coupling.arcs.size, coupling.light.tobytes()
         if key not in self._kept:
             self._kept[key] = Segments(self.table, coupling.arcs, coupling.light)
-            while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
-                self._kept.popitem(last=False)
+            held = sum(each.nbytes for each in self._kept.values())
+            while len(self._kept) > 1 and held > _KEPT_BYTES:
+                held -= self._kept.popitem(last=False)[1].nbytes
         self._kept.move_to_end(key)
         return self._kept[key]
-
-    def _kept_bytes(self) -> int:
-        return sum(each.nbytes for each in self._kept.values())
 
     def _syncs(self, box: Box, time_us: int) -> list[tuple[int | None, int]]:
         """Return how long stages of a pipeline synchronise, and what is spent on that.

@@ -248,7 +248,9 @@ def _nowhere(task: _Task) -> str:
     # Any plan will do, and one layer has few.
     limits = Limits(time_s=task.schedule.searching.reason_s, gap=inf)
     run = Run(problem, light, limits)
-    ample = None if _one_stage_does(light) else enumeration.solve(light, run)
+    batch, table = instance.workload.global_batch, CostTable(light)
+    alone = any(not batch % b and impossible.takes(table, b) for b in sizes)
+    ample = None if alone else enumeration.solve(light, run)
     if ample is None or ample.plan is not None:
         return f"memory: {looked}, and in each a stage needs more than its GPUs have"
     if ample.proved:
@@ -259,13 +261,6 @@ def _nowhere(task: _Task) -> str:
             "measurements to workload.costs.profile"
         )
     return f"memory or micro-batches of {sizes}: {looked}, and none keeps all rules"
-
-
-def _one_stage_does(light: Instance) -> bool:
-    """Tell whether one stage takes the batch in micro-batches of some size."""
-    batch, table = light.workload.global_batch, CostTable(light)
-    sizes = (b for b in set(light.workload.micro_batch_sizes) if batch % b == 0)
-    return any(impossible.takes(table, b) for b in sizes)
 
 
 def _large(task: _Task) -> None:

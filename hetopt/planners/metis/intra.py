@@ -54,8 +54,9 @@ class Intra:
             yield from self._deeper(shape, start, most, [_STEPS])
             return
         options = [self.degrees(shape.b, group) for group in shape.groups]
-        for degrees in product(*options):
-            yield from self._as_they_are(shape, list(degrees))
+        for degrees in product(*options):  # layers move away where memory lacks
+            most = [self.line.layers] * len(degrees)
+            yield from self._deeper(shape, [*degrees], most, [_STEPS], widen=False)
 
     # --- replicas ----------------------------------------------------------------
 
@@ -151,11 +152,6 @@ class Intra:
         return found
 
     # --- depth first -----------------------------------------------------------------
-
-    def _as_they_are(self, shape: Shape, degrees: list[int]) -> Iterator[list[Laid]]:
-        """Yield the plan of given degrees, layers moved away where memory lacks."""
-        most = [self.line.layers] * len(degrees)
-        yield from self._deeper(shape, degrees, most, [_STEPS], widen=False)
 
     def _deeper(
         self,
