@@ -60,16 +60,9 @@ class Crossing:
             return None
         if len(cluster.nodes) < 2 or not costs.shown_hop_factor:
             return None
-        model = table.model
-        flops = [
-            compute.passes(costs) * compute.forward_flops(model, workload, layer, 1)
-            for layer in range(table.layers)
-        ]
-        parameters = list(model.parameters)
+        flops, parameters = layer_flops(table), list(table.model.parameters)
         if costs.compute.head == "include":
-            head = model.embedding_parameters
-            flops[-1] += 6 * head * workload.sequence_length
-            parameters[-1] += head
+            parameters[-1] += table.model.embedding_parameters
         if not any(flops):  # nothing takes time
             return None
         # 2 p_l >= least w_l for each layer turns parameters into FLOPs.
@@ -118,6 +111,19 @@ class Crossing:
             if left <= 0:
                 break
         return max(0.0, roots**2 / (1 + hops) - 1) * self.spread_us
+
+
+def layer_flops(table: CostTable) -> list[int]:
+    """Return the FLOPs of a sample in each layer, both passes; the last has the head's.
+
+    The head counts where the costs include it.
+    """
+    model, workload = table.model, table.workload
+    passes, each = compute.passes(workload.costs), range(table.layers)
+    found = [passes * compute.forward_flops(model, workload, x, 1) for x in each]
+    if workload.costs.compute.head == "include":
+        found[-1] += 6 * model.embedding_parameters * workload.sequence_length
+    return found
 
 
 def _links(table: CostTable) -> dict[str, tuple[float, float]]:

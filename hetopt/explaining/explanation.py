@@ -150,7 +150,6 @@ def explain(
             found.append(one)
     except KeyboardInterrupt:  # the changes looked at until then are told
         interrupted = True
-    complete = len(found) == len(every)
     return Explanation(
         instance,
         plan,
@@ -159,7 +158,7 @@ def explain(
         gpu_times(stages, gpus, judged.objective),
         memory,
         tuple(found),
-        complete,
+        len(found) == len(every),
         judged.violations,
         interrupted,
         judged.parts.get("ports", {}),

@@ -130,15 +130,9 @@ def _no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
     short = []
     for one in tried:
         n, cuts = line.micro_batches(one.b), equal_cuts(line.layers, one.pp)
-        short.append(
-            max(
-                (
-                    line.short_mib(n, one.pp, j, s.shares, s.first, s.last),
-                    f"stage {j}",
-                )
-                for j, s in enumerate(lay_out(grid, one, cuts))
-            )
-        )
+        stages = enumerate(lay_out(grid, one, cuts))
+        lacks = ((line.short_mib(n, one.pp, j, *s), f"stage {j}") for j, s in stages)
+        short.append(max(lacks))
     (mib, stage), nearest = min(zip(short, tried, strict=True))
     return (
         f"{name}: no structure fits; the nearest ({nearest}) lacks {mib} MiB in {stage}"

@@ -89,11 +89,8 @@ def _candidates(cost: FastCost) -> Iterator[tuple[Pipe, ...]]:
     """Yield the pipes of all (type, d, t, b) that fit by the formula."""
     workload, model = cost.instance.workload, cost.instance.model
     batch, tokens = workload.global_batch, workload.sequence_length
-    rank = (
-        None
-        if workload.costs.updates.lora is None
-        else workload.costs.updates.lora.rank
-    )
+    lora = workload.costs.updates.lora
+    rank = None if lora is None else lora.rank
     for kind, nodes in _by_type(cost).items():
         gpu = cost.instance.planned_cluster.gpus[kind]
         for t in range(1, max(cost.nodes[node].count for node in nodes) + 1):

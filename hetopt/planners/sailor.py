@@ -208,11 +208,10 @@ class Programme:
             if before is not None and before < SPEEDUP * us:
                 break
             wanted, before = t, us
-        for t in degrees:
-            if t >= wanted and self._fits(j, largest, t):
-                return Choice(t, self.stage_us(j, largest, t))
-        for t in reversed(degrees):  # measured memory may grow with the degree
-            if t < wanted and self._fits(j, largest, t):
+        # Measured memory may grow with the degree: lesser ones come then.
+        lesser = [t for t in reversed(degrees) if t < wanted]
+        for t in (*(t for t in degrees if t >= wanted), *lesser):
+            if self._fits(j, largest, t):
                 return Choice(t, self.stage_us(j, largest, t))
         return None
 

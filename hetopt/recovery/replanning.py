@@ -58,11 +58,7 @@ class Candidate:
 
     def to_json(self) -> dict[str, object]:
         """Name and times."""
-        return {
-            "name": self.name,
-            "iteration_us": self.iteration_us,
-            "recovery_us": self.recovery_us,
-        }
+        return {key: x for key, x in vars(self).items() if key != "plan"}
 
 
 class Replanning:

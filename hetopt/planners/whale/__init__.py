@@ -30,6 +30,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
+from ...bounds.crossing import layer_flops
 from ...costs import compute
 from ...errors import NoPlan, in_time
 from ...plans import TrainingPlan
@@ -281,15 +282,7 @@ def work_before(cost: FastCost) -> list[int]:
 
     The head's go with the last layer.
     """
-    model, workload = cost.instance.model, cost.instance.workload
-    each = [
-        compute.passes(workload.costs)
-        * compute.forward_flops(model, workload, layer, 1)
-        for layer in range(cost.layers)
-    ]
-    if workload.costs.compute.head == "include":
-        each[-1] += 6 * model.embedding_parameters * workload.sequence_length
-    return list(accumulate(each, initial=0))
+    return [*accumulate(layer_flops(cost.table), initial=0)]
 
 
 def power_of(cost: FastCost, node: int) -> int:
