@@ -38,6 +38,7 @@ released with it, as we had no more of the paper than its abstract. Different he
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from ..caching import cached_method
 from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
@@ -192,7 +193,6 @@ class Programme:
             ]
             for j in range(stages)
         ]
-        self._known: dict[tuple[int, Free], Suffix | None] = {}
         self._syncs: dict[tuple[object, ...], int] = {}
 
     # --- what a type offers a stage ----------------------------------------------
@@ -301,18 +301,13 @@ class Programme:
 
     # --- the programme -----------------------------------------------------------
 
+    @cached_method
     def solve(self, j: int, free: Free) -> Suffix | None:
         """The best that is found for the stages from `j` on with the GPUs left."""
-        key = (j, free)
-        if key not in self._known:
-            self.cost.check()
-            best: Suffix | None = None
-            for row, left in self.rows(j, free):
-                found = self._with(j, row, left)
-                if found is not None and (best is None or found.us < best.us):
-                    best = found
-            self._known[key] = best
-        return self._known[key]
+        self.cost.check()
+        every = (self._with(j, row, left) for row, left in self.rows(j, free))
+        able = (found for found in every if found is not None)
+        return min(able, key=lambda found: found.us, default=None)
 
     def _with(self, j: int, row: tuple[Slot, ...], left: Free) -> Suffix | None:
         """Return the stages from `j` on, where `j` has these replicas."""

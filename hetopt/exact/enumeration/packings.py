@@ -9,6 +9,7 @@ from itertools import permutations, product
 
 import numpy as np
 
+from ...caching import cached_method
 from ..pipelines.kernels import States, most_taken
 from .columns import Column
 from .stages import Matrix, StageTables
@@ -103,7 +104,6 @@ class Packings:
         )
         self._states, self._used = States.of(tables.gpus), _used(tables, self._columns)
         self._most = most_together(self._states, self._used, self._samples)
-        self._open: dict[Used, tuple[Matrix, Matrix]] = {}
 
     def __iter__(self) -> Iterator[tuple[Column, ...]]:
         seen = set()
@@ -137,14 +137,13 @@ class Packings:
             more = rest - int(self._samples[k])
             yield from self._extend((*chosen, k), left, more, k)
 
+    @cached_method
     def _fitting(self, free: Used) -> tuple[Matrix, Matrix]:
         """Return columns on the free GPUs, and the most samples with all after them."""
-        if free not in self._open:
-            left = np.array(free) - self._used
-            numbers = np.flatnonzero((left >= 0).all(1))
-            most = self._most[left[numbers] @ self._states.strides]
-            self._open[free] = numbers, self._samples[numbers] + most
-        return self._open[free]
+        left = np.array(free) - self._used
+        numbers = np.flatnonzero((left >= 0).all(1))
+        most = self._most[left[numbers] @ self._states.strides]
+        return numbers, self._samples[numbers] + most
 
     def _least_key(self, columns: Sequence[Column]) -> object:
         return min(

@@ -11,12 +11,13 @@ that follow each other are priced exactly.
 
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
+from ...caching import cached_method
 from .cluster_tables import BIG, Array, ClusterTables
 
 
@@ -66,10 +67,6 @@ class Kinds:
 
     def __init__(self, cluster: ClusterTables, b: int) -> None:
         self.cluster, self.b = cluster, b
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._between = lru_cache(None)(self._between_us)
-        self._within = lru_cache(None)(self._within_us)
-        self._links = lru_cache(None)(self._links_between)
         self.patterns = [*self._single_node(), *self._multi_node()]
         each = [self._kind_of(pattern) for pattern in self.patterns]
         self.kinds = [*dict.fromkeys(each)]
@@ -168,7 +165,8 @@ class Kinds:
             return kind.t <= room
         return own.room == room - kind.gpus
 
-    def _between_us(self, x: int, y: int, t: int, samples: int) -> int:
+    @cached_method
+    def _between(self, x: int, y: int, t: int, samples: int) -> int:
         """Least hop between two nodes of classes `x` and `y`; BIG where none."""
         members = self.cluster.members
         links = {
@@ -187,7 +185,8 @@ class Kinds:
             default=BIG,
         )
 
-    def _within_us(self, c: int, t: int, samples: int) -> int:
+    @cached_method
+    def _within(self, c: int, t: int, samples: int) -> int:
         """Hop inside a node of class `c`; BIG where it has one GPU."""
         if self.cluster.largest[c] < 2:
             return BIG
@@ -236,7 +235,8 @@ class Kinds:
         none = (Fraction(0), Fraction(0))
         return max(self._links(x, y), key=lambda link: link[1], default=none)
 
-    def _links_between(self, x: int, y: int) -> frozenset[tuple[Fraction, Fraction]]:
+    @cached_method
+    def _links(self, x: int, y: int) -> frozenset[tuple[Fraction, Fraction]]:
         names, members = self.cluster.cost.names, self.cluster.members
         return frozenset(
             self.cluster.table.link(names[i], names[j])

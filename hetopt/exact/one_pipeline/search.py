@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...caching import cached_method
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from .cluster_tables import BIG, Array
 from .completion import Least
@@ -152,8 +153,6 @@ class BoxSearch:
     ) -> None:
         self.owner, self.options, self.rest, self.box = owner, options, rest, box
         self.goal = goal
-        self._steps: dict[int, _Steps] = {}
-        self._taus: dict[tuple[int, int], Array] = {}
 
     # --- dive --------------------------------------------------------------------
 
@@ -302,19 +301,17 @@ class BoxSearch:
         key = options.first[chosen] * count + options.pattern[chosen]
         return [int(i) for i in chosen[np.unique(key, return_index=True)[1]]]
 
+    @cached_method
     def _steps_at(self, cut: int) -> _Steps:
-        if cut not in self._steps:
-            last = self.owner.prices.options.last[self.options]
-            self._steps[cut] = self.owner.steps(self.options[last == cut])
-        return self._steps[cut]
+        last = self.owner.prices.options.last[self.options]
+        return self.owner.steps(self.options[last == cut])
 
+    @cached_method
     def _tau_into(self, cut: int, state: int) -> Array:
         """Least times of the options that end at a cut, before a stage with a state."""
-        if (cut, state) not in self._taus:
-            steps = self._steps_at(cut)
-            hop = np.minimum(steps.shared[:, state], steps.apart[:, state])
-            self._taus[cut, state] = np.minimum(steps.compute_us + hop, BIG)
-        return self._taus[cut, state]
+        steps = self._steps_at(cut)
+        hop = np.minimum(steps.shared[:, state], steps.apart[:, state])
+        return np.minimum(steps.compute_us + hop, BIG)
 
 
 def _no_longer(one: Label, two: Label) -> bool:

@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from itertools import chain, product
 from typing import NamedTuple
 
+from ...caching import cached_method
 from .cluster_tables import BIG, ClusterTables
 from .kinds import Kinds, Pattern, State
 
@@ -33,12 +34,7 @@ class Stages:
     def __init__(self, cluster: ClusterTables, kinds: Kinds, n: int) -> None:
         self.cluster, self.kinds, self.b, self.n = cluster, kinds, kinds.b, n
         self._pairs = bool(cluster.instance.planned_cluster.inter.pairs)
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._rows = lru_cache(None)(self._time_rows)
-        self._computing = lru_cache(None)(least_us)
-        self._hop = lru_cache(None)(self._hop_us)
-        self._replicas = lru_cache(None)(self._counted)
-        self._ways = lru_cache(None)(self._links)
+        self._computing = lru_cache(None)(least_us)  # it dies with the object
         self._taus: dict[tuple[object, ...], tuple[int, int]] = {}
 
     # --- where ---------------------------------------------------------------------
@@ -102,7 +98,8 @@ class Stages:
         room = free[placed.places[0][0]] if len(placed.places) == 1 else -1
         return State(classes, placed.t, room)
 
-    def _counted(self, places: Places) -> tuple[int, ...]:
+    @cached_method
+    def _replicas(self, places: Places) -> tuple[int, ...]:
         counts = [0] * len(self.cluster.kinds)
         for node, count in places:
             counts[self.cluster.kind[node]] += count
@@ -131,7 +128,8 @@ class Stages:
             self._taus[key] = best
         return self._taus[key]
 
-    def _links(self, places: Places, later: Places) -> frozenset[tuple[int, int]]:
+    @cached_method
+    def _ways(self, places: Places, later: Places) -> frozenset[tuple[int, int]]:
         """Pairs of nodes that stand for all links from a stage to the next."""
         ends: dict[object, tuple[int, int]] = {}
         kind = self.cluster.kind
@@ -153,7 +151,8 @@ class Stages:
         second = next(i for i in members[kind[y]] if i != first)
         return first, second
 
-    def _hop_us(self, ways: frozenset[tuple[int, int]], t: int, samples: int) -> int:
+    @cached_method
+    def _hop(self, ways: frozenset[tuple[int, int]], t: int, samples: int) -> int:
         return min(
             (self.cluster.cost.hop_us(x, y, t, samples, None) for x, y in ways),
             default=0,
@@ -171,7 +170,8 @@ class Stages:
         rule = self.cluster.cost.costs.schedule.in_flight
         return max(2, min(k, self.n)) if rule == "1f1b" else 2
 
-    def _time_rows(
+    @cached_method
+    def _rows(
         self, first: int, last: int, k: int, t: int
     ) -> tuple[tuple[int, ...], ...]:
         cluster, given = self.cluster, (t, self.n, (first, last, k), self.b)

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from math import floor, inf, isqrt, prod
 
@@ -10,6 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from ...bounds.single_gpu import single_gpu_us
+from ...caching import cached_method
 from ...errors import InternalError
 from ...schema import Instance
 from ...solving.certificates import BoxCertificate
@@ -53,8 +55,8 @@ class _View:
         """
         self.table, self._check = table, check
         self.vectors = Vectors(table, schedule)
-        self._arcs: dict[int, Arcs] = {}
-        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
+        #: What a box says of arcs: boxes are looked at several times.
+        self.coupling = lru_cache(_KEPT_COUPLINGS)(self._coupling)
         first = [each.nodes for each in whole.classes]
         #: Of which class each is a part, and whether nodes of it are hosts and others.
         self._of = [
@@ -64,22 +66,14 @@ class _View:
         self._parted = [self._of.count(c) > 1 for c in self._of]
         self._apart = [each.nodes[0] in apart for each in table.classes]
 
+    @cached_method
     def stages(self, size: int) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
-        if size not in self._arcs:
-            self._check()
-            self._arcs[size] = arcs(self.table, self.table.sizes[size])
-        return self._arcs[size]
+        self._check()
+        return arcs(self.table, self.table.sizes[size])
 
-    def coupling(self, size: int, sharing: Sharing) -> Coupling:
-        """Return what a box says of such arcs: boxes are looked at several times."""
-        key = size, sharing
-        if key not in self._couplings:
-            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
-            if len(self._couplings) > _KEPT_COUPLINGS:
-                self._couplings.popitem(last=False)
-        self._couplings.move_to_end(key)
-        return self._couplings[key]
+    def _coupling(self, size: int, sharing: Sharing) -> Coupling:
+        return Coupling(self.table, self.stages(size), sharing)
 
     def hosts(self, box: Box) -> list[tuple[int, int]]:
         """Return the fewest and the most hosts of each class."""
