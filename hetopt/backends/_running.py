@@ -92,10 +92,7 @@ class Model(modelling.Model):
 
 
 def reached(
-    stop: Stop,
-    objective: float | None,
-    bound: float | None,
-    value: Value,
+    stop: Stop, objective: float | None, bound: float | None, value: Value
 ) -> Answer:
     """The answer of a solver that has a plan: optimal where that is what ended it."""
     status = Status.OPTIMAL if stop is Stop.PROVED else Status.FEASIBLE

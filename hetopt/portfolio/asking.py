@@ -146,11 +146,7 @@ def exactly(
     if warm_start is not None and twin is not data:
         warm_start = choices.said(twin, data, warm_start)
     found = method.solve(
-        twin,
-        limits=limits,
-        warm_start=warm_start,
-        report=report,
-        **(options or {}),
+        twin, limits=limits, warm_start=warm_start, report=report, **(options or {})
     )
     return with_bound(_translate_back(data, twin, found))
 

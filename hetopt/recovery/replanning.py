@@ -65,10 +65,7 @@ class Replanning:
     """Makes candidates for one change, and chooses among them."""
 
     def __init__(
-        self,
-        change: Change,
-        old_plan: TrainingPlan,
-        storage: Storage,
+        self, change: Change, old_plan: TrainingPlan, storage: Storage
     ) -> None:
         """Nothing is planned yet."""
         self.change, self.old_plan = change, old_plan

@@ -387,9 +387,7 @@ class FastCost:
         return self.whole_us(passes, sync, self.end_us([p.slots for p in pipes]))
 
     def sync_us(
-        self,
-        pipes: Iterable[tuple[tuple[Slot, ...], Timing]],
-        times: Sums,
+        self, pipes: Iterable[tuple[tuple[Slot, ...], Timing]], times: Sums
     ) -> int:
         """The slowest stage's synchronisation, or the busiest port's.
 

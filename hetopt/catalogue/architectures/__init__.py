@@ -9,15 +9,7 @@ import re
 from ...errors import InstanceError, cut
 from ...schema import MOST_LAYERS, ModelSpec
 from ...schema.layers import MIXERS
-from . import (
-    families,
-    inner,
-    kinds,
-    mixers,
-    remainder,
-    shapes,
-    vectors,
-)
+from . import families, inner, kinds, mixers, remainder, shapes, vectors
 from .families import Traits
 from .keys import (
     DEPTH,

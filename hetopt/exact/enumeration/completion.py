@@ -230,9 +230,7 @@ def limits(
 
 
 def _moves(
-    tables: StageTables,
-    stages: Sequence[tuple[Stage, tuple[int, ...]]],
-    states: States,
+    tables: StageTables, stages: Sequence[tuple[Stage, tuple[int, ...]]], states: States
 ) -> _Moves:
     pools, side = len(tables.pools), tables.layers + 1
     groups: dict[tuple[tuple[int, ...], int], list[Stage]] = {}

@@ -176,10 +176,7 @@ class SyncTimes:
     """Times to synchronise a layer, by its size and its stage in each column."""
 
     def __init__(
-        self,
-        tables: StageTables,
-        columns: Sequence[Column],
-        kept: dict[object, int],
+        self, tables: StageTables, columns: Sequence[Column], kept: dict[object, int]
     ) -> None:
         """Keep what is computed in `kept`, which all packings of a run share."""
         self._tables, self._columns, self._kept = tables, columns, kept

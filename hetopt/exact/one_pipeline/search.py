@@ -144,12 +144,7 @@ class BoxSearch:
     """A search of one box."""
 
     def __init__(
-        self,
-        owner: Search,
-        options: Array,
-        rest: Least,
-        box: Box,
-        goal: Goal,
+        self, owner: Search, options: Array, rest: Least, box: Box, goal: Goal
     ) -> None:
         self.owner, self.options, self.rest, self.box = owner, options, rest, box
         self.goal = goal

@@ -390,12 +390,7 @@ class PipelineBound:
         )
 
     def _parts(
-        self,
-        box: Box,
-        time_us: int,
-        left: int,
-        rows: Rows,
-        view: _View | None = None,
+        self, box: Box, time_us: int, left: int, rows: Rows, view: _View | None = None
     ) -> list[tuple[int, Pricing, tuple[int, int]]]:
         """Return the parts of a box by number, and ranges of their slowest stages.
 

@@ -84,11 +84,7 @@ class _Task:
         return replace(self.run.limits, time_s=seconds, gap=None)
 
     def search(
-        self,
-        start: TrainingPlan | None,
-        until: float,
-        *,
-        seed: int | None = None,
+        self, start: TrainingPlan | None, until: float, *, seed: int | None = None
     ) -> bool:
         """Improve a plan until an instant; whether the incumbent is better for it."""
         run, sizes = self.run, self.schedule.searching

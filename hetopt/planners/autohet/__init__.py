@@ -42,12 +42,7 @@ from ...result import Result, Stop
 from ...schema import Instance
 from ...search.balancing import Balancer, Chain
 from ...search.fast_cost import Best, FastCost, Pipe, Slot, stages_on
-from ...search.symmetric import (
-    common_degrees,
-    equal_cuts,
-    measured,
-    worst_shortage,
-)
+from ...search.symmetric import common_degrees, equal_cuts, measured, worst_shortage
 from ...solving import statements
 from .mapping import Group, in_order, map_stages
 

@@ -210,8 +210,7 @@ def one_pipeline(cost: FastCost, n: int, b: int, line: Sequence[Laid]) -> Traini
 
     stages = tuple(
         Stage(
-            layers=(stage.first, stage.last),
-            replicas=tuple(map(replica, stage.shares)),
+            layers=(stage.first, stage.last), replicas=tuple(map(replica, stage.shares))
         )
         for stage in line
     )

@@ -206,11 +206,7 @@ class Intra:
         return None
 
     def _most_layers(
-        self,
-        shape: Shape,
-        rows: Sequence[Row],
-        cuts: Sequence[int],
-        j: int,
+        self, shape: Shape, rows: Sequence[Row], cuts: Sequence[int], j: int
     ) -> int:
         """Return the most layers from the stage's first one that fit."""
         first = cuts[j]
