@@ -116,22 +116,17 @@ class Search:
 
     def plan(self, placed: tuple[PlacedStage, ...]) -> TrainingPlan:
         """The plan of a pipeline, its last stage first; GPUs of a node in order."""
-        given = [0] * len(self.cluster.count)
-        stages = []
+        hand_out, stages = self.cluster.cost.handing_out(), []
         for k, stage in enumerate(placed, start=1):
             later = placed[k - 2] if k > 1 else None
             samples = self.stages.samples(stage, k, later)
-            replicas = []
-            for node, _ in stage.places:
-                name = self.cluster.cost.names[node]
-                for share in samples[node]:
-                    ids = range(given[node], given[node] + stage.t)
-                    given[node] += stage.t
-                    gpus = tuple(f"{name}:{i}" for i in ids)
-                    replicas.append(Replica(gpus=gpus, samples=share))
-            stages.append(
-                Stage(layers=(stage.first, stage.last), replicas=tuple(replicas))
+            replicas = tuple(
+                Replica(gpus=hand_out(node, stage.t), samples=share)
+                for node, _ in stage.places
+                for share in samples[node]
             )
+            held = stage.first, stage.last
+            stages.append(Stage(layers=held, replicas=replicas))
         pipeline = Pipeline(
             micro_batches=self.stages.n,
             micro_batch_size=self.kinds.b,

@@ -517,10 +517,8 @@ class Refutation:
             at = bound.division.most_sync_us
             tree = {"split": "sync", "at": at, "low": trees[0], "high": trees[1]}
         classes = tuple(each.nodes[0] for each in bound.table.classes)
-        given = {
-            **{"time_us": self.time_us, "scale": bound.scale, "classes": classes},
-            "tree": tree,
-        }
+        given: Document = {"time_us": self.time_us, "scale": bound.scale}
+        given |= {"classes": classes, "tree": tree}
         try:
             return BoxCertificate.model_validate(given)
         except ValidationError:
