@@ -68,12 +68,9 @@ class Gpu(Record):
     generation: Name
     aliases: tuple[Name, ...] = ()
     skypilot: tuple[Name, ...] = Field((), description="What SkyPilot alone calls so.")
-    accelerator: Name | None = Field(
-        None, description="What a task for SkyPilot asks for, where it is no such name."
-    )
-    beyond_skypilot: Name | None = Field(
-        None, description="Why a task for SkyPilot cannot ask for it."
-    )
+    # What a task for SkyPilot asks for, where it is no such name.
+    accelerator: Name | None = None
+    beyond_skypilot: Name | None = None  # why a task for SkyPilot cannot ask for it
     memory_gib: Rate
     driver_mib: int | None = Field(None, description="memory.total of nvidia-smi.")
     memory_gbytes_per_s: Rate
@@ -83,13 +80,9 @@ class Gpu(Record):
     nvlinks: int = 0
     nvlink: Name | None = Field(None, description="Its kind, of any maker.")
     nvlink_gbytes_per_s: float | None = Field(None, description="Of one NVLink.")
-    bridged: bool = Field(
-        False, description="Whether NVLinks need a bridge, bought with the card or not."
-    )
+    bridged: bool = False  # NVLinks need a bridge, bought with the card or not
     source: Source
-    sources: dict[Name, Source] = Field(
-        {}, description="Of figures that are not from `source`, by their names."
-    )
+    sources: dict[Name, Source] = Field({}, description="Of figures of other sources.")
     link_sources: dict[Name, Source] = Field({}, description="Of its links' rates.")
 
     @model_validator(mode="after")

@@ -327,9 +327,9 @@ class Sums:
     def _go_on(self, first: int) -> None:
         """Let the labels at a layer lead to others."""
         some = self._merged(first)
-        shared = some.where >= _SHARED + self._count
-        shared &= some.where < self._codes[0]
-        several = some.some(shared | (some.where == _SEVERAL))
+        both = some.where >= _SHARED + self._count
+        both &= some.where < self._codes[0]
+        several = some.some(both | (some.where == _SEVERAL))
         if self._spread is not None and len(several.at):
             self._in_several(first, several, self._spread)
         next_ = some.some(some.where == _NEXT)

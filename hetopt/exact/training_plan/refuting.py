@@ -289,14 +289,10 @@ class _Progress:
     def _none(self) -> bool:
         return self._reached == inf
 
-    @property
-    def _hard(self) -> float:
-        """The easiest one that failed or is postponed."""
-        return max([self._failed, *self._postponed])
-
     def _between(self) -> float | None:
         """One between what is reached and what is hard, or the next of the gaps."""
-        reached, hard = self._reached, self._hard
+        # Of those that failed or are postponed the easiest is hard.
+        reached, hard = self._reached, max([self._failed, *self._postponed])
         goals = self._goals
         if self._none and hard == -inf:
             return goals.first
