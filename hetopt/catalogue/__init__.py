@@ -37,9 +37,8 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "fp4"]
 class Generation(Record):
     """Values measured of some card stand for all cards of one architecture."""
 
-    efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
-        description="Share of the peak that products reach in training, 16 bits."
-    )
+    # Share of the peak that products reach in training, 16 bits.
+    efficiency: Annotated[float, Field(gt=0, le=1)]
     source: Source
 
 
@@ -183,13 +182,11 @@ class Machine(Record):
     name: Name
     card: Name
     gpus: Annotated[int, Field(ge=1)] = Field(description="Of a node.")
-    domain: Annotated[int, Field(ge=1)] = Field(
-        description="GPUs joined at the full rate of their links; may span nodes."
-    )
+    # GPUs joined at the full rate of their links; may span nodes.
+    domain: Annotated[int, Field(ge=1)]
     link_gbytes_per_s: float = Field(description="Of one GPU, within the domain.")
-    adapters: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Of a node, to other nodes; None where it is not known."
-    )
+    # Of a node, to other nodes; None where it is not known.
+    adapters: Annotated[int, Field(ge=1)] | None = None
     adapter_gbytes_per_s: Rate | None = Field(None, description="Of one adapter.")
     named: bool = Field(False, description="Whether it is the usual one of no card.")
     source: Source

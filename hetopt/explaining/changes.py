@@ -40,7 +40,6 @@ def changes(instance: Instance) -> Iterator[Change]:
 def _with_cluster(
     kind: str, words: str, instance: Instance, **fields: object
 ) -> Change:
-    """Return a change of the instance's cluster."""
     cluster = instance.planned_cluster.model_copy(update=fields)
     return Change(kind, words, instance.model_copy(update={"cluster": cluster}))
 

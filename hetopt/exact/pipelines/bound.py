@@ -168,7 +168,6 @@ class PipelineBound:
         self.taken = 0.0
 
     def _division(self, least_slowest_us: int) -> Division:
-        """Return how boxes are divided."""
         most_sync = 0
         if self.priced:
             most_sync = floor((self.most_us - self.least_us) / self.sync_factor) + 1
