@@ -104,5 +104,6 @@ def _main(
     Every plan is timed and weighed by one judge, and comes with a proved bound: how
     much faster any plan could be at most.
 
-    Start with `hetopt compare hexiscale/setting-1-llama2-7b`.
+    Start with your own: `hetopt assemble config.json hosts.txt --out mine.yaml`, then
+    `hetopt plan mine.yaml`.
     """
