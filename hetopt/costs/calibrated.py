@@ -260,6 +260,8 @@ class Calibrated:
             sharding=usual.sharding,
             accumulate_fp32=costs.memory.gradient_bytes == 4,
             states=self._states,
+            listed=usual.listed and costs.memory.optimiser == "adamw",
+            hosted=("optimizer",) if costs.memory.hosts_update else (),
             dropout=self.model.dropout,
             expert_biases=bool(self.model.vectors and self.model.vectors.expert),
             fused_loss=costs.memory.fused_loss

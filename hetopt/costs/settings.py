@@ -82,8 +82,11 @@ def without_update(instance: Instance) -> Instance:
 
 
 def has_buckets(costs: CostSettings) -> bool:
-    """Tell whether DeepSpeed's buckets are weighed, which come with ZeRO alone."""
+    """Tell whether a stage of ZeRO may weigh more than one that divides less.
+
+    DeepSpeed's buckets come with it, and InternEvo's stages copy more than its FSDP.
+    """
     calibration = costs.compute.calibration
     if calibration is None or costs.memory.activations != "calibrated":
         return False
-    return calibration.framework in DEEPSPEED
+    return calibration.framework in DEEPSPEED | {"internevo"}

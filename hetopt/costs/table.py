@@ -14,7 +14,7 @@ from .compute import NodeClass, ceil
 from .memory import Position
 from .parameters import Parameters
 from .profiles import Measurements
-from .weighing import Weighing
+from .weighing import Once, Weighing
 
 _Times = tuple[int, ...]  # by layer
 
@@ -324,6 +324,10 @@ class CostTable:
                     node, layers, group, flight, place.ends
                 ),
             }
+            if self.weighing is not None and self.weighing.updates:
+                held["update"] = self._update_mib(
+                    node, layers, group, place.ends, holders, held["activations"]
+                )
         first, last = place.ends
         replicas = holders if isinstance(holders, int) else holders[0 if first else -1]
         return {
@@ -349,24 +353,50 @@ class CostTable:
         if self.weighing is None:
             return self.activations(t, b).mib(layers, flight)
         gpu = self.cluster.node[node].gpu
-        if self.even:
-            layers = range(len(layers))  # as heavy as any others
-            held, once = self._weighed(gpu, layers, t, b, ends)
-        else:
-            held, once = self._weigh(gpu, layers, t, b, ends)
-        return memory.mib(flight * held) + memory.mib(once)
+        held, once = self._weigh(gpu, layers, t, b, ends)
+        return memory.mib(flight * held) + memory.mib(once.passing + once.beside)
 
     def _weigh(
         self, gpu: str, layers: Sequence[int], t: int, b: int, ends: tuple[bool, bool]
-    ) -> tuple[int, int]:
+    ) -> tuple[int, Once]:
         """Return what a stage keeps of a micro-batch, and the rest."""
+        if not self.even:
+            return self._weighed_afresh(gpu, layers, t, b, ends)
+        return self._weighed(gpu, range(len(layers)), t, b, ends)  # as any others
+
+    def _weighed_afresh(
+        self, gpu: str, layers: Sequence[int], t: int, b: int, ends: tuple[bool, bool]
+    ) -> tuple[int, Once]:
         assert self.weighing is not None
         return (
             self.weighing.held(gpu, layers, t, b, alone=all(ends)),
             self.weighing.once(gpu, layers, t, b, first=ends[0], last=ends[1]),
         )
 
-    _weighed = cached_method(_weigh)
+    _weighed = cached_method(_weighed_afresh)
+
+    def _update_mib(
+        self,
+        node: str,
+        layers: Sequence[int],
+        group: tuple[int, int],
+        ends: tuple[bool, bool],
+        holders: Sequence[int] | int,
+        passes: int,
+    ) -> int:
+        """Return how much more the update has than passes, which have so many MiB.
+
+        What passes have falls with it, so that their sum never does.
+        """
+        assert self.weighing is not None
+        if isinstance(holders, int):
+            holders = (holders,) * self.layers
+        gpu, (t, b) = self.cluster.node[node].gpu, group
+        _, once = self._weigh(gpu, layers, t, b, ends)
+        held = self._held(layers, t, ends, holders, self.trained)
+        sharers = self.workload.costs.updates.sharers
+        parted = sum((p / sharers(n) for p, n in held), Fraction(0))
+        return max(0, memory.mib(self.weighing.updating(gpu, t, parted, once)) - passes)
 
     def pinned_bytes(
         self,
@@ -380,16 +410,25 @@ class CostTable:
         `holders` are the replicas of every layer. There are the optimiser's states and
         the gradient that it reads, which ZeRO divides; buffers of copies come on top.
         """
-        costs = self.workload.costs
-        held_by = [*self.shares(layers, t, holders, self.trained)]
-        copies = memory.end_copies(self.model, self.workload, sum(ends))
-        tables = copies * (self.trained.end or 0)
-        held_by += memory.shares(costs, tables, 0, t, holders[0 if ends[0] else -1])
+        costs, found = self.workload.costs, Fraction(0)
         states = StateBytes(0, 0, memory.pinned_each(costs))
-        found = Fraction(0)
-        for parameters_held, replicas in held_by:
-            found += memory.bytes_each(costs, replicas, states) * parameters_held
+        for held, replicas in self._held(layers, t, ends, holders, self.trained):
+            found += memory.bytes_each(costs, replicas, states) * held
         return found
+
+    def _held(
+        self,
+        layers: Sequence[int],
+        t: int,
+        ends: tuple[bool, bool],
+        holders: Sequence[int],
+        of: Parameters,
+    ) -> Iterator[compute.Share]:
+        """Yield what a GPU of a stage has of some parameters, ends among them."""
+        yield from self.shares(layers, t, holders, of)
+        copies = memory.end_copies(self.model, self.workload, sum(ends))
+        at = holders[0 if ends[0] else -1]
+        yield from memory.shares(self.workload.costs, copies * (of.end or 0), 0, t, at)
 
     @cached_property
     def even(self) -> bool:

@@ -22,6 +22,7 @@ PARTS = {
     "embedding_and_head": "states of the embedding and of the head",
     "activations": "activations kept for micro-batches in flight",
     "logits": "logits of the last stage",
+    "update": "copies of the optimiser, beyond what passes had",
     "reserve": "kept free by `reserve_mib`",
 }
 
@@ -88,6 +89,7 @@ def _parts(
         }
     found = {
         **layers,
+        "update": whole.get("update", 0),
         "embedding_and_head": whole["ends"] - logits,
         "logits": logits,
         "reserve": whole["reserve"],

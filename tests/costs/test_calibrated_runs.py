@@ -143,6 +143,7 @@ def test_plan_and_run_take_as_long(degrees: dict[str, int], recompute: str) -> N
 
 SHARED: dict[str, Any] = {"zero": 3, "shard": 8, "dp": 8, "style": "eager"}
 FROZEN: dict[str, Any] = {"lora": True, "rank": 64, "dp": 8}
+COPYING: dict[str, Any] = {"framework": "deepspeed", "style": "eager", "dp": 8}
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
@@ -154,6 +155,13 @@ FROZEN: dict[str, Any] = {"lora": True, "rank": 64, "dp": 8}
         {**FROZEN, "zero": 1},
         {**FROZEN, "framework": "trainer", "style": "eager", "frozen_bits": 8},
         {**FROZEN, "framework": "torch", "style": "eager", "adapted": ("attention",)},
+        *({**COPYING, "zero": zero} for zero in (1, 2)),
+        {**COPYING, **SHARED, "sharding": "deepspeed"},
+        {**COPYING, "zero": 1, "framework": "trainer", "listed": True},
+        *(
+            {**COPYING, **more, "framework": "internevo", "listed": True}
+            for more in ({"zero": 1}, SHARED)
+        ),
     ],
 )
 def test_divided_and_frozen_weights_are_judged_as_the_run(
@@ -164,6 +172,7 @@ def test_divided_and_frozen_weights_are_judged_as_the_run(
     agree(run, mixture=False)
     constant = Stated(values())
     found = dict(memory.of_stage(constant, MACHINE, architecture(False), run, 0))
+    found["update"] -= memory.spare(constant, found)["update"]
     for name in ("context", "communicators", "fragments"):  # kept free of a card
         del found[name]
     own = max(judged(run).parts["peak_memory_mib"].values())

@@ -132,7 +132,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         "peak_memory_mib": memory,
         **({"host_memory_mib": pinned} if pinned else {}),
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
-        **_fit(data, memory, costs.updates.zero),
+        **_fit(data, memory),
         "stages": timed,
         "divided": _degrees(table),
     }
@@ -162,13 +162,8 @@ def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
     return {"low_s": low, "high_s": high}
 
 
-def _fit(data: Instance, peaks: dict[str, int], zero: int) -> dict[str, Any]:
-    """Return the chance that a run dies of memory, where memory is calibrated.
-
-    It is None where not all is weighed that the program holds.
-    """
-    if not chances.are_known(data, zero):
-        return {"oom_probability": None}
+def _fit(data: Instance, peaks: dict[str, int]) -> dict[str, Any]:
+    """Return the chance that a run dies of memory, where memory is calibrated."""
     if (chance := chances.of_dying(data, peaks)) is None:
         return {}
     return {"fit": fit(chance), "oom_probability": round(chance, 4)}
