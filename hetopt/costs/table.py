@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
 from ..caching import cached_method
-from ..schema import GpuType, Instance, Split, StateBytes, exact
+from ..schema import GpuType, Instance, Split, exact
 from ..schema.calibration import multiplied_in
 from ..schema.fields import permits
 from . import communication, compute, memory, parameters, settings
@@ -393,42 +393,27 @@ class CostTable:
             holders = (holders,) * self.layers
         gpu, (t, b) = self.cluster.node[node].gpu, group
         _, once = self._weigh(gpu, layers, t, b, ends)
-        held = self._held(layers, t, ends, holders, self.trained)
-        sharers = self.workload.costs.updates.sharers
-        parted = sum((p / sharers(n) for p, n in held), Fraction(0))
+        parted = self.parted(layers, t, ends, holders, self.trained)
         return max(0, memory.mib(self.weighing.updating(gpu, t, parted, once)) - passes)
 
-    def pinned_bytes(
-        self,
-        layers: Sequence[int],
-        t: int,
-        ends: tuple[bool, bool],
-        holders: Sequence[int],
-    ) -> Fraction:
-        """Return what a GPU of a stage has in its host's memory, at the least.
-
-        `holders` are the replicas of every layer. There are the optimiser's states and
-        the gradient that it reads, which ZeRO divides; buffers of copies come on top.
-        """
-        costs, found = self.workload.costs, Fraction(0)
-        states = StateBytes(0, 0, memory.pinned_each(costs))
-        for held, replicas in self._held(layers, t, ends, holders, self.trained):
-            found += memory.bytes_each(costs, replicas, states) * held
-        return found
-
-    def _held(
+    def parted(
         self,
         layers: Sequence[int],
         t: int,
         ends: tuple[bool, bool],
         holders: Sequence[int],
         of: Parameters,
-    ) -> Iterator[compute.Share]:
-        """Yield what a GPU of a stage has of some parameters, ends among them."""
-        yield from self.shares(layers, t, holders, of)
+    ) -> Fraction:
+        """Return how many of some parameters ZeRO leaves to a GPU of a stage.
+
+        `holders` are the replicas of every layer.
+        """
+        costs = self.workload.costs
         copies = memory.end_copies(self.model, self.workload, sum(ends))
-        at = holders[0 if ends[0] else -1]
-        yield from memory.shares(self.workload.costs, copies * (of.end or 0), 0, t, at)
+        at, tables = holders[0 if ends[0] else -1], copies * (of.end or 0)
+        held = [*self.shares(layers, t, holders, of)]
+        held += memory.shares(costs, tables, 0, t, at)
+        return sum((p / costs.updates.sharers(n) for p, n in held), Fraction(0))
 
     @cached_property
     def even(self) -> bool:

@@ -192,6 +192,7 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
             "runs out of memory",
             lambda v: f"{v:.0%} likely ({fit(v)})",
         ),
+        "loading_mib": ("dies while it loads", words.loading),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
     }

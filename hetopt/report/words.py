@@ -156,6 +156,13 @@ def memory(mib: int | None) -> str:
     return NONE if mib is None else numbers.memory(mib)
 
 
+def loading(hosts: Sequence[tuple[str, int, int]]) -> str:
+    """The hosts that have too little while weights are loaded, the fullest of them."""
+    name, need, room = max(hosts, key=lambda host: host[1] / max(1, host[2]))
+    more = f" (and {len(hosts) - 1} more)" if hosts[1:] else ""
+    return f"host {name}{more} needs {memory(need)}, has {memory(room)}"
+
+
 def size(number_of_bytes: int) -> str:
     """Bytes in units of 10^9, as bandwidths are."""
     return f"{number(number_of_bytes / 10**9)} GB" if number_of_bytes else "0"

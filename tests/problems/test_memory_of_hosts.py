@@ -17,6 +17,7 @@ from hetopt.files import load_instance
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
+from hetopt.report import results
 from hetopt.result import Status
 from hetopt.schema import Instance
 
@@ -90,6 +91,30 @@ def test_a_host_holds_what_it_has_and_no_more(number: int) -> None:
     more = {*training_plan.evaluate(less, plan).violations} - {*before.violations}
     assert {one.rule for one in more} == {"host_memory"}
     assert {one.where for one in more} == {n for n, m in pinned.items() if m == most}
+
+
+@pytest.mark.parametrize(
+    ("runs_on", "zero", "copies"),
+    [
+        *(("llamafactory", zero, (0, 2, 2, 0)[zero]) for zero in range(4)),
+        *(("transformers", zero, 1) for zero in (0, 2, 3)),
+        ("torchtitan", 0, 0),
+    ],
+)
+def test_processes_load_weights_before_they_divide_them(
+    runs_on: str, zero: int, copies: int
+) -> None:
+    """DeepSpeed flattens a second copy, FSDP reads in one process of a host."""
+    data = instance(1e-3, zero=zero, offload=None).on(runs_on)
+    gpus, model = ["node0:0", "node0:1"], data.model
+    apart = [pipeline([gpu], [(model.layers, 1, 1)], 2, 1) for gpu in gpus]
+    found = training_plan.evaluate(data, TrainingPlan(pipelines=tuple(apart)))
+    whole = sum(model.parameters) + 2 * model.embedding_parameters
+    processes = 1 if runs_on == "transformers" and zero else 2
+    need = copies * 2 * whole * processes / MIB
+    told = found.parts.get("loading_mib", [["", 0]])
+    assert told[0][1] == pytest.approx(need, abs=1)
+    assert ("loads" in str([*results.totals(found.parts)])) == bool(copies)
 
 
 def limited(random: Random) -> Instance:

@@ -102,6 +102,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
 
     pinned = hosts.pinned_mib(table, plan, holders)
     broken += hosts.broken(table, pinned)
+    loading = [*hosts.overfull(table, hosts.loading_mib(table, plan))]
 
     costs = table.workload.costs
     timed = [_stage_times(table, pipeline) for pipeline in plan.pipelines]
@@ -131,6 +132,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         **_rates(data, table, plan, iteration_us),
         "peak_memory_mib": memory,
         **({"host_memory_mib": pinned} if pinned else {}),
+        **({"loading_mib": loading} if loading else {}),
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
         **_fit(data, memory),
         "stages": timed,
