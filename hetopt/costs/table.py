@@ -310,91 +310,62 @@ class CostTable:
         """
         costs, (t, b) = self.workload.costs, group
         holders = self.most_replicas if holders is None else holders
-        flight = memory.in_flight(costs, *place)
+        alike = isinstance(holders, int)
+        of_layers = (holders,) * self.layers if isinstance(holders, int) else holders
         if self.profile.weighs:
+            flight = memory.in_flight(costs, *place)
             held = {"layers": self.measured_mib(node, layers, t, b, flight)}
         else:
-            if isinstance(holders, int):
-                states = self._least_mib(layers, t, holders)
-            else:
-                states = self._states_mib(layers, t, holders)
-            held = {
-                "states": states,
-                "activations": self.activations_mib(
-                    node, layers, group, flight, place.ends
-                ),
-            }
-            if self.weighing is not None and self.weighing.updates:
-                held["update"] = self._update_mib(
-                    node, layers, group, place.ends, holders, held["activations"]
-                )
+            states = self._least_mib if alike else self._states_mib
+            held = {"states": states(layers, t, of_layers)}
+            held |= self._passes_mib(node, layers, group, place, of_layers)
         first, last = place.ends
-        replicas = holders if isinstance(holders, int) else holders[0 if first else -1]
+        replicas = of_layers[0 if first else -1]
         return {
             **held,
             "ends": self._ends_mib(t, b, replicas, first=first, last=last),
             "reserve": costs.memory.reserve_mib,
         }
 
-    def activations_mib(
+    def _passes_mib(
         self,
         node: str,
         layers: Sequence[int],
         group: tuple[int, int],
-        flight: int | Fraction,
-        ends: tuple[bool, bool],
-    ) -> int:
-        """Return what passes keep and work with, on each GPU of a stage's group.
+        place: Position,
+        holders: Sequence[int],
+    ) -> dict[str, int]:
+        """Return what passes have on each GPU of a group, and what an update has more.
 
-        `group` is a degree and the sequences of a micro-batch, `ends` whether the stage
-        is the first and the last. Calibrated, logits are among it.
+        Calibrated, logits are among the first, and the sum falls with neither.
         """
         t, b = group
+        flight = memory.in_flight(self.workload.costs, *place)
         if self.weighing is None:
-            return self.activations(t, b).mib(layers, flight)
-        gpu = self.cluster.node[node].gpu
-        held, once = self._weigh(gpu, layers, t, b, ends)
-        return memory.mib(flight * held) + memory.mib(once.passing + once.beside)
+            return {"activations": self.activations(t, b).mib(layers, flight)}
+        gpu, ends = self.cluster.node[node].gpu, place.ends
+        if self.even:  # as heavy as any others
+            kept, once = self._weighed(gpu, range(len(layers)), t, b, ends)
+        else:
+            kept, once = self._weigh(gpu, layers, t, b, ends)
+        passes = memory.mib(flight * kept) + memory.mib(once.passing + once.beside)
+        if not self.weighing.updates:
+            return {"activations": passes}
+        parted = self.parted(layers, t, ends, holders, self.trained)
+        update = memory.mib(self.weighing.updating(gpu, t, parted, once))
+        return {"activations": passes, "update": max(0, update - passes)}
 
     def _weigh(
         self, gpu: str, layers: Sequence[int], t: int, b: int, ends: tuple[bool, bool]
     ) -> tuple[int, Once]:
         """Return what a stage keeps of a micro-batch, and the rest."""
-        if not self.even:
-            return self._weighed_afresh(gpu, layers, t, b, ends)
-        return self._weighed(gpu, range(len(layers)), t, b, ends)  # as any others
-
-    def _weighed_afresh(
-        self, gpu: str, layers: Sequence[int], t: int, b: int, ends: tuple[bool, bool]
-    ) -> tuple[int, Once]:
         assert self.weighing is not None
         return (
             self.weighing.held(gpu, layers, t, b, alone=all(ends)),
             self.weighing.once(gpu, layers, t, b, first=ends[0], last=ends[1]),
         )
 
-    _weighed = cached_method(_weighed_afresh)
-
-    def _update_mib(
-        self,
-        node: str,
-        layers: Sequence[int],
-        group: tuple[int, int],
-        ends: tuple[bool, bool],
-        holders: Sequence[int] | int,
-        passes: int,
-    ) -> int:
-        """Return how much more the update has than passes, which have so many MiB.
-
-        What passes have falls with it, so that their sum never does.
-        """
-        assert self.weighing is not None
-        if isinstance(holders, int):
-            holders = (holders,) * self.layers
-        gpu, (t, b) = self.cluster.node[node].gpu, group
-        _, once = self._weigh(gpu, layers, t, b, ends)
-        parted = self.parted(layers, t, ends, holders, self.trained)
-        return max(0, memory.mib(self.weighing.updating(gpu, t, parted, once)) - passes)
+    _weighed = cached_method(_weigh)
 
     def parted(
         self,
@@ -422,16 +393,13 @@ class CostTable:
             return False
         return self.weighing is None or len(set(self.weighing.sorts)) == 1
 
-    @cached_method
-    def _least_mib(self, layers: Sequence[int], t: int, replicas: int) -> int:
-        """Return the states where every layer has so many replicas."""
-        return self._states_mib(layers, t, (replicas,) * self.layers)
-
     def _states_mib(self, layers: Sequence[int], t: int, holders: Sequence[int]) -> int:
         costs, beside = self.workload.costs, self.beside
         own = parameters.every(self.model, costs)
         lora = self.shares(layers, t, holders, beside) if beside else ()
         return memory.shares_mib(costs, self.shares(layers, t, holders, own), lora)
+
+    _least_mib = cached_method(_states_mib)  # of few numbers of replicas
 
     def shares(
         self, layers: Sequence[int], t: int, holders: Sequence[int], of: Parameters

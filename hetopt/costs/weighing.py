@@ -68,14 +68,13 @@ class Weighing:
         leaves = memory.leaving(self._architecture, run, parameters)
         passes = [self._pass(gpu, t, b, x) for x in {self.sorts[x] for x in layers}]
         found = max((once for _, once in passes), default=0) + math.ceil(leaves)
-        more = memory.undivided(self._constant, self._architecture, run, parameters)
-        held = math.ceil(sum(more) + self._stand_ins(layers, run, last=last))
+        of = self._constant, self._architecture, run
+        gathered, more = memory.undivided(*of, parameters)
+        held = math.ceil(gathered + more + self._stand_ins(layers, run, last=last))
         if not last or self._times.workload.costs.compute.head == "omit":
-            return Once(found, held, more.gathered)
-        head = activations.head(self._constant, self._architecture, run)
-        cuts = memory.cuts(self._constant, self._architecture, run)
-        passing = max(found, math.ceil(head))
-        return Once(passing, math.ceil(cuts) + held, more.gathered)
+            return Once(found, held, gathered)
+        passing = max(found, math.ceil(activations.head(*of)))
+        return Once(passing, math.ceil(memory.cuts(*of)) + held, gathered)
 
     @cached_property
     def updates(self) -> bool:

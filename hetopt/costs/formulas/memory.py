@@ -302,19 +302,11 @@ def _widened(run: Layout, held: Parameters) -> float:
     return held.ends * (2 / divided + activations.widened(run))
 
 
-class Undivided(NamedTuple):
-    """Bytes beside states: gathered weights, buckets, what is widened."""
-
-    gathered: float
-    buckets: float
-    widened: float
-
-
 def undivided(
     c: Constants, a: Architecture, run: Layout, held: Parameters
-) -> Undivided:
-    """Return what is beside states on a GPU of a plan."""
-    return Undivided(_gathered(c, run, held), _buckets(a, run), _widened(run, held))
+) -> tuple[float, float]:
+    """Return what is beside states: gathered weights; buckets, what is widened."""
+    return _gathered(c, run, held), _buckets(a, run) + _widened(run, held)
 
 
 Shapes = frozenset[tuple[float, float]]
