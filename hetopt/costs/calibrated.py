@@ -242,6 +242,7 @@ class Calibrated:
         usual, lora = framework(calibration.framework), costs.updates.lora
         fused = calibration.kernel != "none" and runs
         alone = lora is not None and lora.beside == "attention"
+        compiled = usual.compiled_loss and calibration.style == "compiled"
         return Layout(
             framework=calibration.framework,
             style=calibration.style,
@@ -264,9 +265,8 @@ class Calibrated:
             hosted=("optimizer",) if costs.memory.hosts_update else (),
             dropout=self.model.dropout,
             expert_biases=bool(self.model.vectors and self.model.vectors.expert),
-            fused_loss=costs.memory.fused_loss
-            or usual.fused_loss
-            or (usual.compiled_loss and calibration.style == "compiled"),
+            fused_loss=calibration.loss != "plain"
+            and (costs.memory.fused_loss or usual.fused_loss or compiled),
             chunked_loss=calibration.loss == "chunked" or usual.chunked_loss,
             overlap_tp="tp" in hidden,
             overlap_ep=None if "untold" in hidden else "experts" in hidden,
@@ -282,8 +282,8 @@ class Calibrated:
     def _states(self) -> str:
         """What the optimiser works on; of PyTorch without ZeRO autocast's weights."""
         costs, framework = self.workload.costs, self.calibration.framework
-        if costs.memory.precision == "fp32":
-            return "fp32"
+        if known := {"fp32": "fp32", "bf16": "16bit"}.get(str(costs.memory.precision)):
+            return known
         alone = not costs.updates.zero and costs.updates.lora is None
         wide = costs.memory.precision == "bf16_fp32_gradients"
         autocast = framework in ("torch", "trainer") and alone and wide

@@ -53,8 +53,8 @@ def divided_or_frozen(run: Layout) -> dict[str, Any]:
             found["lora"]["weight_bits"] = run.frozen_bits
     if run.zero == 3:
         found["gathers"] = "micro_batch"
-    if run.lora or run.zero == 3:
-        found["precision"] = "bf16_mixed"
+    if run.lora or run.zero == 3 or run.states == "16bit":
+        found["precision"] = "bf16" if run.states == "16bit" else "bf16_mixed"
     return found
 
 
@@ -63,7 +63,8 @@ def instance(run: Layout, mixture: bool) -> Instance:
     gpu = {"peak_tflops": 312, "memory_gib": 900, "memory_gbytes_per_s": 2039}
     gpu |= {"card": CARD, "generation": "Ampere", "peaks": {"bf16": 312}}
     calibration = {"framework": run.framework, "style": run.style, "spread": 0.1}
-    calibration |= {"kernel": run.kernel, "precision": "bf16"}
+    calibration |= {"kernel": run.kernel, "precision": run.precision}
+    calibration["loss"] = "whole" if run.fused_loss else "plain"
     costs: dict[str, Any] = {"layer_times": "calibrated", "recompute": run.recompute}
     costs |= {"calibration": calibration | {"constants": dict(values())}}
     costs |= {"sequence_parallel": True, "flash": True, "sync_factor": 0}
@@ -153,6 +154,9 @@ COPYING: dict[str, Any] = {"framework": "deepspeed", "style": "eager", "dp": 8}
         {**SHARED, "framework": "torchtitan"},
         {**SHARED, "framework": "torchtitan", **FROZEN},
         {**FROZEN, "zero": 1},
+        {**FROZEN, "zero": 1, "precision": "fp8"},
+        {"dp": 8, "fused_loss": False},
+        {**COPYING, "framework": "trainer", "states": "16bit", "listed": True},
         {**FROZEN, "framework": "trainer", "style": "eager", "frozen_bits": 8},
         {**FROZEN, "framework": "torch", "style": "eager", "adapted": ("attention",)},
         *({**COPYING, "zero": zero} for zero in (1, 2)),
@@ -168,7 +172,8 @@ def test_divided_and_frozen_weights_are_judged_as_the_run(
     more: dict[str, Any], recompute: str
 ) -> None:
     """One judge: what `predict` says of a row, `check` says of its plan."""
-    run = replace(layout(recompute), fused_loss="framework" not in more, **more)
+    own = {"fused_loss": "framework" not in more} | more
+    run = replace(layout(recompute), **own)
     agree(run, mixture=False)
     constant = Stated(values())
     found = dict(memory.of_stage(constant, MACHINE, architecture(False), run, 0))
