@@ -27,7 +27,7 @@ sequences: a larger one takes longer, and each of its sequences less long. Bound
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 from ..caching import cached_method
@@ -137,15 +137,8 @@ def machine_of(
         adapters=1,
         adapter_bytes_per_s=around.bytes_per_s,
         host=host_of(gpu.card),
-        linked=_is_linked(gpu.card),
+        linked=(card := find_gpu(gpu.card)) is None or card.linked,
     )
-
-
-@cache
-def _is_linked(name: str) -> bool:
-    """Return whether a card has links of its own, as far as the catalogue knows."""
-    card = find_gpu(name)
-    return card is None or card.linked
 
 
 class Calibrated:

@@ -282,11 +282,12 @@ class CostTable:
         """
         return ceil(self._wires.routed_sync_s(parameters, holders) * 10**6)
 
-    def measured_mib(
-        self, node: str, layers: Sequence[int], t: int, b: int, flight: int | Fraction
+    def _measured_mib(
+        self, node: str, layers: Sequence[int], t: int, b: int, place: Position
     ) -> int:
         """Memory that a run of layers takes, from a profile that weighs layers."""
         gpu = self.cluster.node[node].gpu
+        flight = memory.in_flight(self.workload.costs, *place)
         mib, whole = self.profile.run_mib(gpu, layers, t, b, flight)
         if whole:
             return mib
@@ -313,8 +314,7 @@ class CostTable:
         alike = isinstance(holders, int)
         of_layers = (holders,) * self.layers if isinstance(holders, int) else holders
         if self.profile.weighs:
-            flight = memory.in_flight(costs, *place)
-            held = {"layers": self.measured_mib(node, layers, t, b, flight)}
+            held = {"layers": self._measured_mib(node, layers, t, b, place)}
         else:
             states = self._least_mib if alike else self._states_mib
             held = {"states": states(layers, t, of_layers)}

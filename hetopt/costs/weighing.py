@@ -70,8 +70,10 @@ class Weighing:
         found = max((once for _, once in passes), default=0) + math.ceil(leaves)
         of = self._constant, self._architecture, run
         gathered, more = memory.undivided(*of, parameters)
-        held = math.ceil(gathered + more + self._stand_ins(layers, run, last=last))
-        if not last or self._times.workload.costs.compute.head == "omit":
+        last &= self._times.workload.costs.compute.head != "omit"
+        kinds = frozenset(self.sorts[x].parts for x in layers)
+        held = math.ceil(gathered + more + self._stand_ins(kinds, run, head=last))
+        if not last:
             return Once(found, held, gathered)
         passing = max(found, math.ceil(activations.head(*of)))
         return Once(passing, math.ceil(memory.cuts(*of)) + held, gathered)
@@ -88,13 +90,8 @@ class Weighing:
         copies = memory.updating(run, float(parted), once.gathered)
         return once.beside + math.ceil(copies)
 
-    def _stand_ins(self, layers: _Layers, run: Layout, *, last: bool) -> float:
-        kinds = frozenset(self.sorts[x].parts for x in layers)
-        head = last and self._times.workload.costs.compute.head != "omit"
-        return self._stood_in(kinds, run, head=head)
-
     @cached_method
-    def _stood_in(self, kinds: frozenset[Parts], run: Layout, *, head: bool) -> float:
+    def _stand_ins(self, kinds: frozenset[Parts], run: Layout, *, head: bool) -> float:
         every = (memory.shapes(self._times.of(kind), run, [kind]) for kind in kinds)
         of = frozenset[tuple[float, float]]().union(*every)
         return memory.stand_ins(self._constant, self._architecture, run, of, last=head)

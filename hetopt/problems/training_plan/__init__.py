@@ -190,7 +190,10 @@ def _structure(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     if samples != (asked := instance.workload.global_batch):
         what = f"{samples} sequences, expected {asked}"
         yield Violation("global_batch", "plan", what)
-    yield from _every_gpu_once(plan)
+    used = Counter(gpu for replica in plan.replicas() for gpu in replica.gpus)
+    for gpu, times in used.items():
+        if times > 1:
+            yield Violation("gpu_twice", gpu, f"used {times} times")
 
 
 def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
@@ -273,13 +276,6 @@ def _replicas(
             if len(types) > 1:
                 yield Violation("group_across_types", here, ", ".join(sorted(types)))
             yield Violation("group_across_nodes", here, ", ".join(nodes))
-
-
-def _every_gpu_once(plan: TrainingPlan) -> Iterator[Violation]:
-    used = Counter(gpu for replica in plan.replicas() for gpu in replica.gpus)
-    for gpu, times in used.items():
-        if times > 1:
-            yield Violation("gpu_twice", gpu, f"used {times} times")
 
 
 # --- memory and time -----------------------------------------------------------

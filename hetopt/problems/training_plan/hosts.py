@@ -4,15 +4,14 @@ A node that tells `host_gib` holds no more. All GPUs of a node share it, whateve
 they are of, so that no stage alone is too large: methods look for plans without this
 rule, and those that break it are none. Their bounds hold, as plans are fewer.
 
-Loading is before the first iteration, and no rule: how a program reads weights may be
-changed without another plan. DeepSpeed's ZeRO 1 and 2 have what a process trains twice
-on its host, as it is and flat (runtime/zero/stage_1_and_2.py); `from_pretrained` has
-the weights once, in every process, or with FSDP in the first of a host
-(`fsdp_cpu_ram_efficient_loading`). Quantised weights go to the GPU as they are read.
+Loading is before the first iteration, and no rule: a plan says nothing of it. DeepSpeed
+makes ZeRO 1's and 2's flat copy of the weights on the host where the GPU has no room
+for both (stage_1_and_2.py). `from_pretrained` has weights on the host, of every process
+or with FSDP of one (`fsdp_cpu_ram_efficient_loading`), but those that are quantised.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from ...costs import CostTable, memory, parameters
@@ -27,6 +26,7 @@ RULE = "host_memory"
 #: Programs, and frameworks that an instance is timed by, whose ZeRO is DeepSpeed's.
 _BY_DEEPSPEED = ("deepspeed", "llamafactory", "trainer")
 _LEAST_READ = 2  # bytes of a weight that a host has before its GPU
+_Held = tuple[str, int | Fraction, Fraction]
 
 
 def pinned_mib(
@@ -36,11 +36,10 @@ def pinned_mib(
 
     `holders` are the replicas of every layer.
     """
-    costs = table.workload.costs
-    if costs.memory.offload is None:
+    if table.workload.costs.memory.offload is None:
         return {}
     held = _held(table, plan, holders, table.trained)
-    return _mib(held, memory.pinned_each(costs))
+    return _mib(held, memory.pinned_each(table.workload.costs))
 
 
 def loading_mib(table: CostTable, plan: TrainingPlan) -> dict[str, int]:
@@ -49,34 +48,40 @@ def loading_mib(table: CostTable, plan: TrainingPlan) -> dict[str, int]:
     known, zero = costs.compute.calibration, costs.updates.zero
     if program == "any" and known is not None:
         program = known.framework
-    of, each = table.trained, 2 * costs.memory.updated.weight
-    if program == "transformers" and costs.layer_states.weight >= _LEAST_READ:
-        of, each = parameters.every(table.model, costs), costs.layer_states.weight
-    elif program not in _BY_DEEPSPEED or zero not in (1, 2):
-        return {}
+    of, weight = parameters.every(table.model, costs), costs.layer_states.weight
     held = _held(table, plan, (1,) * table.layers, of)
-    if program == "transformers" and zero:
-        held = {node: all_of / plan.gpus_by_node[node] for node, all_of in held.items()}
-    return _mib(held, each)
+    if all(node.host_gib is None for node in table.cluster.nodes):
+        return {}
+    if program in _BY_DEEPSPEED and zero in (1, 2) and costs.updates.lora is None:
+        weight *= 2
+        rooms = {x.name: table.memory_mib(x.name) for x in table.cluster.nodes}
+        held = (x for x in held if weight * x[2] > memory.MIB * rooms[x[0]])
+    elif program != "transformers" or weight < _LEAST_READ:
+        return {}
+    elif zero:
+        used = plan.gpus_by_node
+        held = ((node, Fraction(t, used[node]), own) for node, t, own in held)
+    return _mib(held, weight)
 
 
 def _held(
     table: CostTable, plan: TrainingPlan, holders: Sequence[int], of: Parameters
-) -> dict[str, Fraction]:
-    """Return the parameters that ZeRO leaves to all GPUs of each node."""
-    found = defaultdict[str, Fraction](Fraction)
+) -> Iterator[_Held]:
+    """Yield the node of each replica, its GPUs, and what ZeRO leaves to one of them."""
     for pipeline in plan.pipelines:
         last = len(pipeline.stages) - 1
         for j, stage in enumerate(pipeline.stages):
             for one in stage.replicas:
                 ends = j == 0, j == last
                 own = table.parted(stage.span, one.degree, ends, holders, of)
-                found[one.node] += one.degree * own
-    return found
+                yield one.node, one.degree, own
 
 
-def _mib(held: Mapping[str, Fraction], each: int | Fraction) -> dict[str, int]:
-    return {node: memory.mib(each * own) for node, own in sorted(held.items())}
+def _mib(held: Iterable[_Held], each: int | Fraction) -> dict[str, int]:
+    found = defaultdict[str, Fraction](Fraction)
+    for node, gpus, own in held:
+        found[node] += gpus * each * own
+    return {node: memory.mib(total) for node, total in sorted(found.items())}
 
 
 def broken(table: CostTable, pinned: dict[str, int]) -> Iterator[Violation]:
