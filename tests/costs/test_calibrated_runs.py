@@ -1,6 +1,5 @@
 """A symmetric plan of a calibrated instance is its run by the physics: time, memory."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -145,6 +144,7 @@ def test_plan_and_run_take_as_long(degrees: dict[str, int], recompute: str) -> N
 SHARED: dict[str, Any] = {"zero": 3, "shard": 8, "dp": 8, "style": "eager"}
 FROZEN: dict[str, Any] = {"lora": True, "rank": 64, "dp": 8}
 COPYING: dict[str, Any] = {"framework": "deepspeed", "style": "eager", "dp": 8}
+LISTING = COPYING | {"listed": True}
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
@@ -156,16 +156,13 @@ COPYING: dict[str, Any] = {"framework": "deepspeed", "style": "eager", "dp": 8}
         {**FROZEN, "zero": 1},
         {**FROZEN, "zero": 1, "precision": "fp8"},
         {"dp": 8, "fused_loss": False},
-        {**COPYING, "framework": "trainer", "states": "16bit", "listed": True},
+        {**LISTING, "framework": "trainer", "states": "16bit"},
         {**FROZEN, "framework": "trainer", "style": "eager", "frozen_bits": 8},
         {**FROZEN, "framework": "torch", "style": "eager", "adapted": ("attention",)},
         *({**COPYING, "zero": zero} for zero in (1, 2)),
         {**COPYING, **SHARED, "sharding": "deepspeed"},
-        {**COPYING, "zero": 1, "framework": "trainer", "listed": True},
-        *(
-            {**COPYING, **more, "framework": "internevo", "listed": True}
-            for more in ({"zero": 1}, SHARED)
-        ),
+        {**LISTING, "zero": 1, "framework": "trainer"},
+        *({**LISTING, **x, "framework": "internevo"} for x in ({"zero": 1}, SHARED)),
     ],
 )
 def test_divided_and_frozen_weights_are_judged_as_the_run(
@@ -175,13 +172,22 @@ def test_divided_and_frozen_weights_are_judged_as_the_run(
     own = {"fused_loss": "framework" not in more} | more
     run = replace(layout(recompute), **own)
     agree(run, mixture=False)
-    constant = Stated(values())
-    found = dict(memory.of_stage(constant, MACHINE, architecture(False), run, 0))
-    found["update"] -= memory.spare(constant, found)["update"]
-    for name in ("context", "communicators", "fragments"):  # kept free of a card
-        del found[name]
-    own = max(judged(run).parts["peak_memory_mib"].values())
-    assert own == pytest.approx(sum(found.values()) / 2**20, rel=0.02)
+    assert weighed(run) == pytest.approx(run_mib(run), rel=0.02)
+
+
+def weighed(run: Layout, *, mixture: bool = False) -> int:
+    return max(judged(run, mixture).parts["peak_memory_mib"].values())
+
+
+def run_mib(run: Layout, *, mixture: bool = False) -> float:
+    """MiB of the fullest stage that it needs, but for what is kept free of a card."""
+    most, constant = 0.0, Stated(values())
+    for j in range(run.pp):
+        found = memory.of_stage(constant, MACHINE, architecture(mixture), run, j)
+        free = ("context", "communicators", "fragments")
+        need = sum(x for name, x in found.items() if name not in free)
+        most = max(most, need - memory.spare(constant, found)["update"])
+    return most / 2**20
 
 
 @pytest.mark.parametrize(("dp", "ep"), [(8, 2), (8, 8), (16, 4), (32, 8)])
@@ -196,19 +202,12 @@ def test_plan_and_run_weigh_alike(
     degrees: dict[str, int], recompute: str, zero: int
 ) -> None:
     run, mixture = layout(recompute, zero=zero, **degrees), "ep" in degrees
-    a, constant = architecture(mixture), Stated(values())
-    told = judged(run, mixture).parts["peak_memory_mib"]
-    most = 0.0
-    for j in range(run.pp):
-        found = dict(memory.of_stage(constant, MACHINE, a, run, j))
-        for name in ("context", "communicators", "fragments"):  # kept free of a card
-            del found[name]
-        most = max(most, sum(found.values()))
     # Each of a handful of terms is rounded up to MiB.
-    assert max(told.values()) == pytest.approx(most / 2**20, abs=8)
-    assert math.isfinite(most)
+    own = weighed(run, mixture=mixture)
+    assert own == pytest.approx(run_mib(run, mixture=mixture), abs=8)
     chance = judged(run, mixture).parts["oom_probability"]
-    assert chance == pytest.approx(memory.died(constant, MACHINE, a, run), abs=2e-3)
+    died = memory.died(Stated(values()), MACHINE, architecture(mixture), run)
+    assert chance == pytest.approx(died, abs=2e-3)
 
 
 def test_a_tight_plan_is_shown_with_its_chance() -> None:
