@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from exporter_plans import pipeline
 
 from hetopt.costs.constants import Stated
 from hetopt.costs.constants.shipped import values
@@ -12,7 +13,7 @@ from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
 from hetopt.costs.runs.description import Described
-from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.problems import Evaluation, training_plan
 from hetopt.report import results
 from hetopt.schema import Instance
@@ -102,21 +103,13 @@ def judged(run: Layout, mixture: bool = False) -> Evaluation:
 def plan_of(run: Layout) -> TrainingPlan:
     """The plan that the run is: replicas of a stage beside each other."""
     ids = [f"n{i}:{j}" for i in range(run.gpus // 8) for j in range(8)]
-    each, size = LAYERS // run.pp, run.tp * run.cp
-
-    def stage(d: int, j: int) -> Stage:
-        first = (j * run.dp + d) * size
-        replica = Replica(gpus=tuple(ids[first : first + size]), samples=1)
-        return Stage(layers=(j * each, (j + 1) * each), replicas=(replica,))
-
-    pipelines = tuple(
-        Pipeline(
-            micro_batches=run.micro_batches,
-            stages=tuple(stage(d, j) for j in range(run.pp)),
-        )
-        for d in range(run.dp)
-    )
-    return TrainingPlan(pipelines=pipelines)
+    size, made = run.tp * run.cp, []
+    for d in range(run.dp):
+        firsts = (size * (j * run.dp + d) for j in range(run.pp))
+        gpus = [gpu for first in firsts for gpu in ids[first : first + size]]
+        stages = [(LAYERS // run.pp, size, 1)] * run.pp
+        made.append(pipeline(gpus, stages, run.micro_batches, 1))
+    return TrainingPlan(pipelines=tuple(made))
 
 
 def layout(recompute: str = "none", **degrees: int) -> Layout:
