@@ -89,10 +89,9 @@ def _parts(
         }
     found = {
         **layers,
-        "update": whole.get("update", 0),
         "embedding_and_head": whole["ends"] - logits,
         "logits": logits,
-        "reserve": whole["reserve"],
+        **{part: whole[part] for part in ("update", "reserve") if part in whole},
     }
     return {part: found[part] for part in PARTS if part in found}
 
