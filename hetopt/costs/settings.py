@@ -82,11 +82,9 @@ def without_update(instance: Instance) -> Instance:
 
 
 def has_buckets(costs: CostSettings) -> bool:
-    """Tell whether a stage of ZeRO may weigh more than one that divides less.
-
-    DeepSpeed's buckets come with it, and InternEvo's stages copy more than its FSDP.
-    """
+    """Tell whether a stage of ZeRO may weigh more than one that divides less."""
     calibration = costs.compute.calibration
     if calibration is None or costs.memory.activations != "calibrated":
         return False
+    # DeepSpeed's buckets come with it, and InternEvo copies less with its FSDP.
     return calibration.framework in DEEPSPEED | {"internevo"}

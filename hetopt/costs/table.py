@@ -311,12 +311,11 @@ class CostTable:
         """
         costs, (t, b) = self.workload.costs, group
         holders = self.most_replicas if holders is None else holders
-        alike = isinstance(holders, int)
         of_layers = (holders,) * self.layers if isinstance(holders, int) else holders
         if self.profile.weighs:
             held = {"layers": self._measured_mib(node, layers, t, b, place)}
         else:
-            states = self._least_mib if alike else self._states_mib
+            states = self._states_mib if of_layers is holders else self._least_mib
             held = {"states": states(layers, t, of_layers)}
             held |= self._passes_mib(node, layers, group, place, of_layers)
         first, last = place.ends

@@ -157,10 +157,9 @@ def memory(mib: int | None) -> str:
 
 
 def loading(hosts: Sequence[tuple[str, int, int]]) -> str:
-    """The hosts that have too little while weights are loaded, the fullest of them."""
+    """The host that has least of what it needs while weights are loaded."""
     name, need, room = max(hosts, key=lambda host: host[1] / max(1, host[2]))
-    more = f" (and {len(hosts) - 1} more)" if hosts[1:] else ""
-    return f"host {name}{more} needs {memory(need)}, has {memory(room)}"
+    return f"host {name} needs {memory(need)}, has {memory(room)}"
 
 
 def size(number_of_bytes: int) -> str:
