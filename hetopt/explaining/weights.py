@@ -87,12 +87,8 @@ def _parts(
             **_states(table, stage, t, holders, whole["states"]),
             "activations": whole["activations"],
         }
-    found = {
-        **layers,
-        "embedding_and_head": whole["ends"] - logits,
-        "logits": logits,
-        **{part: whole[part] for part in ("update", "reserve") if part in whole},
-    }
+    found = layers | {"embedding_and_head": whole["ends"] - logits, "logits": logits}
+    found |= {part: x for part, x in whole.items() if part in ("update", "reserve")}
     return {part: found[part] for part in PARTS if part in found}
 
 

@@ -44,10 +44,9 @@ def pinned_mib(
 
 def loading_mib(table: CostTable, plan: TrainingPlan) -> dict[str, int]:
     """Return what hosts have while weights are loaded, of programs that are known."""
-    costs, program = table.workload.costs, table.workload.runs_on
+    costs, runs_on = table.workload.costs, table.workload.runs_on
     known, zero = costs.compute.calibration, costs.updates.zero
-    if program == "any" and known is not None:
-        program = known.framework
+    program = known.framework if known and runs_on == "any" else runs_on
     of, weight = parameters.every(table.model, costs), costs.layer_states.weight
     held = _held(table, plan, (1,) * table.layers, of)
     if all(node.host_gib is None for node in table.cluster.nodes):
