@@ -7,6 +7,7 @@ from typing import Any
 import drawing
 import pytest
 from changed_records import changed
+from exporter_plans import pipeline
 from hypothesis import given
 from inputs import drawn, examples
 from places import INSTANCES
@@ -88,13 +89,10 @@ def test_hfu_of_table_2_counts_recomputation_and_mfu_does_not() -> None:
 
 def two_stage_plan(instance: Instance) -> TrainingPlan:
     """On two nodes of two GPUs: two GPUs for the first half, one for the second."""
-    half, all_ = instance.model.layers // 2, instance.model.layers
-    return TrainingPlan.model_validate_json(
-        f'{{"pipelines": [{{"micro_batches": {instance.workload.global_batch}, '
-        f'"stages": [{{"layers": [0, {half}], "replicas": '
-        '[{"gpus": ["node0:0", "node0:1"]}]}, '
-        f'{{"layers": [{half}, {all_}], "replicas": [{{"gpus": ["node1:0"]}}]}}]}}]}}'
-    )
+    half, batch = instance.model.layers // 2, instance.workload.global_batch
+    shapes = [(half, 2, 1), (instance.model.layers - half, 1, 1)]
+    made = pipeline(["node0:0", "node0:1", "node1:0"], shapes, batch, 1)
+    return TrainingPlan(pipelines=(made,))
 
 
 def edited(instance: Instance, path: str, value: Any) -> TrainingPlan:
@@ -205,15 +203,9 @@ def test_prices_are_unknown_unless_every_gpu_that_is_held_has_one() -> None:
 
 
 def _drawn(rng: Random) -> tuple[Random, Instance]:
-    tree = drawing.instance(
-        rng,
-        rng.choice([(1, 1, 1, 1), (2, 1, 1), (2, 2), (1, 4, 1)]),
-        layers=rng.choice([1, 2, 4]),
-        batch=rng.choice([2, 4]),
-        sizes=(1,),
-        even=True,
-        divides=True,
-    )
+    counts = rng.choice([(1, 1, 1, 1), (2, 1, 1), (2, 2), (1, 4, 1)])
+    size = {"layers": rng.choice([1, 2, 4]), "batch": rng.choice([2, 4])}
+    tree = drawing.instance(rng, counts, **size, sizes=(1,), even=True, divides=True)
     return rng, drawing.read(tree)
 
 
