@@ -156,6 +156,12 @@ def memory(mib: int | None) -> str:
     return NONE if mib is None else numbers.memory(mib)
 
 
+def loading(hosts: Sequence[tuple[str, int, int]]) -> str:
+    """The host that has least of what it needs while weights are loaded."""
+    name, need, room = max(hosts, key=lambda host: host[1] / max(1, host[2]))
+    return f"host {name} needs {memory(need)}, has {memory(room)}"
+
+
 def size(number_of_bytes: int) -> str:
     """Bytes in units of 10^9, as bandwidths are."""
     return f"{number(number_of_bytes / 10**9)} GB" if number_of_bytes else "0"

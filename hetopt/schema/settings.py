@@ -225,7 +225,7 @@ class CostSettings(Record):
         states, lora = self.memory.states, self.updates.lora
         if lora is None:
             return states
-        return StateBytes(lora.frozen_bytes(states.weight), 0, 0)
+        return StateBytes(lora.frozen_bytes(self._frozen), 0, 0)
 
     @cached_property
     def end_states(self) -> StateBytes:
@@ -234,7 +234,15 @@ class CostSettings(Record):
         if self.updates.lora is None:
             by = "adamw" if memory.optimiser == "muon" else memory.optimiser
             return memory.on_gpu(memory.updated_by(by))
-        return StateBytes(memory.states.weight, 0, 0)
+        return StateBytes(self._frozen, 0, 0)
+
+    @property
+    def _frozen(self) -> int | Fraction:
+        """Bytes of a weight beside adapters, which Megatron has in eight bits alone."""
+        timed, weight = self.compute.calibration, self.memory.states.weight
+        if timed is None or timed.framework != "megatron" or not timed.is_narrow:
+            return weight
+        return Fraction(weight, 2)
 
     @property
     def split(self) -> Split:

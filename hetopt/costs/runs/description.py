@@ -170,6 +170,7 @@ def architecture_of(run: Run) -> Architecture:
         experts=run.experts or 0,
         experts_per_token=run.experts_per_token or 0,
         expert_intermediate=run.moe_intermediate or 0,
+        expert_hidden=run.moe_latent_size or 0,
         shared_intermediate=int(width[1]) if width else shared,
         latent=latent,
         mixers=mixers,

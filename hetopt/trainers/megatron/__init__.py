@@ -116,7 +116,7 @@ _UNREAD = (
     *("delay-wgrad-compute", "defer-embedding-wgrad-compute"),
     *("no-overlap-p2p-communication", "microbatch-group-size-per-vp-stage"),
     *("rampup-batch-size", "enable-cuda-graph", "external-cuda-graph"),
-    *("cross-entropy-loss-fusion", "packing", "padding-free"),
+    *("packing", "padding-free"),
     *("fsdp-double-buffer", "nccl-ub", "step-batch-size-schedule"),
     *("microbatch-group-size-per-virtual-pipeline-stage", "te-fp8-format"),
     *("hierarchical-context-parallel-sizes", "decoder-tp-comm-overlap"),
@@ -300,6 +300,7 @@ TABLE = Table(
         ),
         Row("recompute-modules", "modules", NAMED),
         Row("moe-grouped-gemm", "grouped", ON, default=False),  # moe_act needs it
+        Row("cross-entropy-loss-fusion", "fused_loss", ON, default=False),
         Choice(
             "zero",
             {0: {}, 1: {"use-distributed-optimizer": True}},
