@@ -23,14 +23,7 @@ from ..schema import Instance, ModelSpec, Workload, exact
 from ..text.documents import Document
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
-from .calling import (
-    AnyLimits,
-    AnyProgress,
-    Place,
-    Progress,
-    limits_of,
-    progress_of,
-)
+from .calling import AnyLimits, AnyProgress, Place, Progress, limits_of, progress_of
 from .feasibility import Reach
 from .runs import used_nodes
 

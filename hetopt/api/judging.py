@@ -21,12 +21,7 @@ from ..schema import Instance, Record
 from ..text.complaints import shown, validated
 from ..text.documents import Document
 from . import rented
-from .calling import (
-    AnyInstance,
-    AnyPlan,
-    AnyProblem,
-    not_one,
-)
+from .calling import AnyInstance, AnyPlan, AnyProblem, not_one
 
 _AN_INSTANCE = "a name of the library, a path, an Instance, or a dict of one"
 _A_PLAN = "a Result, a plan file, a plan, or a dict of one"

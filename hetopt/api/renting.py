@@ -25,14 +25,7 @@ from ..schema import Instance, ModelSpec
 from ..text.documents import Document
 from . import boxes
 from .boxes import Cards
-from .calling import (
-    AnyLimits,
-    AnyProgress,
-    Place,
-    Progress,
-    limits_of,
-    progress_of,
-)
+from .calling import AnyLimits, AnyProgress, Place, Progress, limits_of, progress_of
 from .fitting import Training
 from .runs import tokens_of
 

@@ -53,10 +53,7 @@ class TrainingRun:
 
 
 def run_of(
-    plan: AnyPlan,
-    instance: AnyProblem | None = None,
-    *,
-    tokens: int | str,
+    plan: AnyPlan, instance: AnyProblem | None = None, *, tokens: int | str
 ) -> TrainingRun:
     """Return how long a run takes under a plan, and what it costs.
 

@@ -62,8 +62,7 @@ Work = Annotated[
 Gap = Annotated[float | None, share("G", "Stop at this gap: 1%, or 0.01.")]
 Threads = Annotated[int, opt("N", "Threads of a solver.", min=1)]
 Seed = Annotated[
-    int,
-    opt("N", "Same seed, same plan, unless a time limit ends the search.", min=0),
+    int, opt("N", "Same seed, same plan, unless a time limit ends the search.", min=0)
 ]
 OldPlan = Annotated[str, arg("The old plan: a plan file or result document.")]
 OldInstance = Annotated[
@@ -117,17 +116,8 @@ Memory = Annotated[
         "it has.",
     ),
 ]
-Start = Annotated[
-    list[str] | None,
-    opt("FILE", "Also start from this plan."),
-]
-Fresh = Annotated[
-    bool,
-    flag(
-        "Ignore the library's best plan and bound.",
-        "--fresh",
-    ),
-]
+Start = Annotated[list[str] | None, opt("FILE", "Also start from this plan.")]
+Fresh = Annotated[bool, flag("Ignore the library's best plan and bound.", "--fresh")]
 Known = Annotated[
     bool,
     flag(
@@ -140,8 +130,7 @@ AsJson = Annotated[
     bool, flag("Print one JSON document on stdout, errors included.", "--json")
 ]
 Options = Annotated[
-    list[str] | None,
-    pairs("An option of the planner: `hetopt list planners`."),
+    list[str] | None, pairs("An option of the planner: `hetopt list planners`.")
 ]
 MethodOptions = Annotated[
     list[str] | None,
@@ -152,8 +141,7 @@ MethodOptions = Annotated[
     ),
 ]
 ProblemOptions = Annotated[
-    list[str] | None,
-    pairs("An option of the problem: `hetopt list problems`."),
+    list[str] | None, pairs("An option of the problem: `hetopt list problems`.")
 ]
 Out = Annotated[
     Path | None, opt("FILE", "Write the result document, which is also a plan file.")

@@ -76,11 +76,7 @@ def plan(
     output.check_writable(out)
     time_limit = options.time_s(context, time_limit)
     limits = Limits(time_limit, gap, threads, seed, options.limit_mib(memory), work)
-    known: Document = {
-        "runs_on": runs_on,
-        "start": start or None,
-        "known": not fresh,
-    }
+    known: Document = {"runs_on": runs_on, "start": start or None, "known": not fresh}
     nodes = None
     with output.watch("us", time_limit) as watch:
         if objective != "time":
@@ -356,9 +352,7 @@ def provision(
             )
         with output.watch("points", time_limit) as watch:
             found = api.frontier(
-                instance,
-                limits=Limits(time_limit, gap, threads, seed),
-                progress=watch,
+                instance, limits=Limits(time_limit, gap, threads, seed), progress=watch
             )
         _deliver_front(found, out, as_json=as_json)
     with output.watch("us" if budget is not None else "USD", time_limit) as watch:

@@ -27,8 +27,7 @@ Limit = Annotated[
     float, duration("S", "Wall-clock limit of the whole command: seconds, or 5min.")
 ]
 Page = Annotated[
-    Path | None,
-    opt("FILE", "Write a page (.html), tables (.md, .csv) or .json."),
+    Path | None, opt("FILE", "Write a page (.html), tables (.md, .csv) or .json.")
 ]
 
 

@@ -21,8 +21,7 @@ def recover(
         arg("The new cluster: nodes that it lacks are lost, additional ones are new."),
     ],
     lost: Annotated[
-        str | None,
-        opt("N1,N2:3,...", "Lost nodes and GPUs that INSTANCE still lists."),
+        str | None, opt("N1,N2:3,...", "Lost nodes and GPUs that INSTANCE still lists.")
     ] = None,
     new_plan: Annotated[
         Path | None, opt("FILE", "Recover to this plan instead of planning one.")

@@ -28,8 +28,7 @@ def schedule(
         ),
     ] = None,
     trace: Annotated[
-        Path | None,
-        opt("CSV", "Take the jobs from a trace; see instances/README.md."),
+        Path | None, opt("CSV", "Take the jobs from a trace; see instances/README.md.")
     ] = None,
     most_gpus: Annotated[
         int | None, opt("N", "Leave out jobs that ask for more.", min=1)
@@ -66,11 +65,7 @@ def schedule(
     from ..api import Listener, scheduling
 
     output.check_out(out)
-    choices: Document = {
-        "most_gpus": most_gpus,
-        "jobs": jobs,
-        "load": load,
-    }
+    choices: Document = {"most_gpus": most_gpus, "jobs": jobs, "load": load}
     if trace is not None:
         data = scheduling.queue_of_trace(trace, instance, seed=seed, **choices)
     else:

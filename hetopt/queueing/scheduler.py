@@ -353,11 +353,7 @@ class Queue:
         tell(f"{entry.job.name} leaves {following.where(attempt)}, as the policy says")
 
     def _placement(
-        self,
-        site: Site,
-        entry: Entry,
-        found: "_Sorted | None",
-        decision: Decision,
+        self, site: Site, entry: Entry, found: "_Sorted | None", decision: Decision
     ) -> Placement:
         if found is None:
             return Placement(entry, None, "waits: all GPUs are others'")

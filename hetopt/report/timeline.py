@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 #: What a pass is, and its shades, which alternate from one micro-batch to the next.
 KINDS = {"F": "forward", "B": "backward"}
-COLOURS = {
-    "F": ("#8ecae6", "#5fa8d3"),
-    "B": ("#f4a261", "#e07a3f"),
-}
+COLOURS = {"F": ("#8ecae6", "#5fa8d3"), "B": ("#f4a261", "#e07a3f")}
 _MOST_PASSES = 60_000  # that a picture shows
 STAGE_HEADINGS = ("stage", "busy", "idle", "share idle", "micro-batches held")
 PIPELINE_HEADINGS = (

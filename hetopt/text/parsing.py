@@ -383,11 +383,7 @@ def _resolve(tag: str, pattern: str, first: str) -> None:
 _resolve("null", r"^(?:~|null|Null|NULL|)$", "~nN")
 _resolve("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF")
 _resolve("int", r"^[-+]?[0-9]+$", "-+0123456789")
-_resolve(
-    "float",
-    f"^{_NUMBER}$",
-    "-+.0123456789",
-)
+_resolve("float", f"^{_NUMBER}$", "-+.0123456789")
 for _tag, _method in {
     "null": _Loader.nothing,
     "bool": _Loader.truth,

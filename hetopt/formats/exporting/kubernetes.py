@@ -144,10 +144,7 @@ def pod(
             {"name": "shared", "mountPath": "/dev/shm"},
         ],
     }
-    alone = {
-        "labelSelector": {"matchLabels": labels},
-        "topologyKey": _HOST,
-    }
+    alone = {"labelSelector": {"matchLabels": labels}, "topologyKey": _HOST}
     return {
         "restartPolicy": "Never",
         "nodeSelector": selector(share),

@@ -26,11 +26,7 @@ from ...text.documents import Document
 from ..foreign import Foreign, read_record, whole_numbers
 from ..importing.placing import Claim
 
-OPTIONS: Document = {
-    "machines": str,
-    "micro_batches": str,
-    "micro_batch_size": int,
-}
+OPTIONS: Document = {"machines": str, "micro_batches": str, "micro_batch_size": int}
 _MOST = 10_000  # pipelines, stages of one, layers of one
 _Small = Annotated[int, Field(ge=0, le=_MOST)]
 _Row = Annotated[tuple[_Small, ...], Field(min_length=1, max_length=_MOST)]

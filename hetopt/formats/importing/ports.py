@@ -25,9 +25,7 @@ _CHANGE = "-o ports=N, port_gbytes_per_s=X"
 
 
 def rate(
-    host_gbytes_per_s: float | None,
-    ports: int | None,
-    port_gbytes_per_s: float | None,
+    host_gbytes_per_s: float | None, ports: int | None, port_gbytes_per_s: float | None
 ) -> float | None:
     """GB/s of a host, None where none is told; `InstanceError` for two that differ."""
     if port_gbytes_per_s is None:

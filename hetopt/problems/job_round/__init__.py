@@ -113,10 +113,7 @@ def _queue(
         "name": instance.name,
         "cluster": instance.planned_cluster,
         "models": {
-            name: {
-                "spec": instance.model,
-                "sequence_length": workload.sequence_length,
-            }
+            name: {"spec": instance.model, "sequence_length": workload.sequence_length}
         },
         "jobs": tuple(
             {"name": f"job{n}", "model": name, "batch": b, "samples": b, "submit_s": 0}

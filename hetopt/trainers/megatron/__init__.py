@@ -217,11 +217,7 @@ TABLE = Table(
         Row("moe-ffn-hidden-size", "moe_intermediate"),
         Row("moe-shared-expert-intermediate-size", "shared_width", default=0),
         Row("moe-layer-freq", "expert_layers", BITS),
-        Row(
-            "normalization",
-            "norm",
-            words(rms="RMSNorm", layer="LayerNorm"),
-        ),
+        Row("normalization", "norm", words(rms="RMSNorm", layer="LayerNorm")),
         Row("norm-epsilon", "norm_epsilon", NUMBER),
         Row("hidden-dropout", "dropout", NUMBER),
         Row("attention-dropout", "attention_dropout", NUMBER),
