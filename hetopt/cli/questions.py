@@ -1,7 +1,7 @@
 """The commands that answer a question, its answer being the first line of output."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from . import output
 from .exchange import sizes
 from .options import AnyModel, AsJson, InstanceWord, limit_s, listed, opt, pairs
 from .quantities import count, duration, length
-
-if TYPE_CHECKING:
-    pass
 
 #: How a model is trained on machines that are named: as in `assemble`.
 Trained = Annotated[

@@ -4,19 +4,14 @@ from collections.abc import Iterable
 from colorsys import hls_to_rgb
 from fractions import Fraction
 from string import ascii_uppercase
-from typing import TYPE_CHECKING
 
 from ..plans import Stage
 from ..problems.training_plan.shapes import split_of
 from ..result import Result
 from ..schema import Cluster
 from . import results, words
-from .figures import WIDTH, Look, canvas, label, legend_columns
+from .figures import WIDTH, Axes, Drawing, Look, canvas, label, legend_columns
 from .sheet import Figure, Section
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 _LETTER = 0.075  # of a letter in a box: inches
 _MARGIN = 1  # letters that a box is wider than its words
@@ -68,7 +63,7 @@ def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
     )
 
 
-def drawing(result: Result, palette: dict[str, str]) -> "Drawing":
+def drawing(result: Result, palette: dict[str, str]) -> Drawing:
     """The Matplotlib figure of a training plan; `palette` has its types of GPU."""
     assert result.plan is not None
     figure = canvas(WIDTH, 0.8 + ROW * len(result.plan.pipelines))
@@ -76,9 +71,7 @@ def drawing(result: Result, palette: dict[str, str]) -> "Drawing":
     return figure
 
 
-def drawn(
-    figure: "Drawing", axes: "Axes", result: Result, palette: dict[str, str]
-) -> None:
+def drawn(figure: Drawing, axes: Axes, result: Result, palette: dict[str, str]) -> None:
     """Draw a training plan on axes of a figure, or of a part of one."""
     from matplotlib.patches import Patch
 

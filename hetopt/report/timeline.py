@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..explaining.simulator import Simulation
 from ..explaining.timeline import Timeline
 from . import figures, words
+from .figures import Drawing
 from .sheet import Figure, Section, Sheet, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 #: What a pass is, and its shades, which alternate from one micro-batch to the next.
 KINDS = {"F": "forward", "B": "backward"}
@@ -25,7 +22,7 @@ PIPELINE_HEADINGS = (
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe"}
 
 
-def picture(found: Simulation) -> "Drawing":
+def picture(found: Simulation) -> Drawing:
     """Return all pipelines, equal ones once, with a row of passes for each stage.
 
     The axis ends where the last pass ends.
