@@ -36,8 +36,7 @@ from ..importing.current import (
     same_world,
 )
 from ..importing.placing import Claim, Settings
-from .arguments import arguments
-from .relatives import MESHES
+from .arguments import MESHES, arguments
 from .values import Arguments, Reading, plain
 
 OPTIONS: Document = {"hosts": str}
