@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 else:
     Axes = Drawing = SubFigure = Any
 
+__all__ = ["Axes", "Drawing", "SubFigure"]  # beside our own
+
 # Keywords of a call of Matplotlib, each of a type of its own.
 Look: TypeAlias = dict[str, Any]
 # Okabe and Ito's colours, which people of any sight tell apart; of their black and
