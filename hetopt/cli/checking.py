@@ -11,7 +11,7 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output, runs
 from .current import NEXT, CurrentRun
-from .options import AsJson, Memory, RunsOn, TimeLimit, arg, flag, limit_mib, opt
+from .options import AsJson, Memory, RunsOn, TimeLimit, arg, flag, limits, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ _Measured = Annotated[
 
 
 def check(
+    context: typer.Context,
     plan: _PlanFile = None,
     instance: _On = None,
     bound: _Bound = False,
@@ -89,10 +90,8 @@ def check(
     proof = None
     if bound and plan is not None:
         from .. import api
-        from ..modelling import Limits
 
-        limits = Limits(time_limit, memory_mib=limit_mib(memory))
-        proof = api.bound_checked(plan, instance, limits=limits)
+        proof = api.bound_checked(plan, instance, limits=limits(context))
     read = None
     if plan is not None:
         from ..files import load_claim

@@ -7,7 +7,7 @@ import typer
 
 from ..errors import Unsupported, naming
 from . import output
-from .options import AsJson, PlanFile, PlanInstance, opt
+from .options import AsJson, PlanFile, PlanInstance, limits, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def explain(
+    context: typer.Context,
     plan: PlanFile,
     instance: PlanInstance = None,
     time_limit: Annotated[
@@ -34,13 +35,12 @@ def explain(
     Example: `hetopt explain plan.json --out explained.html`
     """
     from .. import api
-    from ..modelling import Limits
     from ..report import explanation
 
     output.check_out(out, pictures=False)
     with output.watch("us", time_limit) as watch, naming(plan):
-        limits = Limits(time_limit, seed=seed)
-        found = api.explain(plan, instance, limits=limits, progress=watch)
+        within = limits(context)
+        found = api.explain(plan, instance, limits=within, progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
     document = found.to_json()

@@ -1,12 +1,15 @@
 """Options that many commands have."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import Unsupported
 from .quantities import duration, memory, share
+
+if TYPE_CHECKING:
+    from ..modelling import Limits
 
 
 def opt(value: str | None, help: str, *names: str, **about: Any) -> Any:
@@ -150,24 +153,31 @@ Out = Annotated[
 OutTree = Annotated[Path | None, opt("FILE", "Write a .yaml or .json file.")]
 
 
-def limit_mib(gib: float | None) -> int | None:
-    """A limit of memory in MiB; None where there is none."""
-    return None if gib is None else max(1, round(gib * 1024))
+def limits(context: typer.Context) -> "Limits":
+    """The limits of a command; by default no time limit where work is limited."""
+    from ..modelling import Limits
 
-
-def time_s(context: typer.Context, seconds: float) -> float:
-    """The time limit of a command, which by default has none where work is limited."""
+    told = context.params
+    time_s, work, gib = told["time_limit"], told.get("work"), told.get("memory")
     source = context.get_parameter_source("time_limit")
-    usual = source is not None and source.name == "DEFAULT"
-    return float("inf") if usual and context.params["work"] is not None else seconds
+    if work is not None and source is not None and source.name == "DEFAULT":
+        time_s = float("inf")
+    mib = None if gib is None else max(1, round(gib * 1024))
+    threads, seed = told.get("threads", 1), told.get("seed", 0)
+    return Limits(time_s, told.get("gap"), threads, seed, mib, work)
 
 
-def limit_s(seconds: float) -> float | None:
+def limit_s(seconds: float | None) -> float | None:
     """A time limit, or None where it is `inf`."""
     return None if seconds == float("inf") else seconds
 
 
-def listed(words: str, option: str = "--planners") -> list[str]:
+def named(words: str | None, option: str) -> list[str] | None:
+    """Names that commas separate, or None where the option is not given."""
+    return None if words is None else listed(words, option)
+
+
+def listed(words: str, option: str) -> list[str]:
     """Names that commas separate."""
     names = [word.strip() for word in words.split(",")]
     if not all(names):

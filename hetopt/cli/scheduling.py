@@ -8,7 +8,7 @@ import typer
 from ..errors import Unsupported
 from ..text.documents import Document
 from . import output
-from .options import AsJson, arg, listed, opt
+from .options import AsJson, arg, named, opt
 from .quantities import duration, share
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def schedule(
         policy = scheduling.OWN_POLICY
     outcomes = scheduling.schedule(
         data,
-        None if policy in (None, "all") else listed(policy, "--policy"),
+        None if policy == "all" else named(policy, "--policy"),
         limits=time_limit,
         progress=Listener(started=output.tell),
     )
