@@ -93,7 +93,7 @@ def estimate(
     workload, cluster = data.workload, data.planned_cluster
     iterations = -(-tokens // (workload.global_batch * workload.sequence_length))
     whole_us = iterations * judged.objective
-    nodes = used_nodes(plan)
+    nodes = plan.gpus_by_node
     usd, watt_hours = (spent(cluster, nodes, key, whole_us) for key in FIELDS)
     return TrainingRun(
         tokens=tokens,
@@ -110,13 +110,6 @@ def estimate(
 
 
 # --- what nodes cost -------------------------------------------------------------
-
-
-def used_nodes(plan: TrainingPlan) -> frozenset[str]:
-    """Names of the nodes of which a plan uses a GPU."""
-    return frozenset(
-        gpu.rpartition(":")[0] for replica in plan.replicas() for gpu in replica.gpus
-    )
 
 
 def unsaid(cluster: Cluster, objective: str, nodes: Iterable[str]) -> list[str]:
