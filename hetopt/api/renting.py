@@ -302,7 +302,6 @@ class _Search:
         return self.deadline_s is not None and seconds > self.deadline_s
 
     def _rental(self, price: Price, machines: int, result: Result) -> Rental:
-        """Return what a result costs at an offer."""
         bound_us = 0 if result.bound is None else int(result.bound.value)
         us = float(result.objective or 0), float(bound_us)
         seconds, least = (each / 1e6 * self.iterations for each in us)

@@ -357,12 +357,10 @@ def _machine(name: str, called: str, shared: Fields) -> Machine:
 
 
 def _short(card: Gpu) -> str:
-    """Return a card's name up to the first dash."""
     return card.name.partition("-")[0]
 
 
 def _of_short(wanted: str) -> list[Gpu]:
-    """Return the cards whose names up to the first dash are that."""
     return [card for card in gpus().values() if _plainly(_short(card)) == wanted]
 
 

@@ -135,7 +135,6 @@ class _Subject:
     run: CurrentRun | None = None
 
     def on(self, target: str | None) -> "_Subject":
-        """Return the subject as judged for another target."""
         if target is None:
             return self
         if self.problem != "training_plan":
@@ -152,7 +151,6 @@ def _subject(
     instance: str | None,
     run: CurrentRun | None,
 ) -> _Subject:
-    """Return what is judged: a plan, or a run by its files."""
     if plan is not None and read is not None:
         from ..files import origin_of
 
@@ -202,7 +200,6 @@ class _Judged:
         return replace(self, measured=made)
 
     def to_json(self) -> Document:
-        """Return the document of `--json`."""
         of = self.subject
         document = _document(of, self.found) | self.beside.to_json()
         if self.reached is not None:
@@ -263,7 +260,6 @@ class _Judged:
 
 
 def _checked(proof: "BoundCheck | None") -> Document:
-    """Return what a document has of a claim that was checked."""
     if proof is None:
         return {}
     missing = proof.missing
@@ -332,7 +328,6 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
 
 
 def _document(subject: _Subject, found: "Evaluation") -> dict[str, object]:
-    """Return a judgement's document: a result's fields, and whether it is valid."""
     from .. import problems
 
     evaluation, objective = found.to_json(), found.objective

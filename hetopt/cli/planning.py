@@ -357,7 +357,6 @@ def provision(
 
 
 def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:
-    """Write and show a Pareto front, and leave with its exit code."""
     from ..report import front
 
     output.present(found.to_json(), lambda: front.sheet(found), out, as_json=as_json)

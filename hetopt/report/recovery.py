@@ -44,7 +44,6 @@ def sheet(found: "Recovered") -> Sheet:
 
 
 def _changes(found: "Recovered") -> list[tuple[str, str]]:
-    """Return what is gone, and what is new."""
     change = found.change
     told = (
         ("lost", ", ".join(change.lost_nodes)),
@@ -84,7 +83,6 @@ def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
 
 
 def _new_plan_result(found: "Recovered") -> Result | None:
-    """The new training plan, judged."""
     if found.chosen is None:
         return None
     return Result(

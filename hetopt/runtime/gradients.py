@@ -64,7 +64,6 @@ class _Bucket(NamedTuple):
 
     @property
     def names(self) -> set[str]:
-        """The names of the parameters."""
         return {view.parameter.name for view in self.views}
 
 

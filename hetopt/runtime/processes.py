@@ -138,7 +138,6 @@ class Crew:
         ]
 
     def _judge(self) -> None:
-        """Raise what went wrong, if anything did."""
         now = time.monotonic()
         how = {n: rank.ending for n, rank in enumerate(self._ranks) if rank.was_killed}
         for number in self._silent(now):
@@ -220,18 +219,15 @@ class _Rank:
         return bool(code) and code != -signal.SIGABRT and self.failure is None
 
     def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
         return self._process.poll()
 
     def say(self, word: str) -> None:
-        """Write a word to its standard input."""
         with suppress(OSError, ValueError):  # it is gone, as `watch` will find
             if (stream := self._process.stdin) is not None:
                 stream.write(f"{word}\n")
                 stream.flush()
 
     def kill(self) -> None:
-        """End it at once."""
         if self._process.poll() is None:
             self._process.kill()
 

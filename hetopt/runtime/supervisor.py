@@ -119,7 +119,6 @@ class _Run:
         self._leaves = threading.Event()  # a notice came
 
     def ran(self) -> Ran:
-        """Run to the end."""
         state = check(self._job, self._site.slots if self._site else None)
         interrupted = False
         try:

@@ -338,15 +338,12 @@ class _Loader(_Base):  # type: ignore[misc]
         return made
 
     def sequence(self, node: Any) -> list[object]:
-        """A list."""
         return [self.construct_object(item, deep=True) for item in node.value]
 
     def whole(self, node: object) -> int:
-        """A decimal whole number."""
         return int(self.scalar(node, r"[-+]?[0-9]{1,4000}", "a whole number"))
 
     def number(self, node: object) -> float:
-        """A decimal number."""
         return float(self.scalar(node, _NUMBER, "a number"))
 
     def scalar(self, node: object, pattern: str, what: str) -> str:
@@ -458,7 +455,6 @@ def _yaml_message(error: yaml.YAMLError) -> str:
 
 
 def _depth(tree: object) -> int:
-    """Return how deep lists and objects are nested, level by level."""
     depth, level = 0, [tree] if isinstance(tree, dict | list) else []
     while level and depth <= MAX_DEPTH:
         depth += 1

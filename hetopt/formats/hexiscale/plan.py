@@ -140,7 +140,6 @@ def _gpus(
 
 
 def _counts(data: Instance, told: str, size: int, pipelines: int) -> list[int]:
-    """Return the micro-batches of every pipeline."""
     if not told:
         whole = data.workload.global_batch // size
         if whole < pipelines:

@@ -91,7 +91,6 @@ def assumption(
 
 
 def _machine(card: Gpu | None) -> Machine | None:
-    """Return the usual machine of a card, None where there is none."""
     if card is None:
         return None
     try:

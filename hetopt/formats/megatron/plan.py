@@ -226,7 +226,6 @@ def _steps(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | 
 
 
 def _told(given: Mapping[str, str], place: str) -> Reading:
-    """Return the fields that arguments tell."""
     return Reading(place, given, *TABLE.read(given))
 
 

@@ -353,7 +353,6 @@ def _same_training(given: Fields, data: Instance, place: str) -> None:
 
 
 def _unread(given: Fields) -> Iterator[str]:
-    """Yield a note of what changes time or memory and is not read."""
     found = [
         f"{name} {value}"
         for name, value in given.items()
