@@ -80,19 +80,23 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 
 
 def _optimiser(costs: CostSettings) -> Document:
-    """Return the optimiser, and where its states are; users install AdamW on GPUs.
+    """Return the optimiser; users install AdamW on GPUs.
 
     On hosts it must be DeepSpeed's own, which it makes itself. SGD has a momentum, as
     the instance weighs it.
     """
     if costs.memory.optimiser == "sgd":
         return {"optimizer": {"type": "SGD", "params": {"momentum": 0.9}}}
-    if not costs.memory.hosts_update:
-        return {}
-    hosted = {"device": "cpu", "pin_memory": True}
+    hosted = {"optimizer": {"type": "AdamW", "params": {}}}
+    return hosted if costs.memory.hosts_update else {}
+
+
+def zero(costs: CostSettings) -> Document:
+    """Return what DeepSpeed is told of ZeRO, and of states that are on hosts."""
+    hosted = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
     return {
-        "optimizer": {"type": "AdamW", "params": {}},
-        "zero_optimization": {"stage": costs.updates.zero, "offload_optimizer": hosted},
+        "stage": costs.updates.zero,
+        **(hosted if costs.memory.hosts_update else {}),
     }
 
 
@@ -114,8 +118,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "train_micro_batch_size_per_gpu": replicas[0].samples,
         "gradient_accumulation_steps": pipeline.micro_batches,
         **words("deepspeed", costs.memory.precision),
-        "zero_optimization": {"stage": costs.updates.zero},
         **_optimiser(costs),
+        "zero_optimization": zero(costs),
     }
     include = "@".join(
         f"{host}:{','.join(map(str, sorted(held)))}" for host, held in parts
