@@ -143,9 +143,8 @@ def _problem(tree: dict[str, object], file: Path) -> tuple[str, object]:
             return name, _instance(tree, file)
         return name, validated(record, tree, str(file))
     if "model" not in tree:
-        raise InstanceError.at(
+        raise InstanceError.of(
             file,
-            None,
             "found neither problem nor model, expected a problem file with problem: "
             f"one of {', '.join(problems.names())}, or an instance; add it",
         )
@@ -187,9 +186,8 @@ def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any,
         state = (
             "found no plan" if "plan" not in tree else "found a result without a plan"
         )
-        raise InstanceError.at(
+        raise InstanceError.of(
             file,
-            None,
             f'{state}, expected a plan file {{"instance": ..., "plan": {{...}}}}; give '
             "a file that holds a plan",
         )
@@ -271,9 +269,8 @@ def _plain(tree: Mapping[str, object], what: str) -> dict[str, object]:
     try:
         plain: Document = json.loads(json.dumps(dict(tree)))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InstanceError.at(
+        raise InstanceError.of(
             what,
-            None,
             f"found a dict with {error}, expected text, numbers, lists and dicts; "
             "write it as the file would say it",
         ) from None
@@ -503,9 +500,8 @@ def _generated_instance(name: str) -> Instance:
     from .generated import instance
 
     if (made := instance(name)) is None:
-        raise InstanceError.at(
+        raise InstanceError.of(
             name,
-            None,
             "found a problem stated by itself, expected an instance with a model; use "
             "`hetopt solve` or `hetopt schedule`",
         )

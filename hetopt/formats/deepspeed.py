@@ -93,11 +93,10 @@ def _optimiser(costs: CostSettings) -> Document:
 
 def zero(costs: CostSettings) -> Document:
     """Return what DeepSpeed is told of ZeRO, and of states that are on hosts."""
-    hosted = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
-    return {
-        "stage": costs.updates.zero,
-        **(hosted if costs.memory.hosts_update else {}),
-    }
+    told: Document = {"stage": costs.updates.zero}
+    if costs.memory.hosts_update:
+        told["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    return told
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
@@ -118,8 +117,8 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "train_micro_batch_size_per_gpu": replicas[0].samples,
         "gradient_accumulation_steps": pipeline.micro_batches,
         **words("deepspeed", costs.memory.precision),
-        **_optimiser(costs),
         "zero_optimization": zero(costs),
+        **_optimiser(costs),
     }
     include = "@".join(
         f"{host}:{','.join(map(str, sorted(held)))}" for host, held in parts

@@ -282,12 +282,7 @@ class Queue:
         return made.nodes
 
     def _start_wide(
-        self,
-        site: Site,
-        entry: Entry,
-        found: "_Sorted",
-        idle: Counter[str],
-        tell: Tell,
+        self, site: Site, entry: Entry, found: "_Sorted", idle: Counter[str], tell: Tell
     ) -> None:
         """Start a job that no (d, t) of one type holds by any plan; refuse it without.
 
