@@ -70,12 +70,10 @@ def run_of(
 
 def tokens_of(value: int | str) -> int:
     """Return the tokens of a run, from a number or a text such as `15T`."""
-    number: Fraction | int = value if not isinstance(value, str) else Fraction(0)
-    if isinstance(value, str):
-        try:
-            number = units.parse(value, units.COUNT)
-        except ValueError as error:
-            raise InstanceError(f"tokens: {error}") from None
+    try:
+        number = units.parse(value, units.COUNT) if isinstance(value, str) else value
+    except ValueError as error:
+        raise InstanceError(f"tokens: {error}") from None
     if number < 1 or number != int(number):
         raise InstanceError(f"tokens: found {value}, expected a whole number from 1 on")
     return int(number)
