@@ -142,15 +142,15 @@ class Crew:
         how = {n: rank.ending for n, rank in enumerate(self._ranks) if rank.was_killed}
         for number in self._silent(now):
             how[number] = f"was silent for {self._silent_s:g} s"
-        errors = [n for n, rank in enumerate(self._ranks) if rank.failure]
+        errors = {n: rank.failure for n, rank in enumerate(self._ranks) if rank.failure}
         if not how and errors:
             how = {n: "did not move, and others waited" for n in self._stuck(now)}
         if how:
             told = "; ".join(f"{self._name(n)} {words}" for n, words in how.items())
             raise RanksLost(told, sorted(how))
         if errors:
-            first = min(errors, key=lambda n: self._failure(n)["at"])
-            raise RunFailed(f"{self._name(first)}: {self._failure(first)['error']}")
+            first = min(errors, key=lambda n: errors[n]["at"])
+            raise RunFailed(f"{self._name(first)}: {errors[first]['error']}")
         for number, rank in enumerate(self._ranks):
             if rank.poll():
                 raise RunFailed(f"{self._name(number)} {rank.ending}")
@@ -165,9 +165,6 @@ class Crew:
             and rank.failure is None
             and now - rank.moved > patience
         ]
-
-    def _failure(self, number: int) -> Line:
-        return self._ranks[number].failure or {}
 
     def _name(self, number: int) -> str:
         return f"rank {number} ({self._names[number]})"
