@@ -119,7 +119,6 @@ def _machines(offers: Sequence[Offer], plan: Provisioning) -> Machines:
 
 
 def _profile(rows: Sequence[Profile], machines: Machines) -> tuple[Profile, ...]:
-    """Return what was measured of the rented offers, under the names of their types."""
     own = {row.gpu for row in rows}
     return tuple(
         row.model_copy(update={"gpu": label})

@@ -215,7 +215,6 @@ class _Judged:
         return document | _checked(self.proof)
 
     def sheet(self) -> "Sheet":
-        """Return what is said: an answer of a run, the plan's table, and how far."""
         from ..report import changes, results
         from ..report import runs as lengths
         from ..report.sheet import Section, Sheet
@@ -239,7 +238,6 @@ class _Judged:
         return Sheet(of.place, tuple(sections), facts=tuple(facts), answer=told)
 
     def end(self) -> None:
-        """Tell notes and what is wrong; exit with 2 where anything is."""
         from ..report import results
 
         of = self.subject
@@ -305,7 +303,6 @@ def _answer_without_plan(
 
 
 def _judge(subject: _Subject, tokens: int | None) -> _Judged:
-    """Return what the judge says, and the cheap bound beside a run that goes on."""
     from .. import api
 
     found = api.check(subject.plan, subject.data)

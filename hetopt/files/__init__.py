@@ -197,7 +197,6 @@ def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any,
 
 
 def _of_plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any]:
-    """The problem's name and its data, of a plan file or result document."""
     name = (
         _problem_name(tree, file) if "problem" in tree else _guess_problem(tree, file)
     )
@@ -443,7 +442,6 @@ def _guess_problem(tree: dict[str, object], file: Path) -> str:
 
 
 def _own_data(name: str, tree: dict[str, object], file: Path) -> Any:
-    """The data that a plan file names or holds."""
     own = tree.get("instance")
     if isinstance(own, dict):
         own = unmarked(own, file)
@@ -470,7 +468,6 @@ def _own_data(name: str, tree: dict[str, object], file: Path) -> Any:
 
 
 def _data_given(name: str, given: Given, file: Path) -> Any:
-    """Data for problem `name` from a record, a name or a path."""
     if isinstance(given, Record):
         return _pose(name, given, file) if isinstance(given, Instance) else given
     found, data = load_problem(given)
@@ -487,7 +484,6 @@ def _data_given(name: str, given: Given, file: Path) -> Any:
 
 
 def _asked(instance: Instance, file: Path) -> tuple[str, object]:
-    """The problem that an instance poses by itself, and its data."""
     name = "training_plan" if instance.cluster is not None else "provisioning"
     return name, _pose(name, instance, file)
 

@@ -25,7 +25,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _listed(path: Path) -> list[Host | LeftOut]:
-    """Return the pods of a file, and what of them is left out."""
     trees, others = clusters.trees(path, is_one)
     found = [one for tree in trees for one in _machines(tree, str(path))]
     if not found and not others:

@@ -88,7 +88,6 @@ class _Row(NamedTuple):
 
 
 def _listed(path: Path) -> list[Host | LeftOut]:
-    """Return the nodes of a file with GPUs, and those that are left out."""
     found, left_out = hosts(read_text(path), str(path))
     return [*found, *left_out]
 

@@ -180,7 +180,6 @@ def _type_notes(
 
 
 def _size(share: Share, asked: Document) -> str:
-    """Return the part of a node that a component asks for, as options."""
     each = asked.get("cpus_per_gpu")
     words = [f"--cpus-per-task={each * share.gpus}"] if each else ["--exclusive"]
     memory = asked.get("mem_per_gpu")

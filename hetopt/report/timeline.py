@@ -73,7 +73,6 @@ def picture(found: Simulation) -> Drawing:
 
 
 def _schedule(found: Simulation) -> str:
-    """Return the schedule's name, and that stages are interleaved."""
     name = _SCHEDULES[found.schedule]
     if found.runs == 1:
         return name

@@ -204,7 +204,6 @@ class _Rank:
         threading.Thread(target=_listen, args=listen, daemon=True).start()
 
     def hear(self, line: Line) -> None:
-        """Take note of a sign of life."""
         self.heard = time.monotonic()
         if line.get("done", self.done) != self.done:
             self.done, self.moved = line["done"], self.heard

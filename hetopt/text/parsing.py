@@ -349,7 +349,6 @@ class _Loader(_Base):  # type: ignore[misc]
         return text
 
     def truth(self, node: object) -> bool:
-        """True for `true`."""
         return str(self.construct_scalar(node)).lower() == "true"
 
     def nothing(self, node: object) -> None:

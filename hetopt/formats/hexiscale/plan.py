@@ -110,7 +110,6 @@ def claims(
 
 
 def _machines(data: Instance, told: str) -> list[str]:
-    """Return the nodes that machines are, in the order of their numbers."""
     names = [node.name for node in data.planned_cluster.nodes]
     wanted = told.split(",") if told else names
     if unknown := [name for name in wanted if name not in names]:

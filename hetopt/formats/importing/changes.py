@@ -208,7 +208,6 @@ class _Search:
         return self.asked.changed(gone | new)
 
     def words(self, one: Settings, other: Settings) -> Iterator[Word]:
-        """Yield the names whose values differ between two settings of the run."""
         before, after = self.asked_for(one).values, self.asked_for(other).values
         for name in sorted({*before, *after}, key=[*before, *after].index):
             if before.get(name) != after.get(name):

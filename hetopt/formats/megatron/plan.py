@@ -230,7 +230,6 @@ def _told(given: Mapping[str, str], place: str) -> Reading:
 
 
 def _fields(told: Reading, data: Instance) -> Fields:
-    """Return the fields of a run that settings have, also those that it leaves out."""
     usual = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "zero_groups": 1, "recompute": "none"}
     made = {name: told.get(name, value) for name, value in usual.items()}
     division, mtp = told.get("division", Division()), data.model.mtp_layers

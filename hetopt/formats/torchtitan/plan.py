@@ -406,7 +406,6 @@ def _rule(given: Fields, place: str) -> Recompute:
 
 
 def _rule_of_class(name: str) -> Recompute:
-    """Return the rule of a class such as FullAC.Config."""
     return "full" if name.startswith("Full") else "selective"
 
 

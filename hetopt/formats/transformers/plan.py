@@ -191,7 +191,6 @@ def _kind(name: str, text: str) -> str | None:
 
 
 def _optimiser(text: str) -> str | None:
-    """Return an optimiser by our name; None for one that is not known."""
     text = text.lower().rpartition(".")[2]  # OptimizerNames.ADAMW_TORCH
     if _OTHER_STATES.search(text):
         return None
