@@ -7,7 +7,7 @@ import typer
 
 from ..errors import Unsupported, naming
 from . import output
-from .options import AsJson, PlanFile, PlanInstance, limits, opt
+from .options import AsJson, PlanFile, PlanInstance, Report, limits, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ def explain(
         float, duration("S", "Time for trying changes: seconds, or 5min; 0: try none.")
     ] = 60.0,
     seed: Annotated[int, opt("N", "Seed of the searches.", min=0)] = 0,
-    out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
-    ] = None,
+    out: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Show where a plan's time and memory go, what limits it, and what would help.

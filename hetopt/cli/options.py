@@ -150,6 +150,9 @@ Out = Annotated[
     Path | None, opt("FILE", "Write the result document, which is also a plan file.")
 ]
 
+Report = Annotated[
+    Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
+]
 OutTree = Annotated[Path | None, opt("FILE", "Write a .yaml or .json file.")]
 
 

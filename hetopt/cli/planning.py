@@ -212,9 +212,7 @@ def compare(
     threads: options.Threads = 1,
     memory: options.Memory = None,
     seed: options.Seed = 0,
-    out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
-    ] = None,
+    out: options.Report = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Compare the planners: how far is each from the proved bound?

@@ -160,9 +160,7 @@ def replay(
     ] = 2.0,
     threads: Threads = 1,
     seed: options.PlannersSeed = 0,
-    out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
-    ] = None,
+    out: options.Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a trace of spot GPUs for a job, with every recovery method.

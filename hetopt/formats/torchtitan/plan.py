@@ -27,9 +27,9 @@ from ..importing.current import (
     divisors,
     gpus,
     replicas_of,
-    same,
     same_adapters,
     same_optimiser,
+    same_sizes,
     same_world,
 )
 from ..importing.placing import Claim, Settings
@@ -242,15 +242,7 @@ def _claim(
     batch = _number(training, "global_batch_size", place, -1)
     batch = size * replicas if batch < 0 else batch
     length = _number(training, "seq_len", place)
-    workload = data.workload
-    same(
-        place,
-        {"global_batch_size": batch, "seq_len": length},
-        {
-            "global_batch_size": workload.global_batch,
-            "seq_len": workload.sequence_length,
-        },
-    )
+    same_sizes(place, data, ("global_batch_size", batch), ("seq_len", length))
     samples = size
     if stages > 1:
         samples = _number(parallel, "pipeline_parallel_microbatch_size", place, 1)

@@ -24,9 +24,9 @@ from ..importing.current import (
     divisors,
     gpus,
     replicas_of,
-    same,
     same_adapters,
     same_optimiser,
+    same_sizes,
     same_world,
 )
 from ..importing.forms import Form
@@ -243,14 +243,8 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     samples, steps, found = _samples(given, asked, replicas, shares)
     length = _number(given, "length", asked, data.workload.sequence_length)
     workload = data.workload
-    same(
-        place,
-        {"sequences of a step": found, "tokens of a sequence": length},
-        {
-            "sequences of a step": workload.global_batch,
-            "tokens of a sequence": workload.sequence_length,
-        },
-    )
+    told_sizes = ("sequences of a step", found), ("tokens of a sequence", length)
+    same_sizes(place, data, *told_sizes)
     _same_training(given, asked, data)
     zero, groups = _zero(given, asked, data, replicas)
     layout = Layout(
