@@ -89,7 +89,7 @@ def drawn(figure: Drawing, axes: Axes, result: Result, palette: dict[str, str]) 
     held = [[words.layers(x) for x in one.held(interleave)] for one in pipelines]
     boxes = [
         [
-            (stage, layers, _gpu(cluster, stage), times)
+            (stage, layers, cluster.node[stage.replicas[0].node].gpu, times)
             for stage, layers, times in zip(pipeline.stages, of, timed, strict=True)
         ]
         for pipeline, of, timed in zip(pipelines, held, parts["stages"], strict=True)
@@ -138,10 +138,6 @@ def drawn(figure: Drawing, axes: Axes, result: Result, palette: dict[str, str]) 
 def unit_of(longest_us: float | Fraction) -> tuple[float, str]:
     """Microseconds of a unit in which the longest time reads well, and its name."""
     return (1e6, "s") if longest_us >= 2_000_000 else (1e3, "ms")
-
-
-def _gpu(cluster: Cluster, stage: Stage) -> str:
-    return cluster.node[stage.replicas[0].node].gpu
 
 
 def _forms(stage: Stage, layers: str, gpu: str) -> tuple[str, ...]:
