@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -346,6 +347,13 @@ def machine(name: str) -> Machine:
     if card.name not in usual:
         raise UnknownName("machine of the card", card.name, [*machines()])
     return usual[card.name]
+
+
+def usual_machine(card: str) -> Machine | None:
+    """Return the machine that a card usually stands in, None where none is known."""
+    with suppress(UnknownName):
+        return machine(card)
+    return None
 
 
 def _machine(name: str, called: str, shared: Fields) -> Machine:

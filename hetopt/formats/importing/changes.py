@@ -188,9 +188,11 @@ def _union(values: Iterable[tuple[object, ...]]) -> tuple[Any, ...]:
 class _Search:
     """Settings of one run, judged once each."""
 
-    def __init__(self, module: RunReader, asked: Asked, data: Instance) -> None:
-        self.module, self.asked, self.data = module, asked, data
-        claim: Claim = module.claimed(asked, data)
+    def __init__(
+        self, module: RunReader, asked: Asked, data: Instance, hosts: str = ""
+    ) -> None:
+        self.module, self.asked, self.data, self.hosts = module, asked, data, hosts
+        claim: Claim = module.claimed(asked, data, hosts)
         assert claim.settings is not None  # readers of runs tell them
         self.base = claim.settings
         self.known: dict[Settings, Assessment] = {}
@@ -225,7 +227,7 @@ class _Search:
 
     def _judge(self, settings: Settings) -> Assessment:
         try:
-            claim = self.module.claimed(self.asked_for(settings), self.data)
+            claim = self.module.claimed(self.asked_for(settings), self.data, self.hosts)
             if claim.plan is None or not self._is_said(claim.settings, settings):
                 return Assessment(None, "the settings of the run cannot express it")
             data = claim.data or self.data
