@@ -186,12 +186,7 @@ def bound_of(document: dict[str, object], file: str | Path) -> Objective:
             "bound_exact [numerator, denominator]; give a result document that has a "
             "bound"
         )
-    if not (
-        isinstance(pair, list)
-        and len(pair) == 2
-        and all(type(part) is int for part in pair)
-        and pair[1] > 0
-    ):
+    if not isinstance(pair, list) or [*map(type, pair)] != [int, int] or pair[1] < 1:
         raise InstanceError(
             f"{file}: bound_exact: found {shown(pair)}, expected [numerator, "
             "denominator], whole numbers, the second above 0; correct it"

@@ -100,7 +100,6 @@ Machines = list[tuple[Offer, str, list[Node]]]  # an offer, its type, what is re
 
 
 def _machines(offers: Sequence[Offer], plan: Provisioning) -> Machines:
-    """Return the whole instances that a plan rents of each offer."""
     used = Counter[str]()
     for stage in plan.stages:
         used[stage.gpu] += plan.data_parallel

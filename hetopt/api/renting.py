@@ -306,6 +306,5 @@ class _Search:
         us = float(result.objective or 0), float(bound_us)
         seconds, least = (each / 1e6 * self.iterations for each in us)
         rate = machines * price.usd_per_hour / _HOUR
-        return Rental(
-            price, machines, seconds, rate * seconds, least, rate * least, result
-        )
+        costs = seconds, rate * seconds, least, rate * least
+        return Rental(price, machines, *costs, result)
