@@ -69,7 +69,7 @@ def _of_the_system(error: OSError) -> HetoptError:
         f"the system refused: {reason}; free some space, or correct the path or its "
         "permissions"
     )
-    found = HetoptError.at(place, None, words)
+    found = HetoptError.of(place, words)
     found.kind = "system_error"
     return found
 

@@ -32,8 +32,7 @@ def import_file(
         ),
     ] = None,
     option: Annotated[
-        list[str] | None,
-        pairs("An option of the format, like --NAME VALUE."),
+        list[str] | None, pairs("An option of the format, like --NAME VALUE.")
     ] = None,
     as_json: Annotated[
         bool,

@@ -71,17 +71,11 @@ _LIMITS = {
     "USD": "no plan is cheaper than",
     "GFLOP/s": "no plan has more than",
 }
-_BESTS = {"us": "fastest plan", "USD": "cheapest plan"}
 
 
 def limit(unit: str) -> str:
     """Return what a bound says, before its amount: `no plan is faster than`."""
     return _LIMITS.get(unit, "no plan is below")
-
-
-def best_plan(unit: str) -> str:
-    """Return what the best plan is called: `fastest plan`."""
-    return _BESTS.get(unit, "best plan")
 
 
 def number(value: float) -> str:

@@ -11,16 +11,7 @@ from ..trainers.megatron import TABLE as MEGATRON
 from ..trainers.table import Fields, text_of
 from .groups import WHOLE, Split
 from .instance import Instance
-from .layers import (
-    CONVOLUTION,
-    EXPERTS,
-    LINEAR,
-    MAMBA,
-    MAMBA_1,
-    WINDOW,
-    Kind,
-    shape_of,
-)
+from .layers import CONVOLUTION, EXPERTS, LINEAR, MAMBA, MAMBA_1, WINDOW, Kind, shape_of
 from .model import Architecture, ModelSpec
 
 ONE = Split()

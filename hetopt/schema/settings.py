@@ -75,10 +75,7 @@ PRESETS: Mapping[str, Groups] = MappingProxyType(
             "updates": {"sync": "bottleneck"},
         },
         # Its estimator: the lowest bandwidth among replicas.
-        "metis": {
-            "compute": {"recompute": "full"},
-            "updates": {"sync": "bottleneck"},
-        },
+        "metis": {"compute": {"recompute": "full"}, "updates": {"sync": "bottleneck"}},
         # Eq. 9: gradients are exchanged behind the backward passes of earlier stages.
         "espresso": {
             "compute": {"recompute": "full", "flash": True, "head": "omit"},
@@ -95,10 +92,7 @@ PRESETS: Mapping[str, Groups] = MappingProxyType(
         # in fp32; PyTorch's own loss keeps the gradients of the logits.
         "torch": {
             "compute": {"recompute": "none", "flash": True, "sequence_parallel": True},
-            "memory": {
-                "precision": "bf16_fp32_gradients",
-                "logit_gradients": True,
-            },
+            "memory": {"precision": "bf16_fp32_gradients", "logit_gradients": True},
             "updates": {"zero": 3, "gathers": "micro_batch"},
         },
     }

@@ -9,26 +9,9 @@ import re
 from ...errors import InstanceError, cut
 from ...schema import MOST_LAYERS, ModelSpec
 from ...schema.layers import MIXERS
-from . import (
-    families,
-    inner,
-    kinds,
-    mixers,
-    remainder,
-    shapes,
-    vectors,
-)
+from . import families, inner, kinds, mixers, remainder, shapes, vectors
 from .families import Traits
-from .keys import (
-    DEPTH,
-    Fields,
-    Reading,
-    incorrect,
-    need,
-    number,
-    unsupported,
-    whole,
-)
+from .keys import DEPTH, Fields, Reading, incorrect, need, number, unsupported, whole
 from .trainers import architecture
 
 __all__ = ["from_config", "remarks"]

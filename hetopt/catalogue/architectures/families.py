@@ -69,10 +69,7 @@ _ALIKE: tuple[tuple[Traits, str], ...] = (
     ),
     (_GEMMA, "gemma"),
     (_GEMMA._replace(norms=4), "gemma2 grok grok-1"),
-    (
-        _GEMMA._replace(norms=4, qk_norm=True),
-        "gemma3_text gemma4_text",
-    ),
+    (_GEMMA._replace(norms=4, qk_norm=True), "gemma3_text gemma4_text"),
     (_GEMMA._replace(qk_norm=True), "lfm2 lfm2_moe"),
     (Traits(gated=True, attention_bias="all"), "gpt_oss"),
     (Traits(gated=False), "nemotron_h arcee"),
@@ -91,10 +88,7 @@ _ALIKE: tuple[tuple[Traits, str], ...] = (
         _GPT._replace(tied=False, attention_bias="none", bias_unless_said=True),
         "gpt_neox",
     ),
-    (
-        _GPT._replace(tied=False, attention_bias="none", norms=1, head_bias=True),
-        "gptj",
-    ),
+    (_GPT._replace(tied=False, attention_bias="none", norms=1, head_bias=True), "gptj"),
     (_BIASED, "starcoder2"),
 )
 FAMILIES = {name: own for own, names in _ALIKE for name in names.split()}
