@@ -185,6 +185,38 @@ def test_what_is_not_told_of_sending_tokens_lies_between(words: str | None) -> N
     assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is None
 
 
+@pytest.mark.parametrize(
+    ("words", "share"),
+    [
+        (None, 0.0),
+        ("cuda_graph_impl=none; cuda_graph_scope=['attn', 'moe_router']", 0.0),
+        ("cuda_graph_impl=transformer_engine; cuda_graph_scope=['attn']", 0.0),
+        ("cuda_graph_impl=transformer_engine", 0.5),  # the router of two parts
+        ("cuda_graph_impl=full_iteration; cuda_graph_scope=[]", 1.0),
+    ],
+)
+def test_graphs_launch_the_parts_that_they_have(words: str, share: float) -> None:
+    run, c = layout(ep=4, overlap=words), Table({"launch.graphs": 0.25})
+    assert run.captured("experts") == share
+    assert run.captured("attention") == (words is not None and "=none" not in words)
+    found = described(Run.model_validate({**ROW, "ep": 4, "overlap": words}))
+    plain = found._replace(layout=layout(ep=4))
+    some, all_ = (step.part_times(c, *x, "experts").launches for x in (found, plain))
+    assert some == pytest.approx(all_ * (1 - share * 0.75))
+
+
+def test_recipes_of_mixtures_in_mxfp8_hide_and_capture_all() -> None:
+    """Those of Megatron-Bridge since 26.06, where a row does not tell; no hybrids."""
+    words = {"framework": "Megatron-Bridge", "precision": "mxfp8", "gpu": "gb200"}
+    newer = layout(**words, ep=4, release="26.08")
+    assert (newer.overlap_ep, newer.flexible, newer.captured("experts")) == (1, 1, 1)
+    hybrid = {"shape_notes": "hybrid pattern MEM*MEME"}
+    older = layout(**words, ep=4, release="26.04")
+    told = layout(**words, ep=4, release="26.08", overlap="moe_a2a_overlap=False")
+    assert (older.overlap_ep, told.overlap_ep) == (None, False)
+    assert layout(**words, ep=4, release="26.08", **hybrid).overlap_ep is False
+
+
 @pytest.mark.parametrize("program", ["Unsloth 2025", "a program of my own", "HF PEFT"])
 def test_programs_on_pytorch_keep_no_scores_on_cards_without_bf16(program: str) -> None:
     run = {**DENSE, "gpu": "t4", "precision": "fp16", "framework": program}
