@@ -93,12 +93,9 @@ def test_gpt_oss_has_biases_and_sinks() -> None:
         **{"dp": 8, "tp": 1, "pp": 1, "ep": 8, "mbs": 1, "gbs": 64},
         **{"precision": "bf16", "gated": True},
     }
-    of_gpt_oss = described(Run.model_validate(row)).layout
-    assert of_gpt_oss.expert_biases
-    assert of_gpt_oss.sinks
-    other = described(Run.model_validate({**row, "model": "Qwen3-30B-A3B"})).layout
-    assert not other.expert_biases
-    assert not other.sinks
+    for model, has in (("GPT-OSS-120B", True), ("Qwen3-30B-A3B", False)):
+        run = described(Run.model_validate({**row, "model": model})).layout
+        assert (run.expert_biases, run.sinks) == (has, has)
 
 
 #: No hop, and what is apart from layers but the head takes no time.

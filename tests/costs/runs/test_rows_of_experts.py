@@ -117,29 +117,22 @@ def test_gradients_have_the_width_that_programs_give_them(
 
 
 @pytest.mark.parametrize("precision", ["fp8", "bf16"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"framework": "Megatron-LM"},
-        {"framework": "Megatron-LM", "overlap": "--fp8-param-gather"},
-        {"framework": "Megatron-LM", "overlap": "fp8_param_gather=True"},
-        {"framework": "Megatron-Bridge"},
-    ],
-)
+@pytest.mark.parametrize("program", ["Megatron-LM", "Megatron-Bridge"])
+@pytest.mark.parametrize("words", ["", "--fp8-param-gather", "fp8_param_gather=True"])
 def test_weights_of_8_bits_are_kept_beside_those_of_16(
-    words: dict[str, Any], precision: str
+    program: str, words: str, precision: str
 ) -> None:
     """As they are, and transposed; a run in bf16 may fit where this does not."""
-    told = {"precision": precision, "gradient_bits": 32, **words}
+    told = {"precision": precision, "gradient_bits": 32, "framework": program}
+    told["overlap"] = words
     run = Run.model_validate({**DENSE, **told})
     beside = described(run).layout.quantised_beside
-    assert beside is (precision == "fp8" and words == {"framework": "Megatron-LM"})
+    plain = program == "Megatron-LM" and not words
+    assert beside is (precision == "fp8" and plain)
     if beside:
         layers = 8 * (4 * 4096**2 + 3 * 4096 * 14336) / 4
         gathered = {**DENSE, **told, "overlap": "--fp8-param-gather"}
-        (more,), (less,) = (
-            predictions([one]) for one in (run, Run.model_validate(gathered))
-        )
+        more, less = predictions([run, Run.model_validate(gathered)])
         assert more.peak_gib is not None
         assert less.peak_gib is not None
         kept = (more.peak_gib - less.peak_gib) * 2**30
@@ -166,12 +159,10 @@ def test_an_mlp_that_is_computed_again_takes_time_and_leaves_room() -> None:
     assert norms.peak_gib == pytest.approx(plain.peak_gib)
 
 
-@pytest.mark.parametrize(
-    "word", ["moe_a2a_overlap", "overlap_moe_expert_parallel_comm"]
-)
-def test_tokens_are_sent_beside_computing_where_a_run_says_so(word: str) -> None:
-    assert layout(ep=4, overlap=f"{word}=True").overlap_ep
-    assert layout(ep=4, overlap=f"{word}=False").overlap_ep is False
+def test_tokens_are_sent_beside_computing_where_a_run_says_so() -> None:
+    for word in ("moe_a2a_overlap", "overlap_moe_expert_parallel_comm"):
+        assert layout(ep=4, overlap=f"{word}=True").overlap_ep
+        assert layout(ep=4, overlap=f"{word}=False").overlap_ep is False
 
 
 @pytest.mark.parametrize("words", [None, "cuda_graph_scope=[]"])
@@ -185,36 +176,34 @@ def test_what_is_not_told_of_sending_tokens_lies_between(words: str | None) -> N
     assert layout(ep=8, overlap=words, framework="torchtitan").overlap_ep is None
 
 
-@pytest.mark.parametrize(
-    ("words", "share"),
-    [
-        (None, 0.0),
-        ("cuda_graph_impl=none; cuda_graph_scope=['attn', 'moe_router']", 0.0),
-        ("cuda_graph_impl=transformer_engine; cuda_graph_scope=['attn']", 0.0),
-        ("cuda_graph_impl=transformer_engine", 0.5),  # the router of two parts
-        ("cuda_graph_impl=full_iteration; cuda_graph_scope=[]", 1.0),
-    ],
-)
-def test_graphs_launch_the_parts_that_they_have(words: str, share: float) -> None:
-    run, c = layout(ep=4, overlap=words), Table({"launch.graphs": 0.25})
-    assert run.captured("experts") == share
-    assert run.captured("attention") == (words is not None and "=none" not in words)
-    found = described(Run.model_validate({**ROW, "ep": 4, "overlap": words}))
+#: Words of graphs, and what they launch of experts: a router is one of two parts.
+GRAPHS = {
+    "none; cuda_graph_scope=['attn', 'moe_router']": 0.0,
+    "transformer_engine; cuda_graph_scope=['attn']": 0.0,
+    "transformer_engine": 0.5,
+    "full_iteration; cuda_graph_scope=[]": 1.0,
+}
+
+
+@pytest.mark.parametrize("words", GRAPHS)
+def test_graphs_launch_the_parts_that_they_have(words: str) -> None:
+    row = {**ROW, "ep": 4, "overlap": f"cuda_graph_impl={words}"}
+    found, c = described(Run.model_validate(row)), Table({"launch.graphs": 0.25})
     plain = found._replace(layout=layout(ep=4))
-    some, all_ = (step.part_times(c, *x, "experts").launches for x in (found, plain))
-    assert some == pytest.approx(all_ * (1 - share * 0.75))
+    for part, share in (("experts", GRAPHS[words]), ("attention", words[0] != "n")):
+        some, all_ = (step.part_times(c, *x, part).launches for x in (found, plain))
+        assert some == pytest.approx(all_ * (1 - share * 0.75))
 
 
 def test_recipes_of_mixtures_in_mxfp8_hide_and_capture_all() -> None:
     """Those of Megatron-Bridge since 26.06, where a row does not tell; no hybrids."""
     words = {"framework": "Megatron-Bridge", "precision": "mxfp8", "gpu": "gb200"}
-    newer = layout(**words, ep=4, release="26.08")
-    assert (newer.overlap_ep, newer.flexible, newer.captured("experts")) == (1, 1, 1)
+    newer, told = words | {"ep": 4, "release": "26.08"}, "moe_a2a_overlap=False"
+    assert layout(**newer).captured("experts") == layout(**newer).overlap_ep == 1
+    assert layout(**newer | {"release": "26.04"}).overlap_ep is None
+    assert layout(**newer, overlap=told).overlap_ep is False
     hybrid = {"shape_notes": "hybrid pattern MEM*MEME"}
-    older = layout(**words, ep=4, release="26.04")
-    told = layout(**words, ep=4, release="26.08", overlap="moe_a2a_overlap=False")
-    assert (older.overlap_ep, told.overlap_ep) == (None, False)
-    assert layout(**words, ep=4, release="26.08", **hybrid).overlap_ep is False
+    assert layout(**newer, **hybrid).overlap_ep is False
 
 
 @pytest.mark.parametrize("program", ["Unsloth 2025", "a program of my own", "HF PEFT"])
