@@ -82,7 +82,7 @@ def architecture_of(model: ModelSpec) -> Architecture:
         indexer = Indexer(y.heads, y.head_dim, y.chosen, chooses)
     for part in MIXERS:
         if (m := model.mixer(part)) is not None:
-            mixers[part] = Mixer(m.products(model.hidden), m.sizes.inner, m.sizes.kept)
+            mixers[part] = Mixer(m.products(model.hidden), *m.sizes[:3])
     if (two := model.mamba) is not None:  # without its states, as it was measured
         widths = (two.heads, two.head_dim, two.state, two.groups)
         mixers[MAMBA] = mamba_2(model.hidden, *widths)

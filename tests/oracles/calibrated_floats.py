@@ -90,7 +90,7 @@ class FloatTimes:
                 (h, x.width, "k"),
             )
             kept = 6 * x.width + x.rank + 2 * x.state
-            found["mamba1"] = Mixer(products, x.width, kept)
+            found["mamba1"] = Mixer(products, x.width, kept, 7 * x.width * x.state)
         if y := m.linear:
             keys, values = y.key_heads * y.key_dim, y.value_heads * y.value_dim
             first = [(2 * keys + values, h, "n")]
@@ -102,10 +102,11 @@ class FloatTimes:
             first += [(y.rank, h, "")] * (y.rank > 0)
             first += [(values, y.rank or h, "n"), (h, values, "k")]
             kept = (1 + (y.convolution > 0)) * (2 * keys + values) + 3 * values
-            found["linear"] = Mixer(tuple(first), values, kept)
+            scan = (5 if y.decay == "fixed" else 7) * values * y.key_dim
+            found["linear"] = Mixer(tuple(first), values, kept, scan)
         if z := m.convolution:
             products = ((3 * z.width, h, "n"), (h, z.width, "k"))
-            found["convolution"] = Mixer(products, z.width, 6 * z.width)
+            found["convolution"] = Mixer(products, z.width, 6 * z.width, 2 * z.width)
         return found
 
     def indexer(self) -> Indexer | None:
