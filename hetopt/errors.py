@@ -53,6 +53,11 @@ class HetoptError(Exception):
         parts = [str(part) for part in (file, field) if part]
         return cls(": ".join([*parts, words]), file=file, field=field)
 
+    @classmethod
+    def of(cls, file: Place | None, words: str) -> Self:
+        """An error of a whole file."""
+        return cls.at(file, None, words)
+
 
 class InstanceError(HetoptError, ValueError):
     """An instance, plan or problem file that cannot be used as it is."""

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -338,6 +339,13 @@ def machine(name: str) -> Machine:
     return usual[card.name]
 
 
+def usual_machine(card: str) -> Machine | None:
+    """Return the machine that a card usually stands in, None where none is known."""
+    with suppress(UnknownName):
+        return machine(card)
+    return None
+
+
 def _machine(name: str, called: str, shared: Fields) -> Machine:
     card = gpus()[called]
     joined = card.nvlinks_gbytes_per_s if shared["domain"] > 1 else None
@@ -347,12 +355,10 @@ def _machine(name: str, called: str, shared: Fields) -> Machine:
 
 
 def _short(card: Gpu) -> str:
-    """Return a card's name up to the first dash."""
     return card.name.partition("-")[0]
 
 
 def _of_short(wanted: str) -> list[Gpu]:
-    """Return the cards whose names up to the first dash are that."""
     return [card for card in gpus().values() if _plainly(_short(card)) == wanted]
 
 

@@ -116,7 +116,6 @@ def blocks(config: Reading, layers: int) -> Kinds:
 
 
 def _experts(config: Reading, family: str, layers: int) -> list[bool]:
-    """Tell of each layer whether it has experts in place of an MLP."""
     if (types := listed(config, "mlp_layer_types", layers)) is not None:
         check_known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
         return [x == "sparse" for x in types]
