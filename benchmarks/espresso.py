@@ -413,7 +413,8 @@ def figure_2(limit_s: float) -> Iterator[Row]:
         writers.write(front.sheet(found), {}, RESULTS / f"espresso-{job}.svg")
         free = found.data.model_copy(update={"deadline_s": None})
         mixed = [point.evaluation.parts for point in found.points]
-        alike = [judge.evaluate(free, x).parts for x in sia_plus.homogeneous(free)]
+        every = sia_plus.one_type(free, powers_of_two=False)
+        alike = [judge.evaluate(free, s.plan(x)).parts for s, x in every]
         cheaper, fastest = ahead(mixed, alike)
         yield {
             "job": job,

@@ -33,11 +33,12 @@ from hetopt.api import bound_checked
 from hetopt.bench import journal
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
+from hetopt.exact import one_pipeline
 from hetopt.exact.pipelines.bound import PipelineBound
 from hetopt.exact.pipelines.boxes import Division
 from hetopt.exact.pipelines.coupling import Coupling
 from hetopt.exact.pipelines.pricing import Prices, Pricing
-from hetopt.exact.training_plan import alone, refuting
+from hetopt.exact.training_plan import refuting
 from hetopt.stages import StageTable, classes, sync
 from hetopt.text import writing
 
@@ -88,13 +89,11 @@ def refuted(name: str, plan_us: float, seconds: float) -> float:
     """The best bound in us below a plan that so many CPU seconds prove."""
     instance = hetopt.load(name)
     known = _Known(max(1, int(training_plan_bound(instance).value)))
-    now = time.process_time
+    now, limits = time.process_time, hetopt.Limits(time_s=seconds)
     clock = refuting.Clock(now() + seconds, now=now)
-    lowest_us = int(known.bound.value)
-    limits = hetopt.Limits(time_s=seconds)
-    alone_us = alone.faster(instance, int(plan_us), limits, lambda plan: None)
+    alone_us = one_pipeline.faster(instance, int(plan_us), limits, lambda plan: None)
     with suppress(OutOfTime):
-        times = refuting.Times(lowest_us, int(plan_us), alone_us)
+        times = refuting.Times(int(known.bound.value), int(plan_us), alone_us)
         refuting.Tightening(instance, times, clock).tighten(known)
     return float(known.bound.value)
 
@@ -136,7 +135,7 @@ def _no_unordered_layers(stack: ExitStack) -> None:
 
 
 def _no_pipelines_on_nodes(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(alone, "faster", lambda *_: 0))
+    stack.enter_context(patch.object(one_pipeline, "faster", lambda *_: 0))
 
 
 def _no_whole_pipelines(stack: ExitStack) -> None:

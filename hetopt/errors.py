@@ -53,6 +53,11 @@ class HetoptError(Exception):
         parts = [str(part) for part in (file, field) if part]
         return cls(": ".join([*parts, words]), file=file, field=field)
 
+    @classmethod
+    def of(cls, file: Place | None, words: str) -> Self:
+        """An error of a whole file."""
+        return cls.at(file, None, words)
+
 
 class InstanceError(HetoptError, ValueError):
     """An instance, plan or problem file that cannot be used as it is."""
@@ -169,6 +174,22 @@ class Ending(Exception):
 
 class OutOfTime(Ending):
     """Leaves a search at its deadline; whoever set the deadline catches it."""
+
+
+@contextmanager
+def in_time(name: str, best: Callable[[], object]) -> Iterator[None]:
+    """Let a planner search within, until the end of its time: then its best counts.
+
+    Ctrl-C takes that along, as `keeping` has it. `NoPlan` where it is None at the end
+    of the time.
+    """
+    with keeping(best):
+        try:
+            yield
+        except OutOfTime:
+            if best() is None:
+                why = f"{name}: no plan that fits was found in time"
+                raise NoPlan(why) from None
 
 
 class InternalError(HetoptError):

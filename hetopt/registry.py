@@ -117,7 +117,6 @@ def _entry_points(folder: str) -> dict[str, Any]:
 
 
 def _load(folder: str, name: str) -> Any:
-    """Return what another package has under a name."""
     point = _entry_points(folder)[name]
     try:
         return point.load()

@@ -236,7 +236,7 @@ def test_a_planner_that_comes_as_a_wheel_is_listed_and_plans(
 ) -> None:
     package = tmp_path / "source" / "by_node"
     package.mkdir(parents=True)
-    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    page = (ROOT / "guide" / "plug-ins.md").read_text("utf-8")
     template = re.search(r'```python\n("""All GPUs of a node.*?)```', page, re.S)
     assert template is not None
     (package / "__init__.py").write_text("")

@@ -50,8 +50,7 @@ NETWORKED = {
     "formats/ray": "What is exported",
     "queueing/engines/local": "",
     "queueing/engines/ray": "Ray's head",
-    "serving/server": "hetopt serve",
-    "solving/dask": "Dask",
+    "serving/app": "hetopt serve",
 }
 
 

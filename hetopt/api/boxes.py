@@ -7,11 +7,10 @@ taken for granted is told with the instance.
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from .. import catalogue
-from ..errors import UnknownName, Unsupported
+from ..errors import Unsupported
 from ..formats.assembling import on_hosts
 from ..formats.importing.assumptions import Assumption
 from ..formats.importing.clusters import Host
@@ -62,7 +61,7 @@ def _counted(word: str) -> tuple[int | None, str]:
 
 def gpus_of_node(card: str) -> int:
     """Return how many of the card a machine usually has."""
-    machine = _machine(card)
+    machine = catalogue.usual_machine(card)
     return _A_NODE if machine is None else machine.gpus
 
 
@@ -99,13 +98,7 @@ def instance_of(
 
 def _network(card: str) -> float:
     """Return GB/s of a machine that the card usually stands in, to other machines."""
-    machine = _machine(card)
+    machine = catalogue.usual_machine(card)
     if machine and machine.adapters and machine.adapter_gbytes_per_s:
         return float(machine.adapters * machine.adapter_gbytes_per_s)
     return _GBYTES_PER_S
-
-
-def _machine(card: str) -> catalogue.Machine | None:
-    with suppress(UnknownName):
-        return catalogue.machine(card)
-    return None

@@ -105,7 +105,6 @@ class _Search:
 
     @property
     def left(self) -> Limits:
-        """Return the limits that are left."""
         return self._limits.after(monotonic() - self._began)
 
     def ask(self, value: int) -> bool:

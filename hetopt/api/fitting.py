@@ -23,16 +23,8 @@ from ..schema import Instance, ModelSpec, Workload, exact
 from ..text.documents import Document
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
-from .calling import (
-    AnyLimits,
-    AnyProgress,
-    Place,
-    Progress,
-    limits_of,
-    progress_of,
-)
+from .calling import AnyLimits, AnyProgress, Place, Progress, limits_of, progress_of
 from .feasibility import Reach
-from .runs import used_nodes
 
 #: Where neither an instance nor the caller says so.
 SEQUENCES, TOKENS = 64, 1024
@@ -292,7 +284,7 @@ def _verdict(
     elif margin.refuted is not None and margin.refuted <= 0:
         status = Status.INFEASIBLE
     cluster = data.planned_cluster
-    names = cluster.node if margin.plan is None else used_nodes(margin.plan)
+    names = cluster.node if margin.plan is None else margin.plan.gpus_by_node
     kinds = {cluster.node[name].gpu for name in names}
     room = min(int(exact(cluster.gpus[kind].memory_gib) * 1024) for kind in kinds)
     return Verdict(on, cluster.gpu_count, status, margin, room, too_few, result)

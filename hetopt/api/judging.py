@@ -21,12 +21,7 @@ from ..schema import Instance, Record
 from ..text.complaints import shown, validated
 from ..text.documents import Document
 from . import rented
-from .calling import (
-    AnyInstance,
-    AnyPlan,
-    AnyProblem,
-    not_one,
-)
+from .calling import AnyInstance, AnyPlan, AnyProblem, not_one
 
 _AN_INSTANCE = "a name of the library, a path, an Instance, or a dict of one"
 _A_PLAN = "a Result, a plan file, a plan, or a dict of one"
@@ -191,12 +186,7 @@ def bound_of(document: dict[str, object], file: str | Path) -> Objective:
             "bound_exact [numerator, denominator]; give a result document that has a "
             "bound"
         )
-    if not (
-        isinstance(pair, list)
-        and len(pair) == 2
-        and all(type(part) is int for part in pair)
-        and pair[1] > 0
-    ):
+    if not isinstance(pair, list) or [*map(type, pair)] != [int, int] or pair[1] < 1:
         raise InstanceError(
             f"{file}: bound_exact: found {shown(pair)}, expected [numerator, "
             "denominator], whole numbers, the second above 0; correct it"

@@ -20,7 +20,7 @@ from ..text.documents import Document
 from . import planning
 from .calling import AnyInstance, AnyLimits, AnyProgress, limits_of, progress_of
 from .judging import load
-from .runs import US_PER_HOUR, spent, unsaid, used_nodes
+from .runs import US_PER_HOUR, spent, unsaid
 from .starts import AnyStart, known_of
 
 _MOST_WHOLE = 4  # groups of which all sets are looked at: 15
@@ -182,13 +182,12 @@ def _judged(data: Instance, without: tuple[str, ...], result: Result) -> NodeSet
     found = training_plan.evaluate(data, result.plan)
     if not found.valid or not isinstance(found.objective, int):
         return NodeSet(without, reasons=tuple(map(str, found.violations)))
-    us, used = found.objective, used_nodes(result.plan)
+    us, used = found.objective, result.plan.gpus_by_node
     usd = spent(data.planned_cluster, used, "usd", us)
     return NodeSet(without, result, us, usd)
 
 
 def _best(sets: list[NodeSet]) -> NodeSet | None:
-    """Return the first of those that cost least."""
     known = [one for one in sets if one.usd is not None]
     return min(known, key=lambda one: one.usd or 0, default=None)
 

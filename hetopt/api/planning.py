@@ -134,11 +134,7 @@ def _refuse(
 
 
 def exactly(
-    problem: str,
-    data: Any,
-    given: Sequence[Result],
-    progress: Progress,
-    limits: Limits,
+    problem: str, data: Any, given: Sequence[Result], progress: Progress, limits: Limits
 ) -> Result:
     """Return what the exact method finds, from the first of the results given."""
     start = given[0] if given else None

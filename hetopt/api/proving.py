@@ -52,10 +52,7 @@ class BoundCheck:
 
 
 def check_bound(
-    result: Place,
-    instance: Place | Record | None = None,
-    *,
-    limits: AnyLimits = 60,
+    result: Place, instance: Place | Record | None = None, *, limits: AnyLimits = 60
 ) -> list[str]:
     """Derive the bound of a result document again, and return what is missing.
 
@@ -67,10 +64,7 @@ def check_bound(
 
 
 def bound_checked(
-    result: Place,
-    instance: Place | Record | None = None,
-    *,
-    limits: AnyLimits = 60,
+    result: Place, instance: Place | Record | None = None, *, limits: AnyLimits = 60
 ) -> BoundCheck:
     """Return what the claim lacks, and what it was derived by."""
     asked = limits_of(limits)

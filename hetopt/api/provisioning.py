@@ -54,10 +54,7 @@ def provision(
 
 
 def frontier(
-    instance: AnyInstance,
-    *,
-    limits: AnyLimits = 60,
-    progress: AnyProgress = None,
+    instance: AnyInstance, *, limits: AnyLimits = 60, progress: AnyProgress = None
 ) -> "Frontier":
     """Return all plans that none beats in both cost and time, on an instance's offers.
 

@@ -15,12 +15,7 @@ from ..problems import training_plan
 from ..problems.recovery import Storage, changes
 from ..problems.recovery.changes import Change
 from ..problems.recovery.posing import pose
-from ..recovery.replanning import (
-    DEFAULT_TIME_S,
-    HORIZON_S,
-    Candidate,
-    Replanning,
-)
+from ..recovery.replanning import DEFAULT_TIME_S, HORIZON_S, Candidate, Replanning
 from ..result import Result, Stop
 from ..schema import Instance
 from ..solving.heuristic import Heuristic
@@ -197,10 +192,7 @@ def trained(
 
 
 def _valid_plan(
-    plan: AnyPlan,
-    instance: AnyInstance | None,
-    fault: str,
-    remedy: str,
+    plan: AnyPlan, instance: AnyInstance | None, fault: str, remedy: str
 ) -> tuple[Instance, TrainingPlan]:
     data, training = posed_training(plan, instance)
     if broken := training_plan.evaluate(data, training).violations:

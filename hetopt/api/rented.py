@@ -9,7 +9,7 @@ what stages send each other.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 
 from ..catalogue import find_gpu
 from ..costs.offers import card_of
@@ -48,23 +48,18 @@ def training(instance: Instance, plan: Provisioning) -> tuple[Instance, Training
     assert meant is not None  # or it broke a rule
     size = _size(instance, meant.micro_batches, plan.data_parallel)
     machines = _machines(instance.offers, plan)
-    stages, cuts = [], [0]
+    stages, first = [], 0
     for rented, gpus in zip(plan.stages, _gpus(machines, plan), strict=True):
-        cuts.append(cuts[-1] + rented.layers)
         least, more = divmod(size, len(gpus))  # as equal as may be
-        replicas = [
+        replicas = tuple(
             Replica(gpus=(gpu,), samples=least + (number < more))
             for number, gpu in enumerate(gpus)
-        ]
-        stages.append(tuple(replicas))
-    pipeline = Pipeline(
-        micro_batches=meant.micro_batches,
-        micro_batch_size=size,
-        stages=tuple(
-            Stage(layers=span, replicas=replicas)
-            for span, replicas in zip(pairwise(cuts), stages, strict=True)
-        ),
-    )
+        )
+        last = first + rented.layers
+        stages.append(Stage(layers=(first, last), replicas=replicas))
+        first = last
+    shape = {"micro_batches": meant.micro_batches, "micro_batch_size": size}
+    pipeline = Pipeline(**shape, stages=tuple(stages))
     settled = under(instance, meant.recompute, meant.zero)
     costs = settled.workload.costs
     if costs.compute.profile:
@@ -105,7 +100,6 @@ Machines = list[tuple[Offer, str, list[Node]]]  # an offer, its type, what is re
 
 
 def _machines(offers: Sequence[Offer], plan: Provisioning) -> Machines:
-    """Return the whole instances that a plan rents of each offer."""
     used = Counter[str]()
     for stage in plan.stages:
         used[stage.gpu] += plan.data_parallel
@@ -113,15 +107,10 @@ def _machines(offers: Sequence[Offer], plan: Provisioning) -> Machines:
     found = []
     for offer, label in zip(rented, _labels(rented), strict=True):
         each = offer.gpus_per_instance
+        rate = (offer.intra_gbytes_per_s or offer.gbytes_per_s) if each > 1 else None
+        one = Node(name=label, gpu=label, count=each, intra_gbytes_per_s=rate)
         nodes = [
-            Node(
-                name=f"{label.lower()}-{number}",
-                gpu=label,
-                count=each,
-                intra_gbytes_per_s=(offer.intra_gbytes_per_s or offer.gbytes_per_s)
-                if each > 1
-                else None,
-            )
+            one.model_copy(update={"name": f"{label.lower()}-{number}"})
             for number in range(-(-used[offer.gpu] // each))
         ]
         found.append((offer, label, nodes))
@@ -129,15 +118,13 @@ def _machines(offers: Sequence[Offer], plan: Provisioning) -> Machines:
 
 
 def _profile(rows: Sequence[Profile], machines: Machines) -> tuple[Profile, ...]:
-    """Return what was measured of the rented offers, under the names of their types."""
     own = {row.gpu for row in rows}
-    found = []
-    for offer, label, _ in machines:
-        name = offer.gpu if offer.gpu in own else card_of(offer)
-        found += [
-            row.model_copy(update={"gpu": label}) for row in rows if row.gpu == name
-        ]
-    return tuple(found)
+    return tuple(
+        row.model_copy(update={"gpu": label})
+        for offer, label, _ in machines
+        for row in rows
+        if row.gpu == (offer.gpu if offer.gpu in own else card_of(offer))
+    )
 
 
 def _labels(offers: Sequence[Offer]) -> Iterator[str]:

@@ -25,14 +25,7 @@ from ..schema import Instance, ModelSpec
 from ..text.documents import Document
 from . import boxes
 from .boxes import Cards
-from .calling import (
-    AnyLimits,
-    AnyProgress,
-    Place,
-    Progress,
-    limits_of,
-    progress_of,
-)
+from .calling import AnyLimits, AnyProgress, Place, Progress, limits_of, progress_of
 from .fitting import Training
 from .runs import tokens_of
 
@@ -309,11 +302,9 @@ class _Search:
         return self.deadline_s is not None and seconds > self.deadline_s
 
     def _rental(self, price: Price, machines: int, result: Result) -> Rental:
-        """Return what a result costs at an offer."""
         bound_us = 0 if result.bound is None else int(result.bound.value)
         us = float(result.objective or 0), float(bound_us)
         seconds, least = (each / 1e6 * self.iterations for each in us)
         rate = machines * price.usd_per_hour / _HOUR
-        return Rental(
-            price, machines, seconds, rate * seconds, least, rate * least, result
-        )
+        costs = seconds, rate * seconds, least, rate * least
+        return Rental(price, machines, *costs, result)

@@ -14,13 +14,7 @@ from ..recovery.replay.traces import Moment
 from ..schema import Instance
 from ..text.documents import Document
 from . import recovering
-from .calling import (
-    AnyLimits,
-    AnyProgress,
-    limits_of,
-    progress_of,
-    refuse_unknown,
-)
+from .calling import AnyLimits, AnyProgress, limits_of, progress_of, refuse_unknown
 from .judging import load
 from .solving import planners_for
 from .starts import NOTHING, Known, known_of

@@ -53,10 +53,7 @@ class TrainingRun:
 
 
 def run_of(
-    plan: AnyPlan,
-    instance: AnyProblem | None = None,
-    *,
-    tokens: int | str,
+    plan: AnyPlan, instance: AnyProblem | None = None, *, tokens: int | str
 ) -> TrainingRun:
     """Return how long a run takes under a plan, and what it costs.
 
@@ -73,12 +70,10 @@ def run_of(
 
 def tokens_of(value: int | str) -> int:
     """Return the tokens of a run, from a number or a text such as `15T`."""
-    number: Fraction | int = value if not isinstance(value, str) else Fraction(0)
-    if isinstance(value, str):
-        try:
-            number = units.parse(value, units.COUNT)
-        except ValueError as error:
-            raise InstanceError(f"tokens: {error}") from None
+    try:
+        number = units.parse(value, units.COUNT) if isinstance(value, str) else value
+    except ValueError as error:
+        raise InstanceError(f"tokens: {error}") from None
     if number < 1 or number != int(number):
         raise InstanceError(f"tokens: found {value}, expected a whole number from 1 on")
     return int(number)
@@ -96,7 +91,7 @@ def estimate(
     workload, cluster = data.workload, data.planned_cluster
     iterations = -(-tokens // (workload.global_batch * workload.sequence_length))
     whole_us = iterations * judged.objective
-    nodes = used_nodes(plan)
+    nodes = plan.gpus_by_node
     usd, watt_hours = (spent(cluster, nodes, key, whole_us) for key in FIELDS)
     return TrainingRun(
         tokens=tokens,
@@ -113,13 +108,6 @@ def estimate(
 
 
 # --- what nodes cost -------------------------------------------------------------
-
-
-def used_nodes(plan: TrainingPlan) -> frozenset[str]:
-    """Names of the nodes of which a plan uses a GPU."""
-    return frozenset(
-        gpu.rpartition(":")[0] for replica in plan.replicas() for gpu in replica.gpus
-    )
 
 
 def unsaid(cluster: Cluster, objective: str, nodes: Iterable[str]) -> list[str]:

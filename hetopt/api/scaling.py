@@ -169,7 +169,6 @@ def _machines(cluster: Cluster, first: Node, count: int) -> list[Node]:
 
 
 def _joined(data: Instance, nodes: Sequence[Node], gbits: Fraction) -> Instance:
-    """Return the instance on these machines, joined at that rate."""
     cluster = data.planned_cluster
     rate, latency_us = float(gbits / 8), cluster.inter.latency_us or 0
     inter = Inter(gbytes_per_s=rate, latency_us=latency_us)

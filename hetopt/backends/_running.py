@@ -46,10 +46,6 @@ def refuse_work(backend: str, limits: Limits) -> None:
         )
 
 
-def _watch_nothing(parts: int) -> None:
-    """Let a model grow as it likes."""
-
-
 class Model(modelling.Model):
     """The model has what the models of all solvers keep and time alike."""
 
@@ -58,7 +54,7 @@ class Model(modelling.Model):
         self.variables: dict[str, Expression] = {}
         self.span = Span()
         self.parts = 0
-        self.watch: Callable[[int], None] = _watch_nothing
+        self.watch: Callable[[int], None] = lambda parts: None
 
     def _keep(self, name: str, variable: Expression) -> Expression:
         self.variables[name] = variable
@@ -96,10 +92,7 @@ class Model(modelling.Model):
 
 
 def reached(
-    stop: Stop,
-    objective: float | None,
-    bound: float | None,
-    value: Value,
+    stop: Stop, objective: float | None, bound: float | None, value: Value
 ) -> Answer:
     """The answer of a solver that has a plan: optimal where that is what ended it."""
     status = Status.OPTIMAL if stop is Stop.PROVED else Status.FEASIBLE

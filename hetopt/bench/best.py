@@ -20,6 +20,7 @@ from ..text.documents import Document
 from ..text.parsing import read_tree
 from . import journal
 from .journal import Row
+from .statistics import method_of
 
 MOST_CERTIFICATE = 100_000  # characters: a larger one is left out
 
@@ -47,9 +48,7 @@ def update(folder: Path) -> Iterator[str]:
 def _better(best: Best | None, row: Row, folder: Path, header: Row) -> Best | None:
     """The best with this row's plan and bound, where they are better."""
     finder = Finder(
-        method=f"{row['method']} on {row['backend']}"
-        if row.get("backend")
-        else row["method"],
+        method=method_of(row),
         versions={"hetopt": registry.version(), **_solver(row, header)},
         date=str(header.get("started", time.strftime("%Y-%m-%d")))[:10],
     )

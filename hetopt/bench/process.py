@@ -52,9 +52,10 @@ def run(task: Task, stop: threading.Event | None = None) -> Answer:
 def _watched(task: Task, folder: Path, stop: threading.Event | None) -> Failure | None:
     """Why the process did not end by itself with an answer, None where it did."""
     write_json(folder / "task.json", task.model_dump(mode="json"))
+    file = folder / "stderr"
     path = json.dumps([entry or os.getcwd() for entry in sys.path])
     with (
-        (folder / "stderr").open("wb") as said,
+        file.open("wb") as said,
         subprocess.Popen(
             [sys.executable, "-c", CODE, path, str(folder)],
             stdin=subprocess.PIPE,  # closed when we die: the child then ends too
@@ -64,31 +65,26 @@ def _watched(task: Task, folder: Path, stop: threading.Event | None) -> Failure 
             start_new_session=os.name == "posix",
         ) as child,
     ):
+        wall, memory = task.wall_limit_s, task.memory_mib
+        deadline = time.monotonic() + wall
         try:
-            return _wait(child, task, folder / "stderr", stop)
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    code = child.wait(LOOK_S)
+                    return ("crashed", _last_words(code, file)) if code else None
+                if stop is not None and stop.is_set():
+                    return "stopped", ""
+                if time.monotonic() > deadline:
+                    return (
+                        "timeout",
+                        f"ended after {wall:g} s of wall time",
+                    )
+                if memory_mib(child.pid) > memory:
+                    return "out of memory", f"ended at more than {memory} MiB"
         finally:
             if child.poll() is None:
                 end_descendants(child.pid)
                 child.kill()
-
-
-def _wait(
-    child: "subprocess.Popen[bytes]",
-    task: Task,
-    said: Path,
-    stop: threading.Event | None,
-) -> Failure | None:
-    deadline = time.monotonic() + task.wall_limit_s
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            code = child.wait(LOOK_S)
-            return ("crashed", _last_words(code, said)) if code else None
-        if stop is not None and stop.is_set():
-            return "stopped", ""
-        if time.monotonic() > deadline:
-            return "timeout", f"ended after {task.wall_limit_s:g} s of wall time"
-        if memory_mib(child.pid) > task.memory_mib:
-            return "out of memory", f"ended at more than {task.memory_mib} MiB"
 
 
 def _last_words(code: int, said: Path) -> str:

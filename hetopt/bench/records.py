@@ -71,11 +71,8 @@ class Task(Record):
 
     def asked(self) -> Document:
         """Return what every row says of its task."""
-        fields = ("instance", "method", "backend", "seed")
-        told = {name: getattr(self, name) for name in fields}
-        if self.allowed is not None:
-            told["allowed"] = self.allowed.model_dump()
-        return {"key": self.key, **{k: v for k, v in told.items() if v is not None}}
+        fields = {"instance", "method", "backend", "seed", "allowed"}
+        return {"key": self.key, **self.model_dump(include=fields, exclude_none=True)}
 
     def failed(self, status: str, reason: str) -> Document:
         """Return the row of a task without an answer."""

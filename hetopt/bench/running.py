@@ -8,18 +8,20 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..errors import InstanceError
-from ..solving import dask as cluster
+from .. import registry
+from ..errors import BackendMissing, InstanceError, Unsupported
 from . import journal, machine, process, suites
 from .journal import Row
 from .process import Answer
 from .records import Task
 
 FAILED = ("crashed", "timeout", "out of memory")
+PATIENCE_S = 20  # for a scheduler to answer
 
 
 class Chosen(NamedTuple):
@@ -51,15 +53,12 @@ def go(
     """
     suite, only = chosen.suite, chosen.only
     tasks = suites.tasks(suite, chosen.file, chosen.time_limit_s, only)
-    if not tasks and only is not None:
-        raise InstanceError(
-            f"suite {suite}: found no solve whose name holds {only!r}, expected one; "
-            "give another word to --only"
-        )
     if not tasks:
-        raise InstanceError(
-            f"suite {suite}: found no solve, expected one; add [[{suite}.solve]]"
-        )
+        what, remedy = "solve", f"add [[{suite}.solve]]"
+        if only is not None:
+            what = f"solve whose name holds {only!r}"
+            remedy = "give another word to --only"
+        raise InstanceError(f"suite {suite}: found no {what}, expected one; {remedy}")
     head = machine.header(suite, tasks, None if dask else workers)
     with journal.journal(out, head, resume=resume) as kept:
         done = {row["key"] for row in kept.rows}
@@ -102,9 +101,9 @@ def _on_dask(tasks: Sequence[Task], address: str) -> Iterator[Answer]:
 
     A task whose worker dies is done again elsewhere; where that happens too often for
     the scheduler (`distributed.scheduler.allowed-failures`), it is a row that crashed.
-    Raises what `dask.connected` raises.
+    Raises what `_connected` raises.
     """
-    with cluster.connected(address) as client:
+    with _connected(address) as client:
         futures = {
             client.submit(
                 process.run, task, key=f"hetopt-{n}-{task.key}", pure=False
@@ -117,3 +116,39 @@ def _on_dask(tasks: Sequence[Task], address: str) -> Iterator[Answer]:
             else:
                 reason = f"on the Dask cluster: {future.exception()}"
                 yield {"row": futures[future].failed("crashed", reason)}
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """A client of the scheduler at that address, whose workers have our hetopt.
+
+    `BackendMissing` without Dask; `Unsupported` where nothing answers at the address,
+    or where a worker that is there has no hetopt, or another version.
+    """
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise BackendMissing("dask", "'hetopt[dask]'") from None
+    try:
+        client = distributed.Client(address, timeout=PATIENCE_S)
+    except (OSError, ValueError) as error:
+        raise Unsupported(
+            f"--dask {address}: found no scheduler ({error}), expected one to "
+            "answer; start `dask scheduler` there"
+        ) from None
+    with client:
+        _refuse_others(client, address)
+        yield client
+
+
+def _refuse_others(client: Any, address: str) -> None:
+    ours = registry.version()
+    try:
+        found = set(client.run(registry.version).values()) - {ours}
+    except ImportError as error:
+        found = {f"none ({error})"}
+    if found:
+        raise Unsupported(
+            f"--dask {address}: workers have hetopt {', '.join(sorted(found))}, "
+            f"expected {ours}; install it where they run"
+        )

@@ -57,11 +57,9 @@ def reason(instance: Instance, *, deadline: float = inf) -> str | None:
     if any(not capability.carries("proof pipelines", one) for one in variants):
         return None
     sizes = instance.workload.micro_batch_sizes
-    only = {"micro_batch_sizes": (min(sizes),)} if len(sizes) > 1 else {}
-    workload = instance.workload.model_copy(update=only)
-    least = settings.variants(instance.model_copy(update={"workload": workload}))
+    least = settings.variants(instance.with_workload(micro_batch_sizes=(min(sizes),)))
     try:
-        for some in (least, variants) if only else (variants,):
+        for some in (least, variants) if len(sizes) > 1 else (variants,):
             if any(_may_fit(one, deadline) for one in some):
                 return None
     except OutOfTime:

@@ -60,21 +60,15 @@ class Crossing:
             return None
         if len(cluster.nodes) < 2 or not costs.shown_hop_factor:
             return None
-        model = table.model
-        flops = [
-            compute.passes(costs) * compute.forward_flops(model, workload, layer, 1)
-            for layer in range(table.layers)
-        ]
-        parameters = list(model.parameters)
+        flops, parameters = layer_flops(table), list(table.model.parameters)
         if costs.compute.head == "include":
-            head = model.embedding_parameters
-            flops[-1] += 6 * head * workload.sequence_length
-            parameters[-1] += head
+            parameters[-1] += table.model.embedding_parameters
         if not any(flops):  # nothing takes time
             return None
         # 2 p_l >= least w_l for each layer turns parameters into FLOPs.
         least = min(2 * p / w for p, w in zip(parameters, flops, strict=True) if w)
-        speeds = {n.name: _flops_per_us(table, n.name) for n in cluster.nodes}
+        names = [node.name for node in cluster.nodes]
+        speeds = {x: float(compute.flops_per_s(table.gpu(x)) / 10**6) for x in names}
         links = _links(table)
         fastest = max(bandwidth for _, bandwidth in links.values())
         extra = 2 * least * sum(flops) / fastest * 1e6
@@ -119,6 +113,19 @@ class Crossing:
         return max(0.0, roots**2 / (1 + hops) - 1) * self.spread_us
 
 
+def layer_flops(table: CostTable) -> list[int]:
+    """Return the FLOPs of a sample in each layer, both passes; the last has the head's.
+
+    The head counts where the costs include it.
+    """
+    model, workload = table.model, table.workload
+    passes, each = compute.passes(workload.costs), range(table.layers)
+    found = [passes * compute.forward_flops(model, workload, x, 1) for x in each]
+    if workload.costs.compute.head == "include":
+        found[-1] += 6 * model.embedding_parameters * workload.sequence_length
+    return found
+
+
 def _links(table: CostTable) -> dict[str, tuple[float, float]]:
     """Return each node's least latency and greatest bandwidth to another node."""
     cluster = table.cluster
@@ -145,7 +152,3 @@ def _hop_us(table: CostTable, latency: float, bandwidth: float) -> float:
     size = 2 * table.workload.sequence_length * table.model.hidden
     factor = float(exact(table.workload.costs.shown_hop_factor))
     return factor * 2 * (latency + size / bandwidth) * 1e6
-
-
-def _flops_per_us(table: CostTable, node: str) -> float:
-    return float(compute.flops_per_s(table.gpu(node)) / 10**6)

@@ -137,14 +137,11 @@ def without_memory(instance: Instance) -> Instance:
     others = {"parameters_per_layer": None, "active_layer_parameters": None}
     times = {"layer_us": (1,), "backward_us": None}
     weights = {"layer_mib": None, "activation_mib": None}
-    rows = tuple(
-        row.model_copy(update=times | weights) for row in workload.costs.compute.profile
-    )
+    told = workload.costs.compute.profile
+    rows = tuple(row.model_copy(update=times | weights) for row in told)
     costs = workload.costs.model_copy(update={"profile": rows, "reserve_mib": 0})
-    gpus = {
-        name: gpu.model_copy(update={"memory_gib": 1e9})
-        for name, gpu in cluster.gpus.items()
-    }
+    large = {"memory_gib": 1e9}
+    gpus = {name: gpu.model_copy(update=large) for name, gpu in cluster.gpus.items()}
     return instance.model_copy(
         update={
             "model": instance.model.model_copy(update=layer | others),

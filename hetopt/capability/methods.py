@@ -228,9 +228,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             },
         ),
         "statement hexiscale_milp": _method(
-            "HexiScale's appendix, made linear",
-            refused=_STATEMENT,
-            instead=_EXACT,
+            "HexiScale's appendix, made linear", refused=_STATEMENT, instead=_EXACT
         ),
         "statement hexiscale_literal": _method(
             "HexiScale's appendix, as it is printed",

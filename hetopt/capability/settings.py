@@ -6,7 +6,7 @@ costs that all methods read (`READ_BY_ALL`): every method carries it.
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..schema import Instance, Node
 
@@ -27,46 +27,42 @@ class Setting(NamedTuple):
     found: Callable[[Instance], object]
 
 
+def _of_costs(
+    words: str, field: str, found: Callable[[Any, Any], object], place: str = _COSTS
+) -> Setting:
+    """Return what is `found` of a field of costs: its value, and its alternatives."""
+
+    def of(instance: Instance) -> object:
+        others = getattr(instance.workload.alternatives, field, ())
+        return found(instance.workload.costs.value(field), others)
+
+    return Setting(words, f"{place}.{field}", of)
+
+
 def _cost(words: str, field: str, usual: object) -> Setting:
     """Return the setting that a field of costs is when it has no usual value."""
-
-    def found(instance: Instance) -> object:
-        value = instance.workload.costs.value(field)
-        return None if value == usual else value
-
-    return Setting(words, f"{_COSTS}.{field}", found)
+    return _of_costs(words, field, lambda own, _: None if own == usual else own)
 
 
 def _every(words: str, field: str, usual: int) -> Setting:
     """Return the setting that no plan may do with the usual value of a field."""
-
-    def found(instance: Instance) -> object:
-        own = instance.workload.costs.value(field)
-        other = getattr(instance.workload.alternatives, field)
-        return None if usual in (own, *other) else own
-
-    return Setting(words, f"{_COSTS}.{field}", found)
+    return _of_costs(
+        words, field, lambda own, more: None if usual in (own, *more) else own
+    )
 
 
 def _choice(words: str, field: str) -> Setting:
     """Return the setting that plans choose a field of costs among several values."""
 
-    def found(instance: Instance) -> object:
-        own = instance.workload.costs.value(field)
-        other = getattr(instance.workload.alternatives, field)
-        return list(other) if {*other} - {own} else None
+    def found(own: object, others: tuple[object, ...]) -> object:
+        return list(others) if {*others} - {own} else None
 
-    return Setting(words, f"workload.alternatives.{field}", found)
+    return _of_costs(words, field, found, "workload.alternatives")
 
 
 def _value(words: str, field: str, value: str) -> Setting:
     """Return the setting that a field of costs has such a value."""
-
-    def found(instance: Instance) -> object:
-        own = instance.workload.costs.value(field)
-        return own if own == value else None
-
-    return Setting(words, f"{_COSTS}.{field}", found)
+    return _of_costs(words, field, lambda own, _: own if own == value else None)
 
 
 def _first(values: Iterable[object]) -> object:

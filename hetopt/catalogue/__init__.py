@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -37,9 +38,8 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "fp4"]
 class Generation(Record):
     """Values measured of some card stand for all cards of one architecture."""
 
-    efficiency: Annotated[float, Field(gt=0, le=1)] = Field(
-        description="Share of the peak that products reach in training, 16 bits."
-    )
+    # Share of the peak that products reach in training, 16 bits.
+    efficiency: Annotated[float, Field(gt=0, le=1)]
     source: Source
 
 
@@ -68,12 +68,9 @@ class Gpu(Record):
     generation: Name
     aliases: tuple[Name, ...] = ()
     skypilot: tuple[Name, ...] = Field((), description="What SkyPilot alone calls so.")
-    accelerator: Name | None = Field(
-        None, description="What a task for SkyPilot asks for, where it is no such name."
-    )
-    beyond_skypilot: Name | None = Field(
-        None, description="Why a task for SkyPilot cannot ask for it."
-    )
+    # What a task for SkyPilot asks for, where it is no such name.
+    accelerator: Name | None = None
+    beyond_skypilot: Name | None = None  # why a task for SkyPilot cannot ask for it
     memory_gib: Rate
     driver_mib: int | None = Field(None, description="memory.total of nvidia-smi.")
     memory_gbytes_per_s: Rate
@@ -83,13 +80,9 @@ class Gpu(Record):
     nvlinks: int = 0
     nvlink: Name | None = Field(None, description="Its kind, of any maker.")
     nvlink_gbytes_per_s: float | None = Field(None, description="Of one NVLink.")
-    bridged: bool = Field(
-        False, description="Whether NVLinks need a bridge, bought with the card or not."
-    )
+    bridged: bool = False  # NVLinks need a bridge, bought with the card or not
     source: Source
-    sources: dict[Name, Source] = Field(
-        {}, description="Of figures that are not from `source`, by their names."
-    )
+    sources: dict[Name, Source] = Field({}, description="Of figures of other sources.")
     link_sources: dict[Name, Source] = Field({}, description="Of its links' rates.")
 
     @model_validator(mode="after")
@@ -190,13 +183,11 @@ class Machine(Record):
     name: Name
     card: Name
     gpus: Annotated[int, Field(ge=1)] = Field(description="Of a node.")
-    domain: Annotated[int, Field(ge=1)] = Field(
-        description="GPUs joined at the full rate of their links; may span nodes."
-    )
+    # GPUs joined at the full rate of their links; may span nodes.
+    domain: Annotated[int, Field(ge=1)]
     link_gbytes_per_s: float = Field(description="Of one GPU, within the domain.")
-    adapters: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Of a node, to other nodes; None where it is not known."
-    )
+    # Of a node, to other nodes; None where it is not known.
+    adapters: Annotated[int, Field(ge=1)] | None = None
     adapter_gbytes_per_s: Rate | None = Field(None, description="Of one adapter.")
     named: bool = Field(False, description="Whether it is the usual one of no card.")
     source: Source
@@ -348,6 +339,13 @@ def machine(name: str) -> Machine:
     return usual[card.name]
 
 
+def usual_machine(card: str) -> Machine | None:
+    """Return the machine that a card usually stands in, None where none is known."""
+    with suppress(UnknownName):
+        return machine(card)
+    return None
+
+
 def _machine(name: str, called: str, shared: Fields) -> Machine:
     card = gpus()[called]
     joined = card.nvlinks_gbytes_per_s if shared["domain"] > 1 else None
@@ -357,12 +355,10 @@ def _machine(name: str, called: str, shared: Fields) -> Machine:
 
 
 def _short(card: Gpu) -> str:
-    """Return a card's name up to the first dash."""
     return card.name.partition("-")[0]
 
 
 def _of_short(wanted: str) -> list[Gpu]:
-    """Return the cards whose names up to the first dash are that."""
     return [card for card in gpus().values() if _plainly(_short(card)) == wanted]
 
 

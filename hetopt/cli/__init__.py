@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 import typer
@@ -30,21 +31,28 @@ from .output import be_patient, unexpected
 
 __all__ = ["app", "main"]
 
-# In the order of the help.
-for _command in (
-    *(planning.plan, planning.solve, planning.compare, planning.provision),
-    *(checking.check, scheduling.schedule, benchmarks.bench),
-    *(exchange.assemble, exchange.export, explaining.simulate, doctor.doctor),
-    *(measuring.profile, executing.checkpoint, explaining.explain),
-    *(recovering.recover, recovering.replay, measuring.predict, measuring.calibrate),
-    *(questions.fit, questions.scale, questions.rent, executing.run),
-    *(queueing.submit, queueing.queue, queueing.status, queueing.cancel),
-    *(queueing.logs, serving.serve),
-):
-    app.command()(_command)
-app.command("list")(listing.list_entries)
+#: The commands by what one needs them for, in the order of the help.
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Plan": (exchange.assemble, planning.plan, checking.check, planning.compare),
+    "Understand": (explaining.explain, explaining.simulate, serving.serve),
+    "Launch": (
+        *(exchange.export, executing.run, executing.checkpoint),
+        *(recovering.recover, recovering.replay),
+        *(queueing.submit, queueing.queue, queueing.status, queueing.cancel),
+        queueing.logs,
+    ),
+    "Cost": (questions.fit, questions.rent, planning.provision, questions.scale),
+    "Research": (planning.solve, scheduling.schedule, benchmarks.bench),
+    "Measure": (measuring.profile, measuring.predict, measuring.calibrate),
+    "Tools": (doctor.doctor,),
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+app.command("list", rich_help_panel="Tools")(listing.list_entries)
 # What is no option of the command is one of the format: it comes with the paths.
-app.command("import", context_settings={"ignore_unknown_options": True})(
+_unknown = {"ignore_unknown_options": True}
+app.command("import", context_settings=_unknown, rich_help_panel="Tools")(
     exchange.import_file
 )
 

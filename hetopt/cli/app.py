@@ -69,7 +69,7 @@ def _of_the_system(error: OSError) -> HetoptError:
         f"the system refused: {reason}; free some space, or correct the path or its "
         "permissions"
     )
-    found = HetoptError.at(place, None, words)
+    found = HetoptError.of(place, words)
     found.kind = "system_error"
     return found
 
@@ -104,5 +104,6 @@ def _main(
     Every plan is timed and weighed by one judge, and comes with a proved bound: how
     much faster any plan could be at most.
 
-    Start with `hetopt compare hexiscale/setting-1-llama2-7b`.
+    Start with your own: `hetopt assemble config.json hosts.txt --out mine.yaml`, then
+    `hetopt plan mine.yaml`.
     """

@@ -11,7 +11,7 @@ from ..errors import Unsupported
 from ..text.documents import Document
 from . import output, runs
 from .current import NEXT, CurrentRun
-from .options import AsJson, Memory, RunsOn, TimeLimit, arg, flag, limit_mib, opt
+from .options import AsJson, Memory, RunsOn, TimeLimit, arg, flag, limits, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ _Measured = Annotated[
 
 
 def check(
+    context: typer.Context,
     plan: _PlanFile = None,
     instance: _On = None,
     bound: _Bound = False,
@@ -89,10 +90,8 @@ def check(
     proof = None
     if bound and plan is not None:
         from .. import api
-        from ..modelling import Limits
 
-        limits = Limits(time_limit, memory_mib=limit_mib(memory))
-        proof = api.bound_checked(plan, instance, limits=limits)
+        proof = api.bound_checked(plan, instance, limits=limits(context))
     read = None
     if plan is not None:
         from ..files import load_claim
@@ -136,7 +135,6 @@ class _Subject:
     run: CurrentRun | None = None
 
     def on(self, target: str | None) -> "_Subject":
-        """Return the subject as judged for another target."""
         if target is None:
             return self
         if self.problem != "training_plan":
@@ -153,7 +151,6 @@ def _subject(
     instance: str | None,
     run: CurrentRun | None,
 ) -> _Subject:
-    """Return what is judged: a plan, or a run by its files."""
     if plan is not None and read is not None:
         from ..files import origin_of
 
@@ -203,7 +200,6 @@ class _Judged:
         return replace(self, measured=made)
 
     def to_json(self) -> Document:
-        """Return the document of `--json`."""
         of = self.subject
         document = _document(of, self.found) | self.beside.to_json()
         if self.reached is not None:
@@ -219,7 +215,6 @@ class _Judged:
         return document | _checked(self.proof)
 
     def sheet(self) -> "Sheet":
-        """Return what is said: an answer of a run, the plan's table, and how far."""
         from ..report import changes, results
         from ..report import runs as lengths
         from ..report.sheet import Section, Sheet
@@ -243,7 +238,6 @@ class _Judged:
         return Sheet(of.place, tuple(sections), facts=tuple(facts), answer=told)
 
     def end(self) -> None:
-        """Tell notes and what is wrong; exit with 2 where anything is."""
         from ..report import results
 
         of = self.subject
@@ -264,7 +258,6 @@ class _Judged:
 
 
 def _checked(proof: "BoundCheck | None") -> Document:
-    """Return what a document has of a claim that was checked."""
     if proof is None:
         return {}
     missing = proof.missing
@@ -310,7 +303,6 @@ def _answer_without_plan(
 
 
 def _judge(subject: _Subject, tokens: int | None) -> _Judged:
-    """Return what the judge says, and the cheap bound beside a run that goes on."""
     from .. import api
 
     found = api.check(subject.plan, subject.data)
@@ -333,7 +325,6 @@ def _show_read(run: CurrentRun, *, as_json: bool) -> None:
 
 
 def _document(subject: _Subject, found: "Evaluation") -> dict[str, object]:
-    """Return a judgement's document: a result's fields, and whether it is valid."""
     from .. import problems
 
     evaluation, objective = found.to_json(), found.objective

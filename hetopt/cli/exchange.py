@@ -32,8 +32,7 @@ def import_file(
         ),
     ] = None,
     option: Annotated[
-        list[str] | None,
-        pairs("An option of the format, like --NAME VALUE."),
+        list[str] | None, pairs("An option of the format, like --NAME VALUE.")
     ] = None,
     as_json: Annotated[
         bool,
@@ -87,7 +86,7 @@ OPTION = Annotated[
         "adamw_8bit), offload (optimiser), host_gbytes_per_s; framework, "
         "style, kernel, products of calibrated times, and where known release (26.02), "
         "site, overlap (tp, experts, untold), dispatcher (alltoall, flexible), loss "
-        "(whole, chunked); mtp, parameters of the model."
+        "(whole, plain, chunked); mtp, parameters of the model."
     ),
 ]
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(
+    context: typer.Context,
     plan: PlanFile,
     steps: Annotated[
         int, count("N", "Total number of steps, including those before a resume.")
@@ -42,17 +43,17 @@ def run(
         int | None, opt("N", "Global batches of an evaluation; default: 1.", min=1)
     ] = None,
     log: Annotated[
-        Path | None, opt("FILE", "Add a line of JSON to this file per step.")
+        str | None, opt("FILE", "Add a line of JSON to this file per step.")
     ] = None,
     instance: PlanInstance = None,
     model: Annotated[
         Path | None, opt("CONFIG", "The config.json of the instance's model.")
     ] = None,
     init: Annotated[
-        Path | None, opt("DIR", "Start from the weights of a released model.")
+        str | None, opt("DIR", "Start from the weights of a released model.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, opt("DIR", "Save states here, and resume from them.")
+        str | None, opt("DIR", "Save states here, and resume from them.")
     ] = None,
     every: Annotated[int, opt("N", "Steps between saves.", min=1)] = 100,
     restarts: Annotated[
@@ -83,9 +84,13 @@ def run(
         float, opt("X", "Largest global norm of gradients; 0: no limit.", min=0)
     ] = 1.0,
     seed: Annotated[int, opt("N", "Seed of initial weights and batches.", min=0)] = 0,
-    timeout: Annotated[
+    timeout_s: Annotated[
         float,
-        duration("S", "Seconds that a rank may wait, or be silent (60 s at most)."),
+        duration(
+            "S",
+            "Seconds that a rank may wait, or be silent (60 s at most).",
+            "--timeout",
+        ),
     ] = 600.0,
     as_json: AsJson = False,
 ) -> None:
@@ -104,33 +109,10 @@ def run(
 
     # Lines of steps are progress enough, and a bar would take them off stdout.
     bar = Steps(output.console(stderr=True), "training") if as_json else None
-    evaluation = {"eval_every": eval_every, "eval_batches": eval_batches}
+    told = {name: value for name, value in context.params.items() if value is not None}
+    del told["as_json"]
     with bar or nullcontext():
-        ran = api.run(
-            plan,
-            instance,
-            steps=steps,
-            data=data,
-            model=model,
-            progress=partial(_heard, bar, steps),
-            init=_text(init),
-            checkpoint=_text(checkpoint),
-            every=every,
-            restarts=restarts,
-            elastic=elastic,
-            cpu=cpu,
-            precision=precision,
-            learning_rate=learning_rate,
-            warmup=warmup,
-            decay=decay,
-            weight_decay=weight_decay,
-            clip=clip,
-            seed=seed,
-            timeout_s=timeout,
-            eval_data=eval_data,
-            log=_text(log),
-            **{name: told for name, told in evaluation.items() if told is not None},
-        )
+        ran = api.run(**told, progress=partial(_heard, bar, steps))
     if ran.restarts:
         output.complain(f"ranks failed, and all were restarted {ran.restarts} times")
     if ran.interrupted:
@@ -167,10 +149,6 @@ def _line(row: dict[str, object]) -> str:
     if (evaluated := row.get("evaluation")) is not None:
         words += f"  evaluation {evaluated:.4f}"
     return f"{words}  skipped: gradients overflowed" if row["skipped"] else words
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def checkpoint(

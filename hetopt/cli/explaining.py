@@ -7,7 +7,7 @@ import typer
 
 from ..errors import Unsupported, naming
 from . import output
-from .options import AsJson, PlanFile, PlanInstance, opt
+from .options import AsJson, PlanFile, PlanInstance, Report, limits, opt
 from .quantities import duration
 
 if TYPE_CHECKING:
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
 
 def explain(
+    context: typer.Context,
     plan: PlanFile,
     instance: PlanInstance = None,
     time_limit: Annotated[
         float, duration("S", "Time for trying changes: seconds, or 5min; 0: try none.")
     ] = 60.0,
     seed: Annotated[int, opt("N", "Seed of the searches.", min=0)] = 0,
-    out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
-    ] = None,
+    out: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Show where a plan's time and memory go, what limits it, and what would help.
@@ -34,13 +33,12 @@ def explain(
     Example: `hetopt explain plan.json --out explained.html`
     """
     from .. import api
-    from ..modelling import Limits
     from ..report import explanation
 
     output.check_out(out, pictures=False)
     with output.watch("us", time_limit) as watch, naming(plan):
-        limits = Limits(time_limit, seed=seed)
-        found = api.explain(plan, instance, limits=limits, progress=watch)
+        within = limits(context)
+        found = api.explain(plan, instance, limits=within, progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
     document = found.to_json()

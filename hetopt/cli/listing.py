@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,23 +16,24 @@ from ..text.documents import Document
 from . import output
 from .options import AsJson, arg, flag, opt
 
-#: The kinds of things that `hetopt list` lists.
-Kind = Literal[
-    "commands",
-    "instances",
-    "fields",
-    "problems",
-    "formulations",
-    "methods",
-    "planners",
-    "policies",
-    "backends",
-    "formats",
-    "suites",
-    "gpus",
-    "machines",
-    "capabilities",
-]
+#: The kinds of things that `hetopt list` lists, and what they are.
+KINDS = {
+    "commands": "what the command line does, with arguments and options",
+    "instances": "the library of instances, and where each is from",
+    "fields": "what an instance's file says, field by field",
+    "problems": "what can be asked of an instance",
+    "formulations": "problems as mathematics, for any solver",
+    "methods": "exact methods, which end with a proof",
+    "planners": "heuristics of papers and of our own",
+    "policies": "rules that schedule a queue of jobs",
+    "backends": "solver libraries",
+    "formats": "other tools' files that are read and written",
+    "suites": "suites of solves for `hetopt bench`",
+    "gpus": "data sheets of cards",
+    "machines": "usual machines of these cards",
+    "capabilities": "which method carries which setting",
+}
+Kind = Literal[tuple(KINDS)]  # type: ignore[valid-type]
 #: The folders of kinds that are called otherwise.
 _FOLDER = {"methods": "exact", "policies": "scheduling.policies"}
 
@@ -41,14 +42,17 @@ _FOLDER = {"methods": "exact", "policies": "scheduling.policies"}
 OF_A_PROBLEM = ("formulations", "methods", "planners")
 
 
-def entries(kind: str, problem: str | None = None) -> list[Document]:
+def entries(kind: str | None, problem: str | None = None) -> list[Document]:
     """Return objects with `name` and `description`, sorted by name.
 
     With a `problem`, only those that belong to it, for the kinds of `OF_A_PROBLEM`.
-    Fields are in the order of an instance's file, cards and machines in that of the
+    No kind stands for the kinds. Fields are in the order of an instance's file, cards
+    and machines in that of the
     catalogue. Formats also have a `direction`; problems, methods and planners have
     their `options` with the defaults, as `--option` takes them.
     """
+    if kind is None:
+        return [{"name": name, "description": KINDS[name]} for name in KINDS]
     if kind == "commands":
         from . import app
 
@@ -230,7 +234,9 @@ def _default(value: object) -> str | int | float | None:
 
 
 def list_entries(
-    kind: Annotated[Kind, arg(f"One of {', '.join(get_args(Kind))}.", "KIND")],
+    kind: Annotated[
+        Kind | None, arg(f"One of {', '.join(KINDS)}; none: these.", "KIND")
+    ] = None,
     problem: Annotated[
         str | None,
         opt(
@@ -266,5 +272,5 @@ def list_entries(
     if markdown and not as_json:
         output.print_text(listing.page(kind, found))
     else:
-        shown = partial(listing.sheet, kind, found)
+        shown = partial(listing.sheet, kind or "kinds", found)
         output.present(found, shown, as_json=as_json)

@@ -1,12 +1,15 @@
 """Options that many commands have."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import Unsupported
 from .quantities import duration, memory, share
+
+if TYPE_CHECKING:
+    from ..modelling import Limits
 
 
 def opt(value: str | None, help: str, *names: str, **about: Any) -> Any:
@@ -62,8 +65,7 @@ Work = Annotated[
 Gap = Annotated[float | None, share("G", "Stop at this gap: 1%, or 0.01.")]
 Threads = Annotated[int, opt("N", "Threads of a solver.", min=1)]
 Seed = Annotated[
-    int,
-    opt("N", "Same seed, same plan, unless a time limit ends the search.", min=0),
+    int, opt("N", "Same seed, same plan, unless a time limit ends the search.", min=0)
 ]
 OldPlan = Annotated[str, arg("The old plan: a plan file or result document.")]
 OldInstance = Annotated[
@@ -117,17 +119,8 @@ Memory = Annotated[
         "it has.",
     ),
 ]
-Start = Annotated[
-    list[str] | None,
-    opt("FILE", "Also start from this plan."),
-]
-Fresh = Annotated[
-    bool,
-    flag(
-        "Ignore the library's best plan and bound.",
-        "--fresh",
-    ),
-]
+Start = Annotated[list[str] | None, opt("FILE", "Also start from this plan.")]
+Fresh = Annotated[bool, flag("Ignore the library's best plan and bound.", "--fresh")]
 Known = Annotated[
     bool,
     flag(
@@ -140,8 +133,7 @@ AsJson = Annotated[
     bool, flag("Print one JSON document on stdout, errors included.", "--json")
 ]
 Options = Annotated[
-    list[str] | None,
-    pairs("An option of the planner: `hetopt list planners`."),
+    list[str] | None, pairs("An option of the planner: `hetopt list planners`.")
 ]
 MethodOptions = Annotated[
     list[str] | None,
@@ -152,34 +144,43 @@ MethodOptions = Annotated[
     ),
 ]
 ProblemOptions = Annotated[
-    list[str] | None,
-    pairs("An option of the problem: `hetopt list problems`."),
+    list[str] | None, pairs("An option of the problem: `hetopt list problems`.")
 ]
 Out = Annotated[
     Path | None, opt("FILE", "Write the result document, which is also a plan file.")
 ]
 
+Report = Annotated[
+    Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
+]
 OutTree = Annotated[Path | None, opt("FILE", "Write a .yaml or .json file.")]
 
 
-def limit_mib(gib: float | None) -> int | None:
-    """A limit of memory in MiB; None where there is none."""
-    return None if gib is None else max(1, round(gib * 1024))
+def limits(context: typer.Context) -> "Limits":
+    """The limits of a command; by default no time limit where work is limited."""
+    from ..modelling import Limits
 
-
-def time_s(context: typer.Context, seconds: float) -> float:
-    """The time limit of a command, which by default has none where work is limited."""
+    told = context.params
+    time_s, work, gib = told["time_limit"], told.get("work"), told.get("memory")
     source = context.get_parameter_source("time_limit")
-    usual = source is not None and source.name == "DEFAULT"
-    return float("inf") if usual and context.params["work"] is not None else seconds
+    if work is not None and source is not None and source.name == "DEFAULT":
+        time_s = float("inf")
+    mib = None if gib is None else max(1, round(gib * 1024))
+    threads, seed = told.get("threads", 1), told.get("seed", 0)
+    return Limits(time_s, told.get("gap"), threads, seed, mib, work)
 
 
-def limit_s(seconds: float) -> float | None:
+def limit_s(seconds: float | None) -> float | None:
     """A time limit, or None where it is `inf`."""
     return None if seconds == float("inf") else seconds
 
 
-def listed(words: str, option: str = "--planners") -> list[str]:
+def named(words: str | None, option: str) -> list[str] | None:
+    """Names that commas separate, or None where the option is not given."""
+    return None if words is None else listed(words, option)
+
+
+def listed(words: str, option: str) -> list[str]:
     """Names that commas separate."""
     names = [word.strip() for word in words.split(",")]
     if not all(names):

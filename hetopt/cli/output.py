@@ -230,7 +230,7 @@ def exit_of(status: "Status") -> int:
     return {"infeasible": NO_PLAN, "undecided": NOT_FOUND}.get(status.value, PLAN)
 
 
-def watch(unit: str, time_limit: float) -> "AbstractContextManager[Progress]":
+def watch(unit: str, time_limit: float | None) -> "AbstractContextManager[Progress]":
     """The progress line of a method; silent, and quickly made, without a terminal."""
     if not (sys.stderr.isatty() or _TERMINAL & os.environ.keys()):
         from ..api.calling import Listener

@@ -14,8 +14,8 @@ from .options import arg, flag, opt
 from .quantities import duration, usd
 
 if TYPE_CHECKING:
+    from ..api.targets import TargetReport
     from ..exact.provisioning import Frontier
-    from ..modelling import Limits
     from ..result import Result
 
 
@@ -70,19 +70,13 @@ def plan(
     `hetopt plan tiny/two-nodes --tokens 15T`
     """
     from .. import api
-    from ..modelling import Limits
     from ..text.options import values
 
     output.check_writable(out)
-    time_limit = options.time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, options.limit_mib(memory), work)
-    known: Document = {
-        "runs_on": runs_on,
-        "start": start or None,
-        "known": not fresh,
-    }
+    limits = options.limits(context)
+    known: Document = {"runs_on": runs_on, "start": start or None, "known": not fresh}
     nodes = None
-    with output.watch("us", time_limit) as watch:
+    with output.watch("us", limits.time_s) as watch:
         if objective != "time":
             if exact or improve or planner is not None or option:
                 raise Unsupported(
@@ -150,12 +144,10 @@ def solve(
     `hetopt solve grouping.json --method device_grouping_counts --backend cpsat`
     """
     from .. import api, problems
-    from ..modelling import Limits
     from ..text.options import values
 
     output.check_writable(out)
-    time_limit = options.time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, options.limit_mib(memory), work)
+    limits = options.limits(context)
     given = values(option)
     if problem is None:
         name, data = api.posed(file)
@@ -167,7 +159,7 @@ def solve(
         for written in api.write_statement(data, method, write):
             output.tell(f"written to {written}")
         return
-    with output.watch(problems.get(name).unit(data), time_limit) as watch:
+    with output.watch(problems.get(name).unit(data), limits.time_s) as watch:
         result = api.solve(
             data,
             method,
@@ -225,9 +217,7 @@ def compare(
     threads: options.Threads = 1,
     memory: options.Memory = None,
     seed: options.Seed = 0,
-    out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
-    ] = None,
+    out: options.Report = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Compare the planners: how far is each from the proved bound?
@@ -241,35 +231,34 @@ def compare(
     `hetopt compare tiny/two-nodes --problem device_grouping --time-limit 5`
     """
     from .. import api
-    from ..modelling import Limits
     from ..report import gaps
     from ..text.options import values
 
     output.check_out(out, pictures=not targets)
-    time_limit = options.time_s(context, time_limit)
-    limits = Limits(time_limit, gap, threads, seed, options.limit_mib(memory), work)
+    limits = options.limits(context)
     if targets:
-        others = planners is not None or exact or runs_on is not None
-        if others:
+        if planners is not None or exact or runs_on is not None:
             raise Unsupported(
                 "--targets finds the best plan of each target: give no other option"
             )
-        how = {"start": start or None, "known": known}
-        _deliver_targets(instances, how, limits, out, as_json=as_json)
-    names = None if planners is None else _name_list(planners, "--planners")
+        with output.watch("us", limits.time_s) as watch:
+            found = api.compare_targets(
+                instances,
+                start=start or None,
+                known=known,
+                limits=limits,
+                progress=watch,
+            )
+        _deliver_targets(found, out, as_json=as_json)
     trains = problem is None and api.posed(instances[0])[0] == "training_plan"
-    with output.watch("us" if trains else "", time_limit) as watch:
+    with output.watch("us" if trains else "", limits.time_s) as watch:
         report = api.compare(
             instances,
-            names,
+            _named(planners, "--planners"),
             problem=None if problem is None else problem.replace("-", "_"),
             options=values(option),
-            statements=None
-            if statements is None
-            else _name_list(statements, "--statements"),
-            backends=None
-            if backends is None
-            else options.listed(backends, "--backends"),
+            statements=_named(statements, "--statements"),
+            backends=options.named(backends, "--backends"),
             exact=exact or None,
             runs_on=runs_on,
             start=start or None,
@@ -285,37 +274,26 @@ def compare(
     raise typer.Exit(output.BAD_INPUT if broken else code)
 
 
-def _name_list(words: str, option: str) -> list[str]:
-    """The names of an option; an empty list for `none`."""
-    return [] if words == "none" else options.listed(words, option)
+def _named(words: str | None, option: str) -> list[str] | None:
+    """The names of an option that is given; an empty list for `none`."""
+    return [] if words == "none" else options.named(words, option)
 
 
 def _deliver_targets(
-    instances: list[str],
-    how: Document,
-    limits: "Limits",
-    out: Path | None,
-    *,
-    as_json: bool,
+    found: "TargetReport", out: Path | None, *, as_json: bool
 ) -> NoReturn:
-    from .. import api
     from ..report import targets
 
-    with output.watch("us", limits.time_s or 0.0) as watch:
-        report = api.compare_targets(instances, limits=limits, progress=watch, **how)
-    output.present(
-        report.to_json(), lambda: targets.sheet(report), out, as_json=as_json
-    )
+    output.present(found.to_json(), lambda: targets.sheet(found), out, as_json=as_json)
     # That one trainer runs no plan of an instance is an answer beside the others.
-    raise typer.Exit(
-        _exit_of_comparison(
-            (row.instance, row.result if row.unsupported is None else None)
-            for row in report.rows
-        )
+    rows = (
+        (x.instance, x.result if x.unsupported is None else None) for x in found.rows
     )
+    raise typer.Exit(_exit_of_comparison(rows))
 
 
 def provision(
+    context: typer.Context,
     instance: options.InstanceWord,
     until: Annotated[
         float | None,
@@ -351,28 +329,24 @@ def provision(
     Example: `hetopt provision espresso/llama-7b --deadline 5500`
     """
     from .. import api
-    from ..modelling import Limits
 
+    limits = options.limits(context)
     (output.check_out if frontier else output.check_writable)(out)
     if frontier:
         if (until, budget, planner) != (None, None, None):
             raise Unsupported(
                 "--frontier covers every deadline and budget: give no other option"
             )
-        with output.watch("points", time_limit) as watch:
-            found = api.frontier(
-                instance,
-                limits=Limits(time_limit, gap, threads, seed),
-                progress=watch,
-            )
+        with output.watch("points", limits.time_s) as watch:
+            found = api.frontier(instance, limits=limits, progress=watch)
         _deliver_front(found, out, as_json=as_json)
-    with output.watch("us" if budget is not None else "USD", time_limit) as watch:
+    with output.watch("us" if budget is not None else "USD", limits.time_s) as watch:
         result = api.provision(
             instance,
             planner,
             deadline_s=until,
             budget_usd=budget,
-            limits=Limits(time_limit, gap, threads, seed),
+            limits=limits,
             progress=watch,
         )
     from ..report import front, results
@@ -386,7 +360,6 @@ def provision(
 
 
 def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:
-    """Write and show a Pareto front, and leave with its exit code."""
     from ..report import front
 
     output.present(found.to_json(), lambda: front.sheet(found), out, as_json=as_json)

@@ -1,7 +1,7 @@
 """The commands that answer a question, its answer being the first line of output."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,11 +9,8 @@ from ..errors import Unsupported
 from ..text import units
 from . import output
 from .exchange import sizes
-from .options import AnyModel, AsJson, InstanceWord, limit_s, listed, opt, pairs
+from .options import AnyModel, AsJson, InstanceWord, listed, named, opt, pairs
 from .quantities import count, duration, length
-
-if TYPE_CHECKING:
-    pass
 
 #: How a model is trained on machines that are named: as in `assemble`.
 Trained = Annotated[
@@ -27,8 +24,7 @@ Limit = Annotated[
     float, duration("S", "Wall-clock limit of the whole command: seconds, or 5min.")
 ]
 Page = Annotated[
-    Path | None,
-    opt("FILE", "Write a page (.html), tables (.md, .csv) or .json."),
+    Path | None, opt("FILE", "Write a page (.html), tables (.md, .csv) or .json.")
 ]
 
 
@@ -75,11 +71,11 @@ def fit(
     with output.watch("MiB", time_limit) as watch:
         found = api.fit(
             model,
-            None if gpus is None else listed(gpus, "--gpus"),
+            named(gpus, "--gpus"),
             batch,
             sequence,
             options=option or (),
-            limits=limit_s(time_limit),
+            limits=time_limit,
             progress=watch,
         )
     document = found.to_json() | {"answer": fitting.answer(found)}
@@ -149,7 +145,7 @@ def rent(
         found = api.rent(
             model,
             tokens,
-            None if gpus is None else listed(gpus, "--gpus"),
+            named(gpus, "--gpus"),
             deadline_s=until,
             prices=prices or (),
             batch=batch,
@@ -157,7 +153,7 @@ def rent(
             micro_batches=None if micro_batches is None else sizes(micro_batches),
             quota=quota,
             options=option or (),
-            limits=limit_s(time_limit),
+            limits=time_limit,
             progress=watch,
         )
     document = found.to_json() | {"answer": renting.answer(found)}
@@ -200,7 +196,7 @@ def scale(
             instance,
             machines,
             None if gbits is None else _rates(gbits),
-            limits=limit_s(time_limit),
+            limits=time_limit,
             progress=watch,
         )
     document = found.to_json() | {"answer": scaling.answer(found)}

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def recover(
+    context: typer.Context,
     old_plan: options.OldPlan,
     instance: Annotated[
         str,
         arg("The new cluster: nodes that it lacks are lost, additional ones are new."),
     ],
     lost: Annotated[
-        str | None,
-        opt("N1,N2:3,...", "Lost nodes and GPUs that INSTANCE still lists."),
+        str | None, opt("N1,N2:3,...", "Lost nodes and GPUs that INSTANCE still lists.")
     ] = None,
     new_plan: Annotated[
         Path | None, opt("FILE", "Recover to this plan instead of planning one.")
@@ -73,29 +73,28 @@ def recover(
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
     from ..api import recovering
-    from ..modelling import Limits
     from ..report import recovery
     from ..text.writing import write_json
 
     output.check_out(out)
     output.check_writable(plan_out, "--plan-out")
-    places = storage(option)
+    places, limits = storage(option), options.limits(context)
     if planner is not None and new_plan is not None:
         raise Unsupported("--planner and --new-plan exclude each other: give one")
-    with output.watch("us", time_limit) as watch:
+    with output.watch("us", limits.time_s) as watch:
         found = recovering.recover(
             old_plan,
             instance,
-            [] if lost is None else options.listed(lost, "--lost"),
+            options.named(lost, "--lost") or [],
             old_instance=old_instance,
             new_plan=new_plan,
-            planners=replanners(planner),
+            planners=options.named(planner, "--planner"),
             exact=exact,
             planning_s=options.limit_s(planning),
             horizon_s=horizon,
             method=method,
             storage=places,
-            limits=Limits(time_limit, gap, threads, seed),
+            limits=limits,
             progress=watch,
         )
     failed = None
@@ -107,11 +106,6 @@ def recover(
 
 
 # --- words of `recover` and `replay` ---------------------------------------------
-def replanners(words: str | None) -> tuple[str, ...] | None:
-    """Return the planners that re-plan: those named, or None for all."""
-    return None if words is None else (*options.listed(words, "--planner"),)
-
-
 def storage(words: list[str] | None) -> "Storage":
     """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
     from ..problems.recovery import Storage
@@ -129,6 +123,7 @@ def storage(words: list[str] | None) -> "Storage":
 
 
 def replay(
+    context: typer.Context,
     old_plan: options.OldPlan,
     instance: Annotated[str, arg("A cluster with every node that the trace may have.")],
     trace: Annotated[
@@ -165,9 +160,7 @@ def replay(
     ] = 2.0,
     threads: Threads = 1,
     seed: options.PlannersSeed = 0,
-    out: Annotated[
-        Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
-    ] = None,
+    out: options.Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a trace of spot GPUs for a job, with every recovery method.
@@ -179,7 +172,6 @@ def replay(
     Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.html`
     """
     from ..api import replaying
-    from ..modelling import Limits
     from ..report import replay as report
     from .progress import Steps
 
@@ -191,14 +183,14 @@ def replay(
             trace,
             series=series,
             old_instance=old_instance,
-            methods=options.listed(method, "--method") if method else replaying.METHODS,
-            planners=replanners(planner),
+            methods=options.named(method, "--method") or replaying.METHODS,
+            planners=options.named(planner, "--planner"),
             planning_s=options.limit_s(planning),
             checkpoint_s=checkpoint,
             restart_s=restart,
             horizon_s=horizon,
             storage=storage(option),
-            limits=Limits(time_limit, threads=threads, seed=seed),
+            limits=options.limits(context),
             progress=bar.report,
         )
     if found.interrupted:

@@ -8,7 +8,7 @@ import typer
 from ..errors import Unsupported
 from ..text.documents import Document
 from . import output
-from .options import AsJson, arg, listed, opt
+from .options import AsJson, arg, named, opt
 from .quantities import duration, share
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ def schedule(
         ),
     ] = None,
     trace: Annotated[
-        Path | None,
-        opt("CSV", "Take the jobs from a trace; see instances/README.md."),
+        Path | None, opt("CSV", "Take the jobs from a trace; see instances/README.md.")
     ] = None,
     most_gpus: Annotated[
         int | None, opt("N", "Leave out jobs that ask for more.", min=1)
@@ -66,11 +65,7 @@ def schedule(
     from ..api import Listener, scheduling
 
     output.check_out(out)
-    choices: Document = {
-        "most_gpus": most_gpus,
-        "jobs": jobs,
-        "load": load,
-    }
+    choices: Document = {"most_gpus": most_gpus, "jobs": jobs, "load": load}
     if trace is not None:
         data = scheduling.queue_of_trace(trace, instance, seed=seed, **choices)
     else:
@@ -82,7 +77,7 @@ def schedule(
         policy = scheduling.OWN_POLICY
     outcomes = scheduling.schedule(
         data,
-        None if policy in (None, "all") else listed(policy, "--policy"),
+        None if policy == "all" else named(policy, "--policy"),
         limits=time_limit,
         progress=Listener(started=output.tell),
     )

@@ -27,7 +27,7 @@ sequences: a larger one takes longer, and each of its sequences less long. Bound
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 from ..caching import cached_method
@@ -82,7 +82,7 @@ def architecture_of(model: ModelSpec) -> Architecture:
         indexer = Indexer(y.heads, y.head_dim, y.chosen, chooses)
     for part in MIXERS:
         if (m := model.mixer(part)) is not None:
-            mixers[part] = Mixer(m.products(model.hidden), m.sizes.inner, m.sizes.kept)
+            mixers[part] = Mixer(m.products(model.hidden), *m.sizes[:3])
     if (two := model.mamba) is not None:  # without its states, as it was measured
         widths = (two.heads, two.head_dim, two.state, two.groups)
         mixers[MAMBA] = mamba_2(model.hidden, *widths)
@@ -137,15 +137,8 @@ def machine_of(
         adapters=1,
         adapter_bytes_per_s=around.bytes_per_s,
         host=host_of(gpu.card),
-        linked=_is_linked(gpu.card),
+        linked=(card := find_gpu(gpu.card)) is None or card.linked,
     )
-
-
-@cache
-def _is_linked(name: str) -> bool:
-    """Return whether a card has links of its own, as far as the catalogue knows."""
-    card = find_gpu(name)
-    return card is None or card.linked
 
 
 class Calibrated:
@@ -242,6 +235,7 @@ class Calibrated:
         usual, lora = framework(calibration.framework), costs.updates.lora
         fused = calibration.kernel != "none" and runs
         alone = lora is not None and lora.beside == "attention"
+        compiled = usual.compiled_loss and calibration.style == "compiled"
         return Layout(
             framework=calibration.framework,
             style=calibration.style,
@@ -260,11 +254,12 @@ class Calibrated:
             sharding=usual.sharding,
             accumulate_fp32=costs.memory.gradient_bytes == 4,
             states=self._states,
+            listed=usual.listed and costs.memory.optimiser == "adamw",
+            hosted=("optimizer",) if costs.memory.hosts_update else (),
             dropout=self.model.dropout,
             expert_biases=bool(self.model.vectors and self.model.vectors.expert),
-            fused_loss=costs.memory.fused_loss
-            or usual.fused_loss
-            or (usual.compiled_loss and calibration.style == "compiled"),
+            fused_loss=calibration.loss != "plain"
+            and (costs.memory.fused_loss or usual.fused_loss or compiled),
             chunked_loss=calibration.loss == "chunked" or usual.chunked_loss,
             overlap_tp="tp" in hidden,
             overlap_ep=None if "untold" in hidden else "experts" in hidden,
@@ -280,8 +275,8 @@ class Calibrated:
     def _states(self) -> str:
         """What the optimiser works on; of PyTorch without ZeRO autocast's weights."""
         costs, framework = self.workload.costs, self.calibration.framework
-        if costs.memory.precision == "fp32":
-            return "fp32"
+        if known := {"fp32": "fp32", "bf16": "16bit"}.get(str(costs.memory.precision)):
+            return known
         alone = not costs.updates.zero and costs.updates.lora is None
         wide = costs.memory.precision == "bf16_fp32_gradients"
         autocast = framework in ("torch", "trainer") and alone and wide

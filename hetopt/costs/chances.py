@@ -12,27 +12,9 @@ from .calibrated import machine_of
 from .constants import Stated
 from .constants.shipped import values
 from .formulas import memory
-from .formulas.frameworks import FRAMEWORKS
 from .formulas.machine import Machine
 
 MIB = 2**20
-
-
-#: Programs whose ZeRO 2 and 3 are DeepSpeed's.
-_BY_DEEPSPEED = ("deepspeed", "transformers", "llamafactory")
-
-
-def are_known(instance: Instance, zero: int) -> bool:
-    """Return whether all that a program holds at a stage of ZeRO is weighed.
-
-    It is not what DeepSpeed holds at stages 2 and 3 while it starts and updates: copies
-    in 32 bits, and its buckets.
-    """
-    workload = instance.workload
-    if zero < 2 or (calibration := workload.costs.compute.calibration) is None:
-        return True
-    sharding = FRAMEWORKS[calibration.framework].sharding
-    return not (sharding in ("deepspeed", "zero3") or workload.runs_on in _BY_DEEPSPEED)
 
 
 def of_dying(instance: Instance, peaks: Mapping[str, int]) -> float | None:

@@ -98,14 +98,12 @@ def update_s(
     `measured` are the bytes that AdamW was seen to move for a parameter; None goes by
     formula. 0 where nothing tells the rate.
     """
-    moved = update_bytes(costs.memory.updated)
-    if costs.memory.offload is not None:
-        sent = (
-            costs.memory.updated.gradient + costs.memory.updated.weight
-        ) / host_bytes_per_s(gpu)
-        return sent + moved * gpus / (
-            exact(costs.memory.offload.memory_gbytes_per_s) * 10**9
-        )
+    states = costs.memory.updated
+    moved = update_bytes(states)
+    if (host := costs.memory.offload) is not None:
+        assert gpu.host_gbytes_per_s is not None  # the instance has seen to it
+        sent = (states.gradient + states.weight) / exact(gpu.host_gbytes_per_s)
+        return (sent + moved * gpus / exact(host.memory_gbytes_per_s)) / 10**9
     if measured is not None:
         if not measured:
             return Fraction(0)
@@ -124,12 +122,6 @@ def update_bytes(states: StateBytes) -> Fraction:
     norm, clipping (twice), the update and setting them to zero.
     """
     return Fraction(5 * states.gradient + 2 * (states.optimiser + states.weight))
-
-
-def host_bytes_per_s(gpu: GpuType) -> Fraction:
-    """The rate of a GPU's link to its host, where something is offloaded."""
-    assert gpu.host_gbytes_per_s is not None  # the instance has seen to it
-    return exact(gpu.host_gbytes_per_s) * 10**9
 
 
 def _products(model: ModelSpec, costs: CostSettings) -> Fraction:

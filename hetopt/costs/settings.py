@@ -82,8 +82,9 @@ def without_update(instance: Instance) -> Instance:
 
 
 def has_buckets(costs: CostSettings) -> bool:
-    """Tell whether DeepSpeed's buckets are weighed, which come with ZeRO alone."""
+    """Tell whether a stage of ZeRO may weigh more than one that divides less."""
     calibration = costs.compute.calibration
     if calibration is None or costs.memory.activations != "calibrated":
         return False
-    return calibration.framework in DEEPSPEED
+    # DeepSpeed's buckets come with it, and InternEvo copies less with its FSDP.
+    return calibration.framework in DEEPSPEED | {"internevo"}

@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 
 from ..caching import cached_method
-from ..schema import GpuType, Instance, Split, StateBytes, exact
+from ..schema import GpuType, Instance, Split, exact
 from ..schema.calibration import multiplied_in
 from ..schema.fields import permits
 from . import communication, compute, memory, parameters, settings
@@ -14,7 +14,7 @@ from .compute import NodeClass, ceil
 from .memory import Position
 from .parameters import Parameters
 from .profiles import Measurements
-from .weighing import Weighing
+from .weighing import Once, Weighing
 
 _Times = tuple[int, ...]  # by layer
 
@@ -282,11 +282,12 @@ class CostTable:
         """
         return ceil(self._wires.routed_sync_s(parameters, holders) * 10**6)
 
-    def measured_mib(
-        self, node: str, layers: Sequence[int], t: int, b: int, flight: int | Fraction
+    def _measured_mib(
+        self, node: str, layers: Sequence[int], t: int, b: int, place: Position
     ) -> int:
         """Memory that a run of layers takes, from a profile that weighs layers."""
         gpu = self.cluster.node[node].gpu
+        flight = memory.in_flight(self.workload.costs, *place)
         mib, whole = self.profile.run_mib(gpu, layers, t, b, flight)
         if whole:
             return mib
@@ -310,55 +311,52 @@ class CostTable:
         """
         costs, (t, b) = self.workload.costs, group
         holders = self.most_replicas if holders is None else holders
-        flight = memory.in_flight(costs, *place)
+        of_layers = (holders,) * self.layers if isinstance(holders, int) else holders
         if self.profile.weighs:
-            held = {"layers": self.measured_mib(node, layers, t, b, flight)}
+            held = {"layers": self._measured_mib(node, layers, t, b, place)}
         else:
-            if isinstance(holders, int):
-                states = self._least_mib(layers, t, holders)
-            else:
-                states = self._states_mib(layers, t, holders)
-            held = {
-                "states": states,
-                "activations": self.activations_mib(
-                    node, layers, group, flight, place.ends
-                ),
-            }
+            states = self._states_mib if of_layers is holders else self._least_mib
+            held = {"states": states(layers, t, of_layers)}
+            held |= self._passes_mib(node, layers, group, place, of_layers)
         first, last = place.ends
-        replicas = holders if isinstance(holders, int) else holders[0 if first else -1]
+        replicas = of_layers[0 if first else -1]
         return {
             **held,
             "ends": self._ends_mib(t, b, replicas, first=first, last=last),
             "reserve": costs.memory.reserve_mib,
         }
 
-    def activations_mib(
+    def _passes_mib(
         self,
         node: str,
         layers: Sequence[int],
         group: tuple[int, int],
-        flight: int | Fraction,
-        ends: tuple[bool, bool],
-    ) -> int:
-        """Return what passes keep and work with, on each GPU of a stage's group.
+        place: Position,
+        holders: Sequence[int],
+    ) -> dict[str, int]:
+        """Return what passes have on each GPU of a group, and what an update has more.
 
-        `group` is a degree and the sequences of a micro-batch, `ends` whether the stage
-        is the first and the last. Calibrated, logits are among it.
+        Calibrated, logits are among the first, and the sum falls with neither.
         """
         t, b = group
+        flight = memory.in_flight(self.workload.costs, *place)
         if self.weighing is None:
-            return self.activations(t, b).mib(layers, flight)
-        gpu = self.cluster.node[node].gpu
-        if self.even:
-            layers = range(len(layers))  # as heavy as any others
-            held, once = self._weighed(gpu, layers, t, b, ends)
+            return {"activations": self.activations(t, b).mib(layers, flight)}
+        gpu, ends = self.cluster.node[node].gpu, place.ends
+        if self.even:  # as heavy as any others
+            kept, once = self._weighed(gpu, range(len(layers)), t, b, ends)
         else:
-            held, once = self._weigh(gpu, layers, t, b, ends)
-        return memory.mib(flight * held) + memory.mib(once)
+            kept, once = self._weigh(gpu, layers, t, b, ends)
+        passes = memory.mib(flight * kept) + memory.mib(once.passing + once.beside)
+        if not self.weighing.updates:
+            return {"activations": passes}
+        parted = self.parted(layers, t, ends, holders, self.trained)
+        update = memory.mib(self.weighing.updating(gpu, t, parted, once))
+        return {"activations": passes, "update": max(0, update - passes)}
 
     def _weigh(
         self, gpu: str, layers: Sequence[int], t: int, b: int, ends: tuple[bool, bool]
-    ) -> tuple[int, int]:
+    ) -> tuple[int, Once]:
         """Return what a stage keeps of a micro-batch, and the rest."""
         assert self.weighing is not None
         return (
@@ -368,28 +366,24 @@ class CostTable:
 
     _weighed = cached_method(_weigh)
 
-    def pinned_bytes(
+    def parted(
         self,
         layers: Sequence[int],
         t: int,
         ends: tuple[bool, bool],
         holders: Sequence[int],
+        of: Parameters,
     ) -> Fraction:
-        """Return what a GPU of a stage has in its host's memory, at the least.
+        """Return how many of some parameters ZeRO leaves to a GPU of a stage.
 
-        `holders` are the replicas of every layer. There are the optimiser's states and
-        the gradient that it reads, which ZeRO divides; buffers of copies come on top.
+        `holders` are the replicas of every layer.
         """
         costs = self.workload.costs
-        held_by = [*self.shares(layers, t, holders, self.trained)]
         copies = memory.end_copies(self.model, self.workload, sum(ends))
-        tables = copies * (self.trained.end or 0)
-        held_by += memory.shares(costs, tables, 0, t, holders[0 if ends[0] else -1])
-        states = StateBytes(0, 0, memory.pinned_each(costs))
-        found = Fraction(0)
-        for parameters_held, replicas in held_by:
-            found += memory.bytes_each(costs, replicas, states) * parameters_held
-        return found
+        at, tables = holders[0 if ends[0] else -1], copies * (of.end or 0)
+        held = [*self.shares(layers, t, holders, of)]
+        held += memory.shares(costs, tables, 0, t, at)
+        return sum((p / costs.updates.sharers(n) for p, n in held), Fraction(0))
 
     @cached_property
     def even(self) -> bool:
@@ -398,16 +392,13 @@ class CostTable:
             return False
         return self.weighing is None or len(set(self.weighing.sorts)) == 1
 
-    @cached_method
-    def _least_mib(self, layers: Sequence[int], t: int, replicas: int) -> int:
-        """Return the states where every layer has so many replicas."""
-        return self._states_mib(layers, t, (replicas,) * self.layers)
-
     def _states_mib(self, layers: Sequence[int], t: int, holders: Sequence[int]) -> int:
         costs, beside = self.workload.costs, self.beside
         own = parameters.every(self.model, costs)
         lora = self.shares(layers, t, holders, beside) if beside else ()
         return memory.shares_mib(costs, self.shares(layers, t, holders, own), lora)
+
+    _least_mib = cached_method(_states_mib)  # of few numbers of replicas
 
     def shares(
         self, layers: Sequence[int], t: int, holders: Sequence[int], of: Parameters

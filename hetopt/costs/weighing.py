@@ -9,12 +9,16 @@ What `costs.activations: calibrated` means, on one GPU (`hetopt.costs.formulas.m
               those that products sum in place
     head      logits, their copies and gradients, as far as they are wider than the
               pass, and blocks that are cut too short for them
+    update    what an optimiser copies, or lists, where all passes had theirs
 
 Bytes are whole numbers, each rounded up once.
 """
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
 
 from ..caching import cached_method
 from ..schema.layers import Parts
@@ -23,6 +27,17 @@ from .formulas import activations, memory
 from .formulas.layout import Layout
 
 _Layers = Sequence[int]
+
+
+class Once(NamedTuple):
+    """Bytes that a stage has once: of the pass at hand, and beside all passes.
+
+    `gathered` of the latter are where an update has its lists.
+    """
+
+    passing: int
+    beside: int
+    gathered: float
 
 
 class Weighing:
@@ -46,28 +61,37 @@ class Weighing:
 
     def once(
         self, gpu: str, layers: _Layers, t: int, b: int, *, first: bool, last: bool
-    ) -> int:
-        """Beside what each micro-batch keeps, and the states."""
+    ) -> Once:
+        """Return what is beside what each micro-batch keeps, and the states."""
         run = self._run(gpu, t, b, alone=first and last)
         parameters = self._parameters(layers, run, first=first, last=last)
         leaves = memory.leaving(self._architecture, run, parameters)
         passes = [self._pass(gpu, t, b, x) for x in {self.sorts[x] for x in layers}]
         found = max((once for _, once in passes), default=0) + math.ceil(leaves)
-        more = memory.undivided(self._constant, self._architecture, run, parameters)
-        held = math.ceil(more + self._stand_ins(layers, run, last=last))
-        if not last or self._times.workload.costs.compute.head == "omit":
-            return found + held
-        head = activations.head(self._constant, self._architecture, run)
-        cuts = memory.cuts(self._constant, self._architecture, run)
-        return max(found, math.ceil(head)) + math.ceil(cuts) + held
-
-    def _stand_ins(self, layers: _Layers, run: Layout, *, last: bool) -> float:
+        of = self._constant, self._architecture, run
+        gathered, more = memory.undivided(*of, parameters)
+        last &= self._times.workload.costs.compute.head != "omit"
         kinds = frozenset(self.sorts[x].parts for x in layers)
-        head = last and self._times.workload.costs.compute.head != "omit"
-        return self._stood_in(kinds, run, head=head)
+        held = math.ceil(gathered + more + self._stand_ins(kinds, run, head=last))
+        if not last:
+            return Once(found, held, gathered)
+        passing = max(found, math.ceil(activations.head(*of)))
+        return Once(passing, math.ceil(memory.cuts(*of)) + held, gathered)
+
+    @cached_property
+    def updates(self) -> bool:
+        """Return whether an update copies or lists anything."""
+        run = self._run(next(iter(self._times.gpus)), 1, 1, alone=True)
+        return memory.updating(run, 1.0, 0.0) > 0
+
+    def updating(self, gpu: str, t: int, parted: Fraction, once: Once) -> int:
+        """Return what is beside states while a GPU updates `parted` parameters."""
+        run = self._run(gpu, t, 1, alone=True)
+        copies = memory.updating(run, float(parted), once.gathered)
+        return once.beside + math.ceil(copies)
 
     @cached_method
-    def _stood_in(self, kinds: frozenset[Parts], run: Layout, *, head: bool) -> float:
+    def _stand_ins(self, kinds: frozenset[Parts], run: Layout, *, head: bool) -> float:
         every = (memory.shapes(self._times.of(kind), run, [kind]) for kind in kinds)
         of = frozenset[tuple[float, float]]().union(*every)
         return memory.stand_ins(self._constant, self._architecture, run, of, last=head)

@@ -77,7 +77,6 @@ class _Search:
         self._network, self._run = network, run
 
     def work(self) -> None:
-        """Prices, planners, decisions, tidying."""
         run, network = self._run, self._network
         for name in _PLANNERS:
             # There need be none: the cloud need not hold everything.

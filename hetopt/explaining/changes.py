@@ -40,7 +40,6 @@ def changes(instance: Instance) -> Iterator[Change]:
 def _with_cluster(
     kind: str, words: str, instance: Instance, **fields: object
 ) -> Change:
-    """Return a change of the instance's cluster."""
     cluster = instance.planned_cluster.model_copy(update=fields)
     return Change(kind, words, instance.model_copy(update={"cluster": cluster}))
 
@@ -55,12 +54,11 @@ def _nodes(instance: Instance) -> Iterator[Change]:
         bigger = _with_copy(cluster, node)
         if bigger is not None:
             words = f"one more node of {node.count} × {node.gpu}"
-            made = instance.model_copy(update={"cluster": bigger})
-            yield Change("node", words, made)
+            yield _with_cluster("node", words, instance, **bigger)
 
 
-def _with_copy(cluster: Cluster, node: Node) -> Cluster | None:
-    """Return None where nothing says how fast the node and its copy are joined.
+def _with_copy(cluster: Cluster, node: Node) -> dict[str, object] | None:
+    """Return nodes and links; None where nothing says how fast the copy is joined.
 
     They are as the slowest link between nodes of the type.
     """
@@ -82,7 +80,7 @@ def _with_copy(cluster: Cluster, node: Node) -> Cluster | None:
         pairs.append(twin.model_copy(update={"first": node.name, "second": name}))
     inter = cluster.inter.model_copy(update={"pairs": (*cluster.inter.pairs, *pairs)})
     nodes = (*cluster.nodes, node.model_copy(update={"name": name}))
-    return cluster.model_copy(update={"nodes": nodes, "inter": inter})
+    return {"nodes": nodes, "inter": inter}
 
 
 def _faster(record: _Linked, field: str) -> _Linked:

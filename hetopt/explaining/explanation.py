@@ -15,6 +15,7 @@ from .times import StageTime, gpu_times, named, stage_times
 from .weights import GpuMemory, gpu_memory
 
 _SHOWN = 3
+_TIGHT = ("pipeline", "stage", "replica", "headroom_mib")  # of what is tightest
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,7 @@ class Explanation:
     def helpful(self) -> tuple[Effect, ...]:
         """Return the three changes that save most; searching on is not one of them."""
         found = [e for e in self.effects if e.kind != "search" and (e.gain or 0) > 0]
-        found.sort(key=lambda effect: -(effect.gain or 0))
-        return tuple(found[:_SHOWN])
+        return tuple(sorted(found, key=lambda effect: -(effect.gain or 0))[:_SHOWN])
 
     def place(self, pipeline: int, stage: int) -> str:
         """Return a stage in words, layers counted from 0 and both included."""
@@ -105,12 +105,7 @@ class Explanation:
             ],
             "ports": self.ports,
             "bottleneck": {"pipeline": slow.pipeline, "stage": slow.stage},
-            "tightest": {
-                "pipeline": tight.pipeline,
-                "stage": tight.stage,
-                "replica": tight.replica,
-                "headroom_mib": tight.headroom_mib,
-            },
+            "tightest": {name: getattr(tight, name) for name in _TIGHT},
             "helpful": [_effect(effect) for effect in self.helpful],
             "changes": [_effect(effect) for effect in self.effects],
             "changes_complete": self.complete,
@@ -155,7 +150,6 @@ def explain(
             found.append(one)
     except KeyboardInterrupt:  # the changes looked at until then are told
         interrupted = True
-    complete = len(found) == len(every)
     return Explanation(
         instance,
         plan,
@@ -164,7 +158,7 @@ def explain(
         gpu_times(stages, gpus, judged.objective),
         memory,
         tuple(found),
-        complete,
+        len(found) == len(every),
         judged.violations,
         interrupted,
         judged.parts.get("ports", {}),
@@ -174,11 +168,4 @@ def explain(
 
 def _effect(effect: Effect) -> Document:
     plan = None if effect.plan is None else effect.plan.model_dump(mode="json")
-    return {
-        "kind": effect.kind,
-        "words": effect.words,
-        "judged_us": effect.judged_us,
-        "planned_us": effect.planned_us,
-        "gain": effect.gain,
-        "plan": plan,
-    }
+    return {**vars(effect), "plan": plan}

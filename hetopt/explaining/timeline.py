@@ -127,15 +127,11 @@ def order(
 def _interleave(stages: int, stage: int, n: int, runs: int) -> Iterator[Task]:
     """Megatron's interleaved 1F1B; micro-batches come in multiples of the stages."""
     groups = [range(m, m + stages) for m in range(0, n, stages)]
-    forward: list[Task] = [
-        ("F", k * stages + stage, m) for g in groups for k in range(runs) for m in g
-    ]
-    backward: list[Task] = [
-        ("B", (runs - 1 - k) * stages + stage, m)
-        for g in groups
-        for k in range(runs)
-        for m in g
-    ]
+    passes = [(k * stages + stage, m) for g in groups for k in range(runs) for m in g]
+    forward: list[Task] = [("F", *one) for one in passes]
+    # Backward passes come in the same order, but through the last run first.
+    behind = (runs - 1) * stages + 2 * stage
+    backward: list[Task] = [("B", behind - place, m) for place, m in passes]
     ahead = min(len(forward), 2 * (stages - stage - 1) + (runs - 1) * stages)
     yield from forward[:ahead]
     for one, other in zip(forward[ahead:], backward, strict=False):
@@ -175,7 +171,7 @@ def run_passes(
         run, stage = divmod(place, count)
         if ends:
             busy[stage] = False
-            if kind == "F" and work.is_last(place):
+            if kind == "F" and place == work.last:
                 done.add(task)  # nothing is sent: its backward pass is next
             passes.append(Pass(kind, stage, m, begun, now, run))
             start(stage)
@@ -192,11 +188,7 @@ class _Work:
 
     def __init__(self, times: Sequence[Times], runs: int) -> None:
         self._times, self._runs = times, runs
-        self._last = len(times) * runs - 1
-
-    def is_last(self, place: int) -> bool:
-        """Return whether nothing follows a virtual stage."""
-        return place == self._last
+        self.last = len(times) * runs - 1
 
     def _of(self, place: int) -> Times:
         return self._times[place % len(self._times)]
@@ -218,6 +210,6 @@ class _Work:
         kind, place, m = task
         if kind == "F":
             return place == 0 or ("F", place - 1, m) in done
-        if place == self._last:
+        if place == self.last:
             return ("F", place, m) in done
         return ("B", place + 1, m) in done

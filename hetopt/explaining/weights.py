@@ -22,6 +22,7 @@ PARTS = {
     "embedding_and_head": "states of the embedding and of the head",
     "activations": "activations kept for micro-batches in flight",
     "logits": "logits of the last stage",
+    "update": "copies of the optimiser, beyond what passes had",
     "reserve": "kept free by `reserve_mib`",
 }
 
@@ -86,12 +87,8 @@ def _parts(
             **_states(table, stage, t, holders, whole["states"]),
             "activations": whole["activations"],
         }
-    found = {
-        **layers,
-        "embedding_and_head": whole["ends"] - logits,
-        "logits": logits,
-        "reserve": whole["reserve"],
-    }
+    found = layers | {"embedding_and_head": whole["ends"] - logits, "logits": logits}
+    found |= {part: x for part, x in whole.items() if part in ("update", "reserve")}
     return {part: found[part] for part in PARTS if part in found}
 
 
@@ -111,13 +108,8 @@ def _states(
         strict=True,
     ):
         divided = costs.updates.zero >= level
-        held += sum(
-            (
-                each * p / (costs.updates.sharers(n) if divided else 1)
-                for p, n in shares
-            ),
-            start=Fraction(0),
-        )
+        for p, n in shares:
+            held += each * p / (costs.updates.sharers(n) if divided else 1)
         found[part], before = memory.mib(held) - before, memory.mib(held)
     if costs.updates.lora is not None:
         found = {"weights": found["weights"], "lora": whole - found["weights"]}

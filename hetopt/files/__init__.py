@@ -143,9 +143,8 @@ def _problem(tree: dict[str, object], file: Path) -> tuple[str, object]:
             return name, _instance(tree, file)
         return name, validated(record, tree, str(file))
     if "model" not in tree:
-        raise InstanceError.at(
+        raise InstanceError.of(
             file,
-            None,
             "found neither problem nor model, expected a problem file with problem: "
             f"one of {', '.join(problems.names())}, or an instance; add it",
         )
@@ -187,9 +186,8 @@ def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any,
         state = (
             "found no plan" if "plan" not in tree else "found a result without a plan"
         )
-        raise InstanceError.at(
+        raise InstanceError.of(
             file,
-            None,
             f'{state}, expected a plan file {{"instance": ..., "plan": {{...}}}}; give '
             "a file that holds a plan",
         )
@@ -199,7 +197,6 @@ def _plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any,
 
 
 def _of_plan(tree: Document, file: Path, instance: Given | None) -> tuple[str, Any]:
-    """The problem's name and its data, of a plan file or result document."""
     name = (
         _problem_name(tree, file) if "problem" in tree else _guess_problem(tree, file)
     )
@@ -271,9 +268,8 @@ def _plain(tree: Mapping[str, object], what: str) -> dict[str, object]:
     try:
         plain: Document = json.loads(json.dumps(dict(tree)))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InstanceError.at(
+        raise InstanceError.of(
             what,
-            None,
             f"found a dict with {error}, expected text, numbers, lists and dicts; "
             "write it as the file would say it",
         ) from None
@@ -447,7 +443,6 @@ def _guess_problem(tree: dict[str, object], file: Path) -> str:
 
 
 def _own_data(name: str, tree: dict[str, object], file: Path) -> Any:
-    """The data that a plan file names or holds."""
     own = tree.get("instance")
     if isinstance(own, dict):
         own = unmarked(own, file)
@@ -474,7 +469,6 @@ def _own_data(name: str, tree: dict[str, object], file: Path) -> Any:
 
 
 def _data_given(name: str, given: Given, file: Path) -> Any:
-    """Data for problem `name` from a record, a name or a path."""
     if isinstance(given, Record):
         return _pose(name, given, file) if isinstance(given, Instance) else given
     found, data = load_problem(given)
@@ -491,7 +485,6 @@ def _data_given(name: str, given: Given, file: Path) -> Any:
 
 
 def _asked(instance: Instance, file: Path) -> tuple[str, object]:
-    """The problem that an instance poses by itself, and its data."""
     name = "training_plan" if instance.cluster is not None else "provisioning"
     return name, _pose(name, instance, file)
 
@@ -504,9 +497,8 @@ def _generated_instance(name: str) -> Instance:
     from .generated import instance
 
     if (made := instance(name)) is None:
-        raise InstanceError.at(
+        raise InstanceError.of(
             name,
-            None,
             "found a problem stated by itself, expected an instance with a model; use "
             "`hetopt solve` or `hetopt schedule`",
         )

@@ -199,9 +199,8 @@ def _counts(rng: Random, family: str, scale: _Size) -> Iterator[int]:
     room = scale.gpus
     for index in range(number):
         spare = room - (number - index - 1) * min(scale.counts)
-        count = rng.choice([c for c in scale.counts if c <= spare])
-        if family == "equal":
-            count = same
+        drawn = rng.choice([c for c in scale.counts if c <= spare])
+        count = same if family == "equal" else drawn
         room -= count
         yield count
 
@@ -293,12 +292,10 @@ def _offers(rng: Random, family: str, scale: _Size, made: Document) -> Document:
 def _listed_offers(rng: Random, family: str, scale: _Size) -> Iterator[Document]:
     """Offers of two to four types, or of many sellers of all types."""
     cards = catalogue.family("clusters")
-    if family == "offers":
-        sellers = 1
-        types = rng.sample(sorted(cards), rng.randint(2, 4))
-    else:
-        sellers = rng.randint(3, 4)
-        types = rng.sample(sorted(cards), rng.randint(4, 6))
+    sellers, many = 1, (2, 4)
+    if family != "offers":
+        sellers, many = rng.randint(3, 4), (4, 6)
+    types = rng.sample(sorted(cards), rng.randint(*many))
     number = len(types) * sellers
     quota = max(2, scale.gpus // number)
     left = max(scale.gpus, number)

@@ -48,7 +48,6 @@ def is_one(text: str, tree: Document | None) -> bool:
 
 
 def _cards(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the number and the name of each GPU."""
     if header := _HEADER.search(text):
         names = [name.strip().lower() for name in header[0].split(",")]
         number = next(names.index(name) for name in _INDEX if name in names)

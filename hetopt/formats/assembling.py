@@ -148,7 +148,7 @@ def _assembly_from(
         assumed = tuple(
             row
             for row in assumed
-            if not (assumptions.of_the_peak(row) or row.what in newer)
+            if not (row.what.startswith(assumptions.SHARE) or row.what in newer)
         )
     return Imported(in_groups(made), (*more, *assumed))
 

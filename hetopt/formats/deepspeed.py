@@ -80,20 +80,23 @@ deepspeed --force_multi --hostfile hostfile --include "{include}" \\
 
 
 def _optimiser(costs: CostSettings) -> Document:
-    """Return the optimiser, and where its states are; users install AdamW on GPUs.
+    """Return the optimiser; users install AdamW on GPUs.
 
     On hosts it must be DeepSpeed's own, which it makes itself. SGD has a momentum, as
     the instance weighs it.
     """
     if costs.memory.optimiser == "sgd":
         return {"optimizer": {"type": "SGD", "params": {"momentum": 0.9}}}
-    if not costs.memory.hosts_update:
-        return {}
-    hosted = {"device": "cpu", "pin_memory": True}
-    return {
-        "optimizer": {"type": "AdamW", "params": {}},
-        "zero_optimization": {"stage": costs.updates.zero, "offload_optimizer": hosted},
-    }
+    hosted = {"optimizer": {"type": "AdamW", "params": {}}}
+    return hosted if costs.memory.hosts_update else {}
+
+
+def zero(costs: CostSettings) -> Document:
+    """Return what DeepSpeed is told of ZeRO, and of states that are on hosts."""
+    told: Document = {"stage": costs.updates.zero}
+    if costs.memory.hosts_update:
+        told["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    return told
 
 
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
@@ -114,7 +117,7 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         "train_micro_batch_size_per_gpu": replicas[0].samples,
         "gradient_accumulation_steps": pipeline.micro_batches,
         **words("deepspeed", costs.memory.precision),
-        "zero_optimization": {"stage": costs.updates.zero},
+        "zero_optimization": zero(costs),
         **_optimiser(costs),
     }
     include = "@".join(

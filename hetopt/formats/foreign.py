@@ -4,7 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema
 
 from ..errors import InstanceError
 from ..schema import Record, exact
@@ -32,7 +32,6 @@ def quantity(value: Any) -> Fraction:
 Quantity = Annotated[
     Fraction, PlainValidator(quantity), WithJsonSchema({"type": "number"})
 ]
-Whole = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 def whole_numbers(option: str, text: str, expected: str, many: int = 0) -> list[int]:

@@ -72,7 +72,6 @@ def hosts(text: str, where: str) -> list[Host]:
 
 
 def _hosts(names: str, kind: str | None, slots: int, place: str) -> Iterator[Host]:
-    """Yield the hosts of a line."""
     machine = rented().get((kind or "").lower())
     if machine is not None and machine.gpus != slots:
         raise InstanceError(

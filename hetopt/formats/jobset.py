@@ -34,10 +34,7 @@ def ask(
     jobset = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {
-            "name": run,
-            **({"labels": {QUEUE_NAME: queue}} if queue else {}),
-        },
+        "metadata": {"name": run, **({"labels": {QUEUE_NAME: queue}} if queue else {})},
         "spec": {
             "network": {"enableDNSHostnames": True, "subdomain": run},
             # No pod of a new attempt may meet one of the last.
@@ -53,10 +50,7 @@ def ask(
             ],
         },
     }
-    return {
-        JOBSET: yaml_text(jobset, width=88),
-        **kubernetes.launch(made, run, JOBSET),
-    }
+    return {JOBSET: yaml_text(jobset, width=88), **kubernetes.launch(made, run, JOBSET)}
 
 
 def _job(share: Share, head: str, called: str) -> Document:

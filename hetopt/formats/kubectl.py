@@ -98,7 +98,6 @@ class _Nodes(Foreign):
 
 
 def _listed(path: Path) -> list[Host | LeftOut]:
-    """Return the nodes of a file with GPUs, and those that are left out."""
     documents, gone = clusters.trees(path, is_one)
     found = [*gone, *(one for tree in documents for one in nodes(tree, str(path)))]
     if not any(isinstance(one, Host) for one in found):

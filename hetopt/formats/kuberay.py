@@ -7,7 +7,7 @@ are those of all importers of clusters.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..catalogue import find_gpu, near, rented
@@ -24,24 +24,18 @@ _MACHINE = "node.kubernetes.io/instance-type"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def listed(paths: Sequence[Path]) -> tuple[list[Host], list[LeftOut]]:
-    """Return the pods of all files, and what of them is left out."""
-    hosts: list[Host] = []
-    left_out: list[LeftOut] = []
-    for path in paths:
-        trees, others = clusters.trees(path, is_one)
-        left_out += others
-        found = [one for tree in trees for one in _machines(tree, str(path))]
-        hosts += [one for one in found if isinstance(one, Host)]
-        left_out += [one for one in found if isinstance(one, LeftOut)]
-        if not hosts and not left_out:
-            raise InstanceError(
-                f"{path}: found no group with GPUs, expected nvidia.com/gpu among the "
-                "limits of a container; add it"
-            )
-    return hosts, left_out
+def _listed(path: Path) -> list[Host | LeftOut]:
+    trees, others = clusters.trees(path, is_one)
+    found = [one for tree in trees for one in _machines(tree, str(path))]
+    if not found and not others:
+        raise InstanceError(
+            f"{path}: found no group with GPUs, expected nvidia.com/gpu among the "
+            "limits of a container; add it"
+        )
+    return [*others, *found]
 
 
+listed = clusters.listing(_listed)
 read = clusters.reader("kuberay", listed)
 
 

@@ -8,10 +8,12 @@ free.
 The option `queue` is the queue's name; the others are those of `jobset`.
 """
 
+from collections import Counter
 from typing import Any
 
 from ..plans import TrainingPlan
 from ..schema import Instance
+from ..text.documents import Document
 from ..text.parsing import yaml_text
 from . import jobset
 from .contract import Held
@@ -33,53 +35,38 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
     return kubernetes.refusals(data, plan) + [more] * (kinds > MOST)
 
 
+def _document(kind: str, name: str, spec: Document) -> Document:
+    return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
 def _ask(made: Machines, *, queue: str = NAME, **asked: Any) -> dict[str, str]:
     """Return `queue.yaml`, and the files of `jobset`."""
     files = jobset.ask(made, queue=queue, **asked)
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     found = kubernetes.machines(made.data, made.plan)
     for share in found:
-        counts[share.gpu] = counts.get(share.gpu, 0) + share.gpus * len(share.nodes)
+        counts[share.gpu] += share.gpus * len(share.nodes)
     labels = {share.gpu: kubernetes.selector(share) for share in found}
     flavours = {gpu: f"{queue}-{kubernetes.plain(gpu)}" for gpu in counts}
+    group = {
+        "coveredResources": [kubernetes.GPU],
+        "flavors": [
+            {
+                "name": flavours[gpu],
+                "resources": [{"name": kubernetes.GPU, "nominalQuota": count}],
+            }
+            for gpu, count in counts.items()
+        ],
+    }
     documents = [
         *(
-            {
-                "apiVersion": _API,
-                "kind": "ResourceFlavor",
-                "metadata": {"name": flavour},
-                "spec": {"nodeLabels": labels[gpu]},
-            }
+            _document("ResourceFlavor", flavour, {"nodeLabels": labels[gpu]})
             for gpu, flavour in flavours.items()
         ),
-        {
-            "apiVersion": _API,
-            "kind": "ClusterQueue",
-            "metadata": {"name": queue},
-            "spec": {
-                "namespaceSelector": {},
-                "resourceGroups": [
-                    {
-                        "coveredResources": [kubernetes.GPU],
-                        "flavors": [
-                            {
-                                "name": flavours[gpu],
-                                "resources": [
-                                    {"name": kubernetes.GPU, "nominalQuota": count}
-                                ],
-                            }
-                            for gpu, count in counts.items()
-                        ],
-                    }
-                ],
-            },
-        },
-        {
-            "apiVersion": _API,
-            "kind": "LocalQueue",
-            "metadata": {"name": queue},
-            "spec": {"clusterQueue": queue},
-        },
+        _document(
+            "ClusterQueue", queue, {"namespaceSelector": {}, "resourceGroups": [group]}
+        ),
+        _document("LocalQueue", queue, {"clusterQueue": queue}),
     ]
     whole = {"apiVersion": "v1", "kind": "List", "items": documents}
     return {**files, QUEUE: yaml_text(whole, width=88)}

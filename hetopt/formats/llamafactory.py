@@ -14,6 +14,7 @@ from ..schema.widths import words
 from ..text.documents import Document
 from ..text.parsing import yaml_text
 from .contract import Held
+from .deepspeed import zero
 from .exporting.launching import torchruns
 from .transformers.launch import OPTIMISERS, ranks
 
@@ -76,9 +77,6 @@ def _adapters(costs: CostSettings) -> Document:
 
 def _deepspeed(costs: CostSettings) -> Document:
     """Return DeepSpeed's settings; `auto` stands for what the trainer has."""
-    zero: Document = {"stage": costs.updates.zero}
-    if costs.memory.hosts_update:
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     return {
         "train_batch_size": "auto",
         "train_micro_batch_size_per_gpu": "auto",
@@ -86,5 +84,5 @@ def _deepspeed(costs: CostSettings) -> Document:
         "gradient_clipping": "auto",
         "zero_allow_untested_optimizer": True,
         **words("deepspeed", costs.memory.precision),
-        "zero_optimization": zero,
+        "zero_optimization": zero(costs),
     }

@@ -132,10 +132,7 @@ def hosts_of(name: str, listed: Sequence[Listed], place: str) -> list[Host]:
     counts = {gpu: len(those) for gpu, those in types.items()}
     sizes = [[x.mib for x in those if x.mib is not None] for those in types.values()]
     return [
-        host._replace(
-            memory_mib=min(told, default=None),
-            product=host.gpu,
-        )
+        host._replace(memory_mib=min(told, default=None), product=host.gpu)
         for host, told in zip(clusters.parts(name, counts, place), sizes, strict=True)
     ]
 

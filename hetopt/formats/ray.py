@@ -117,7 +117,6 @@ if __name__ == "__main__":
 
 
 def _ask(made: Machines) -> dict[str, str]:
-    """Return `launch.py`."""
     held = [
         (share, node)
         for share in allocation.shares(made.data, made.plan)

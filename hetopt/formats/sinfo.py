@@ -88,7 +88,6 @@ class _Row(NamedTuple):
 
 
 def _listed(path: Path) -> list[Host | LeftOut]:
-    """Return the nodes of a file with GPUs, and those that are left out."""
     found, left_out = hosts(read_text(path), str(path))
     return [*found, *left_out]
 
@@ -165,7 +164,6 @@ def _mib(row: _Row) -> int | None:
 
 
 def _table(text: str, where: str) -> Iterator[_Row]:
-    """Yield the lines of sinfo."""
     columns: dict[str, int] = {}
     width = 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -222,7 +220,6 @@ def _scontrol(text: str, where: str) -> Iterator[_Row]:
 
 
 def _header(words: list[str], place: str) -> dict[str, int]:
-    """Return the columns that a header names."""
     nodes = next((words.index(name) for name in _NODES if name in words), None)
     if nodes is None or _GRES not in words:
         missing = "GRES" if nodes is not None else "nodes"

@@ -29,7 +29,6 @@ from typing import Literal
 from ..catalogue import gpus
 from ..errors import InstanceError, UnknownName
 from ..plans import TrainingPlan
-from ..problems.training_plan.shapes import place
 from ..schema import Instance, Node
 from ..text.documents import Document
 from .contract import Held
@@ -116,7 +115,6 @@ def _ask(
     partition: str | None = None,
     **asked: object,
 ) -> dict[str, str]:
-    """Return `job.sbatch`."""
     data, plan = made.data, made.plan
     types = [share.gpu for share in shares(data, plan)]
     named = _by_type(gres, types)
@@ -171,7 +169,7 @@ def _type_notes(
     data: Instance, plan: TrainingPlan, named: dict[str, str]
 ) -> Iterator[str]:
     """Yield a comment for each type whose name in Slurm nothing tells."""
-    used = {place(gpu)[0] for replica in plan.replicas() for gpu in replica.gpus}
+    used = plan.gpus_by_node
     nodes = (node for node in data.planned_cluster.nodes if node.name in used)
     silent = (x for x in nodes if x.gres is None and x.gpu not in named)
     for gpu, name in {node.gpu: _gres(node) for node in silent}.items():
@@ -182,7 +180,6 @@ def _type_notes(
 
 
 def _size(share: Share, asked: Document) -> str:
-    """Return the part of a node that a component asks for, as options."""
     each = asked.get("cpus_per_gpu")
     words = [f"--cpus-per-task={each * share.gpus}"] if each else ["--exclusive"]
     memory = asked.get("mem_per_gpu")

@@ -50,8 +50,4 @@ def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
         parts="\n".join(parts),
         wait=WAIT,
     )
-    return {
-        TRAIN: train_text(data, plan),
-        LAUNCH: launch,
-        PLAN: plan_text(data, plan),
-    }
+    return {TRAIN: train_text(data, plan), LAUNCH: launch, PLAN: plan_text(data, plan)}

@@ -156,12 +156,8 @@ class Profiled(NamedTuple):
     @property
     def rows(self) -> list[Document]:
         """The profile, as `workload.costs.profile` takes it."""
-        found = (one.row for one in self.measured)
-        return [
-            row.model_dump(mode="json", exclude_none=True)
-            for row in found
-            if row is not None
-        ]
+        found = (one.row for one in self.measured if one.row is not None)
+        return [row.model_dump(mode="json", exclude_none=True) for row in found]
 
 
 def profiled(
@@ -181,8 +177,7 @@ def profiled(
     lib, gpu = torch(), asked.gpu or "CPU"
     if how.device == "cuda":
         if not lib.cuda.is_available():
-            words = "PyTorch finds no GPU here: give --cpu to measure the CPU"
-            raise Unsupported(words)
+            raise Unsupported("PyTorch finds no GPU: give --cpu to measure the CPU")
         gpu = asked.gpu or str(lib.cuda.get_device_name())
     measured: list[Measured] = []
     for t, shape in shapes.items():

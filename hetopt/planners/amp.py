@@ -15,11 +15,11 @@ that gives equal stages, which is what Metis's authors saw (section 5.2.2).
 Source: Li et al., NeurIPS 2022; Metis, table 1 and sections 3 and 5.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..search.symmetric import equal_cuts
@@ -50,32 +50,42 @@ def plan(
 
     `seed` has no effect.
     """
-    line = LineCost(data, deadline)
-    grid = Grid(line)
-    priced: list[tuple[int, Structure]] = []
-    in_time = True
+    return cheapest(
+        "amp", data, deadline, lambda grid, one: equal_cuts(grid.line.layers, one.pp)
+    )
 
-    def cheapest() -> TrainingPlan | None:
-        for _, one in sorted(priced):
-            found = lay_out(grid, one, equal_cuts(line.layers, one.pp))
-            n = line.micro_batches(one.b)
+
+def cheapest(
+    name: str,
+    data: Instance,
+    deadline: float | None,
+    cut: Callable[[Grid, Structure], list[int] | None],
+) -> TrainingPlan:
+    """Return the plan of the structure that is cheapest on averaged GPUs and fits.
+
+    Its layers are `cut` so; None where they cannot be. `NoPlan` in the `name` of a
+    planner says why there is none.
+    """
+    line = LineCost(data, deadline)
+    grid, tried = Grid(line), list[Structure]()
+    priced: list[tuple[int, Structure, list[int]]] = []
+
+    def best() -> TrainingPlan | None:
+        line.cost.deadline = None  # memory of what was priced is soon known
+        for _, one, cuts in sorted(priced):
+            n, found = line.micro_batches(one.b), lay_out(grid, one, cuts)
             if line.fits(n, found):
                 return line.plan(n, one.b, found)
         return None
 
-    with keeping(cheapest):
-        try:
-            for one in structures(grid):
-                cuts = equal_cuts(line.layers, one.pp)
-                priced.append((estimate_us(grid, one, cuts), one))
-        except OutOfTime:
-            in_time = False
-            line.cost.deadline = None  # memory of what was priced is soon known
-        if (best := cheapest()) is not None:
-            return best
-    if not in_time:
-        raise NoPlan("amp: no structure that fits was found in time")
-    raise NoPlan(no_plan("amp", grid, [one for _, one in sorted(priced)]))
+    with in_time(name, best):
+        for one in structures(grid):
+            tried.append(one)
+            if (cuts := cut(grid, one)) is not None:
+                priced.append((estimate_us(grid, one, cuts), one, cuts))
+    if (plan := best()) is None:
+        raise NoPlan(_no_plan(name, grid, tried))
+    return plan
 
 
 def structures(grid: Grid) -> Iterator[Structure]:
@@ -107,7 +117,7 @@ def estimate_us(grid: Grid, one: Structure, cuts: list[int]) -> int:
     return grid.averaged.iteration_us(n, lay_out(grid, one, cuts))
 
 
-def no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
+def _no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
     """Return the message where none of the structures can be used."""
     line = grid.line
     if not tried:
@@ -120,15 +130,9 @@ def no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
     short = []
     for one in tried:
         n, cuts = line.micro_batches(one.b), equal_cuts(line.layers, one.pp)
-        short.append(
-            max(
-                (
-                    line.short_mib(n, one.pp, j, s.shares, s.first, s.last),
-                    f"stage {j}",
-                )
-                for j, s in enumerate(lay_out(grid, one, cuts))
-            )
-        )
+        stages = enumerate(lay_out(grid, one, cuts))
+        lacks = ((line.short_mib(n, one.pp, j, *s), f"stage {j}") for j, s in stages)
+        short.append(max(lacks))
     (mib, stage), nearest = min(zip(short, tried, strict=True))
     return (
         f"{name}: no structure fits; the nearest ({nearest}) lacks {mib} MiB in {stage}"

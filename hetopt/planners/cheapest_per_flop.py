@@ -42,7 +42,5 @@ def _pipelines(data: Data) -> Iterator[tuple[Stock, Stages]]:
         rows = [t for t in order for _ in range(kinds[t].stages)]
         for k in range(1, min(len(rows), stock.max_stages) + 1):
             counts = tuple(rows[:k].count(t) for t in range(len(kinds)))
-            placers = (placer.place, whale_plus.place)
-            made = [p for p in (place(stock, counts) for place in placers) if p]
-            if made:
-                yield stock, min(made, key=stock.iteration_us)
+            if stages := whale_plus.shorter(stock, counts):
+                yield stock, stages

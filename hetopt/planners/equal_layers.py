@@ -26,10 +26,4 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partiti
     chain = Chain(data)
     if chain.layers < chain.count:
         raise NoPlan(f"equal_layers: {chain.layers} layers for {chain.count} stages")
-    cuts = list(equal_cuts(chain.layers, chain.count))
-    if (j := chain.first_short(cuts)) is not None:
-        raise NoPlan(
-            f"equal_layers: {cuts[j + 1] - cuts[j]} layers do not fit on stage "
-            f"{chain.stages[j].name!r}"
-        )
-    return chain.plan(cuts)
+    return chain.plan(equal_cuts(chain.layers, chain.count), "equal_layers")

@@ -46,7 +46,7 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partiti
             f"espresso_layers: {chain.layers} layers do not fit on {chain.count} "
             "stages by this rule"
         )
-    return chain.plan([*accumulate(best[1], initial=0)])
+    return chain.plan([*accumulate(best[1], initial=0)], "espresso_layers")
 
 
 def _ratio(data: Data, s: int) -> float:

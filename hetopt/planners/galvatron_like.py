@@ -13,15 +13,12 @@ sender, whatever the cost settings; structures are compared under these.
 Source: Miao et al., VLDB 2022; HexiScale and Metis name it as a baseline.
 """
 
-from contextlib import suppress
 from typing import Literal
 
-from ..errors import NoPlan, OutOfTime, keeping
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..search.symmetric import equal_cuts
-from .amp import Structure, estimate_us, lay_out, no_plan, structures
-from .metis.costs import LineCost
+from .amp import Structure, cheapest, lay_out
 from .metis.cuts import NEVER, best
 from .metis.grid import Grid
 
@@ -35,33 +32,7 @@ def plan(
 
     `seed` has no effect.
     """
-    line = LineCost(data, deadline)
-    grid = Grid(line)
-    tried: list[Structure] = []
-    found: tuple[int, Structure, list[int]] | None = None
-    in_time = True
-
-    def best() -> TrainingPlan | None:
-        if found is None:
-            return None
-        _, one, cuts = found
-        return line.plan(line.micro_batches(one.b), one.b, lay_out(grid, one, cuts))
-
-    with keeping(best), suppress(OutOfTime):
-        in_time = False
-        for one in structures(grid):
-            tried.append(one)
-            cuts = _cuts(grid, one)
-            if cuts is not None:
-                value = estimate_us(grid, one, cuts)
-                if found is None or value < found[0]:
-                    found = value, one, cuts
-        in_time = True
-    if (plan := best()) is not None:
-        return plan
-    if not in_time:
-        raise NoPlan("galvatron_like: no structure that fits was found in time")
-    raise NoPlan(no_plan("galvatron_like", grid, tried))
+    return cheapest("galvatron_like", data, deadline, _cuts)
 
 
 def _cuts(grid: Grid, one: Structure) -> list[int] | None:

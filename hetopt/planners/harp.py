@@ -31,7 +31,6 @@ plans with slow links take longer there than HARP expects of its own schedule.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise, permutations
 from math import ceil
 from typing import Annotated, Literal, NamedTuple
@@ -40,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..search.fast_cost import Slot
@@ -67,11 +66,7 @@ def plan(
     """
     line = LineCost(data, deadline)
     best: tuple[int, int, int, list[Laid]] | None = None
-    in_time = False
-    with (
-        keeping(lambda: None if best is None else line.plan(*best[1:])),
-        suppress(OutOfTime),
-    ):
+    with in_time("harp", lambda: None if best is None else line.plan(*best[1:])):
         for b in line.sizes:
             n = line.micro_batches(b)
             for order in orders(line):
@@ -81,11 +76,8 @@ def plan(
                         value = estimate_us(line, n, stages)
                         if best is None or value < best[0]:
                             best = value, n, b, stages
-        in_time = True
     if best is not None:
         return line.plan(*best[1:])
-    if not in_time:
-        raise NoPlan("harp: no plan that fits was found in time")
     workload = data.workload
     raise NoPlan(
         f"harp: no stages on equal GPUs, {most_stages} at most, use all GPUs, have "
@@ -278,7 +270,10 @@ class Programme:
         least = int(sums[1:, 0, 0].min(initial=NEVER))
         if least >= NEVER:
             return
-        top = self._slowest(self._walk(sums, NEVER - 1))  # no limit above it matters
+        loosest = self._walk(
+            sums, NEVER - 1
+        )  # no limit above its slowest stage matters
+        top = max(self.line.compute_us(s.shares, s.first, s.last) for s in loosest)
         limit, slowest = self._least_limit(top) if self.n > 1 else (top, 0)
         while slowest <= top and least + (self.n - 1) * slowest < worst:
             stages = self._walk(self._sums(limit), limit)
@@ -288,9 +283,6 @@ class Programme:
             yield stages
             slowest = limit + 1
             limit = min(top, max(slowest, int(limit * STEP)))
-
-    def _slowest(self, stages: Sequence[Laid]) -> int:
-        return max(self.line.compute_us(s.shares, s.first, s.last) for s in stages)
 
     def _least_limit(self, top: int) -> tuple[int, int]:
         """A limit that can be kept, within a step of the least; the least there is."""

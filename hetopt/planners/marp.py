@@ -17,11 +17,10 @@ Source: Frenzy, section IV-A.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from ..costs import marp
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..search.fast_cost import FastCost, Pipe, Slot
@@ -52,22 +51,19 @@ def plan(
     """
     cost = FastCost(data, deadline)
     found: list[_Ranked] = []
-    passed = in_time = False
+    passed = False
 
     def best() -> TrainingPlan | None:
         return cost.plan(min(found).pipes) if found else None
 
-    with keeping(best), suppress(OutOfTime):
+    with in_time("marp", best):
         for pipes in _candidates(cost):
             cost.check()
             passed = True
             row = _rank(cost, pipes, efficiency)
             found += [] if row is None else [row]
-        in_time = True
     if (made := best()) is not None:
         return made
-    if not in_time:
-        raise NoPlan("marp: no degrees that fit were found in time")
     if passed:
         raise NoPlan(
             "marp: plans fit by its formula, but not by the cost model, which also "
@@ -93,11 +89,8 @@ def _candidates(cost: FastCost) -> Iterator[tuple[Pipe, ...]]:
     """Yield the pipes of all (type, d, t, b) that fit by the formula."""
     workload, model = cost.instance.workload, cost.instance.model
     batch, tokens = workload.global_batch, workload.sequence_length
-    rank = (
-        None
-        if workload.costs.updates.lora is None
-        else workload.costs.updates.lora.rank
-    )
+    lora = workload.costs.updates.lora
+    rank = None if lora is None else lora.rank
     for kind, nodes in _by_type(cost).items():
         gpu = cost.instance.planned_cluster.gpus[kind]
         for t in range(1, max(cost.nodes[node].count for node in nodes) + 1):

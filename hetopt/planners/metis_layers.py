@@ -29,7 +29,7 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partiti
     load, most = chain.load, [chain.layers] * chain.count
     while (cuts := proportional(load, 0, chain.speed, most)) is not None:
         if (j := chain.first_short(cuts)) is None:
-            return chain.plan(cuts)
+            return chain.plan(cuts, "metis_layers")
         most[j] = chain.longest(j, cuts[j]) - cuts[j]
     raise NoPlan(
         f"metis_layers: what fits on the {chain.count} stages, moved from one to the "

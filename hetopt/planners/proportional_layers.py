@@ -30,9 +30,4 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partiti
         raise NoPlan(
             f"proportional_layers: {chain.layers} layers for {chain.count} stages"
         )
-    if (j := chain.first_short(cuts)) is not None:
-        raise NoPlan(
-            f"proportional_layers: {cuts[j + 1] - cuts[j]} layers do not fit on stage "
-            f"{chain.stages[j].name!r}"
-        )
-    return chain.plan(cuts)
+    return chain.plan(cuts, "proportional_layers")

@@ -36,13 +36,14 @@ released with it, as we had no more of the paper than its abstract. Different he
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from ..errors import NoPlan, OutOfTime, keeping
+from ..caching import cached_method
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
 from ..search.fast_cost import Best, FastCost, Pipe, Slot
+from ..search.symmetric import equal_cuts
 
 problem: Literal["training_plan"] = "training_plan"
 Splits = Literal["first", "all"]
@@ -64,14 +65,10 @@ def plan(
     are followed.
     """
     search = Search(FastCost(data, deadline), splits)
-    in_time = False
-    with keeping(search.best.plan), suppress(OutOfTime):
+    with in_time("sailor", search.best.plan):
         search.run()
-        in_time = True
     if (found := search.best.plan()) is not None:
         return found
-    if not in_time:
-        raise NoPlan("sailor: no plan that fits was found in time")
     workload = data.workload
     raise NoPlan(
         "sailor: no stages of equally many layers fit on any split of the GPUs; "
@@ -187,7 +184,8 @@ class Programme:
         self.stages, self.b, self.d = stages, b, d
         self.total = cost.instance.workload.global_batch // b
         self.n = -(-self.total // d)  # of the pipelines that have most
-        self.cuts = equal_cuts(cost.layers, stages)
+        ends = equal_cuts(cost.layers, stages)
+        self.cuts = [cost.layers - end for end in reversed(ends)]
         self.choices = [
             [
                 self._choice(j, nodes, raised=more)
@@ -195,7 +193,6 @@ class Programme:
             ]
             for j in range(stages)
         ]
-        self._known: dict[tuple[int, Free], Suffix | None] = {}
         self._syncs: dict[tuple[object, ...], int] = {}
 
     # --- what a type offers a stage ----------------------------------------------
@@ -211,11 +208,10 @@ class Programme:
             if before is not None and before < SPEEDUP * us:
                 break
             wanted, before = t, us
-        for t in degrees:
-            if t >= wanted and self._fits(j, largest, t):
-                return Choice(t, self.stage_us(j, largest, t))
-        for t in reversed(degrees):  # measured memory may grow with the degree
-            if t < wanted and self._fits(j, largest, t):
+        # Measured memory may grow with the degree: lesser ones come then.
+        lesser = [t for t in reversed(degrees) if t < wanted]
+        for t in (*(t for t in degrees if t >= wanted), *lesser):
+            if self._fits(j, largest, t):
                 return Choice(t, self.stage_us(j, largest, t))
         return None
 
@@ -305,18 +301,13 @@ class Programme:
 
     # --- the programme -----------------------------------------------------------
 
+    @cached_method
     def solve(self, j: int, free: Free) -> Suffix | None:
         """The best that is found for the stages from `j` on with the GPUs left."""
-        key = (j, free)
-        if key not in self._known:
-            self.cost.check()
-            best: Suffix | None = None
-            for row, left in self.rows(j, free):
-                found = self._with(j, row, left)
-                if found is not None and (best is None or found.us < best.us):
-                    best = found
-            self._known[key] = best
-        return self._known[key]
+        self.cost.check()
+        every = (self._with(j, row, left) for row, left in self.rows(j, free))
+        able = (found for found in every if found is not None)
+        return min(able, key=lambda found: found.us, default=None)
 
     def _with(self, j: int, row: tuple[Slot, ...], left: Free) -> Suffix | None:
         """Return the stages from `j` on, where `j` has these replicas."""
@@ -359,12 +350,6 @@ def worthwhile(total: int, most: int) -> Iterator[int]:
     for d in range(min(most, total), 0, -1):
         if d == 1 or -(-total // d) < -(-total // (d - 1)):
             yield d
-
-
-def equal_cuts(layers: int, stages: int) -> list[int]:
-    """Boundaries of stages as equal as can be, the last ones larger."""
-    share, more = divmod(layers, stages)
-    return [j * share + max(0, j - stages + more) for j in range(stages + 1)]
 
 
 def every_split(offers: Sequence[int], d: int) -> Iterator[tuple[int, ...]]:

@@ -45,12 +45,6 @@ def plan(
     return plan
 
 
-def homogeneous(data: Data) -> Iterator[Provisioning]:
-    """Every plan on one type of GPU, deadlines and budgets apart."""
-    for stock, stages in one_type(data, powers_of_two=False):
-        yield stock.plan(stages)
-
-
 def one_type(data: Data, *, powers_of_two: bool) -> Iterator[tuple[Stock, Stages]]:
     """Pipelines of one type that fit its memory: every degree and number of stages."""
     for d in data.data_parallel:
@@ -60,7 +54,5 @@ def one_type(data: Data, *, powers_of_two: bool) -> Iterator[tuple[Stock, Stages
                 if powers_of_two and (d * k).bit_count() != 1:
                     continue
                 counts = tuple(k * (i == t) for i in range(len(stock.kinds)))
-                placers = (placer.place, whale_plus.place)
-                made = [p for p in (place(stock, counts) for place in placers) if p]
-                if made:
-                    yield stock, min(made, key=stock.iteration_us)
+                if stages := whale_plus.shorter(stock, counts):
+                    yield stock, stages

@@ -48,4 +48,4 @@ def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Partiti
             f"whale_layers: {chain.layers} layers do not fit on {chain.count} stages "
             "by this order"
         )
-    return chain.plan(found)
+    return chain.plan(found, "whale_layers")

@@ -15,6 +15,7 @@ from typing import Literal
 
 from ..plans import Provisioning
 from ..problems.provisioning import Data
+from .espresso import placer
 from .espresso.tables import Counts, Stages, Stock, by_memory, complete, shares
 from .espresso.tree import cheapest_plan
 
@@ -38,6 +39,12 @@ def place(stock: Stock, counts: Counts, limit_us: float = inf) -> Stages | None:
 
     kinds = sorted(range(len(counts)), key=memory_first)
     return balance(stock, counts, [t for t in kinds for _ in range(counts[t])])
+
+
+def shorter(stock: Stock, counts: Counts) -> Stages | None:
+    """Return the pipeline of an allocation by Espresso's rule or Whale+'s, if any."""
+    made = [p for p in (placer.place(stock, counts), place(stock, counts)) if p]
+    return min(made, key=stock.iteration_us, default=None)
 
 
 def balance(stock: Stock, counts: Counts, order: Sequence[int]) -> Stages | None:

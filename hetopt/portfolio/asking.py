@@ -14,7 +14,6 @@ from ..bounds.training_plan import training_plan_bound
 from ..clock import is_counting, monotonic, wall
 from ..errors import Interrupted, NoPlan, Unsupported
 from ..modelling import Limits
-from ..plans import TrainingPlan
 from ..problems import Objective
 from ..problems.training_plan import settings, shapes
 from ..result import Result, Status, Stop, TracePoint
@@ -131,8 +130,11 @@ def exactly(
                 report(incumbent, None)
 
         def solve(way: Instance, share: Limits) -> Result:
-            own = None
-            if warm_start is not None and _is_of(way, data, warm_start):
+            own, nodes = None, way.planned_cluster.node
+            if warm_start is not None and (
+                shapes.split_of(data, warm_start) == way.workload.costs.split
+                and all(replica.node in nodes for replica in warm_start.replicas())
+            ):
                 own = choices.said(way, data, warm_start)
             found = exactly(problem, way, share, own, hear, options)
             return _translate_back(data, way, found)
@@ -144,11 +146,7 @@ def exactly(
     if warm_start is not None and twin is not data:
         warm_start = choices.said(twin, data, warm_start)
     found = method.solve(
-        twin,
-        limits=limits,
-        warm_start=warm_start,
-        report=report,
-        **(options or {}),
+        twin, limits=limits, warm_start=warm_start, report=report, **(options or {})
     )
     return with_bound(_translate_back(data, twin, found))
 
@@ -158,13 +156,6 @@ def _go_together(ways: list[Instance]) -> bool:
     from ..exact import training_plan  # as long to load as all that is above
 
     return training_plan.goes_together(ways)
-
-
-def _is_of(way: Instance, data: Instance, plan: TrainingPlan) -> bool:
-    """Return whether a plan is one of a way, by its settings and its nodes."""
-    nodes = way.planned_cluster.node
-    alike = shapes.split_of(data, plan) == way.workload.costs.split
-    return alike and all(replica.node in nodes for replica in plan.replicas())
 
 
 def _translate_back(data: Any, twin: Any, found: Result) -> Result:

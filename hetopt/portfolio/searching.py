@@ -276,11 +276,7 @@ def _with_reasons(found: Result, best: Result) -> Result:
     return replace(found, failed=failed, reasons=told, started_from=best.started_from)
 
 
-def improve_result(
-    result: Result,
-    limits: Limits,
-    report: Report = silence,
-) -> Result:
+def improve_result(result: Result, limits: Limits, report: Report = silence) -> Result:
     """Return the result with the best plan that local search finds within `limits`.
 
     Without a plan there is nothing to improve, and the result is returned. The search

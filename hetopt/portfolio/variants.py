@@ -133,9 +133,7 @@ def _is_interrupted(results: Iterable[Result]) -> bool:
     return any(result.stop is Stop.INTERRUPTED for result in results)
 
 
-def _join(
-    proofs: Sequence[tuple[Instance, object]],
-) -> BoxCertificate | None:
+def _join(proofs: Sequence[tuple[Instance, object]]) -> BoxCertificate | None:
     """One certificate of those of all ways, in the order of `settings.variants`.
 
     None where one of them has none, or not one for each of its own variants.

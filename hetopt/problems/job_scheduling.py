@@ -312,7 +312,8 @@ def _job_violations(
             continue
         start_s = data.assumptions.restart_s if worked else data.assumptions.launch_s
         ready = lease.start_us + micro(start_s)
-        step = _step_us(data, job, lease)
+        d, t = lease.data_parallel, lease.tensor_parallel
+        step = data.rates.step_us(data.trained(job), d, t, _gpus_by_node(lease))
         done = max(0, lease.end_us - ready) // step
         last = number == len(entry.leases) - 1
         if last and lease.end_us != ready + left * step:
@@ -369,11 +370,6 @@ def _exists(cluster: Cluster, gpu: str) -> bool:
 
 def _gpus_by_node(lease: plans.Lease) -> Counter[str]:
     return Counter(gpu.rpartition(":")[0] for gpu in lease.gpus)
-
-
-def _step_us(data: Data, job: Job, lease: plans.Lease) -> int:
-    degrees = lease.data_parallel, lease.tensor_parallel
-    return data.rates.step_us(data.trained(job), *degrees, _gpus_by_node(lease))
 
 
 def _held_twice(entries: list[tuple[str, plans.ScheduledJob]]) -> Iterator[Violation]:

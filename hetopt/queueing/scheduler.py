@@ -4,6 +4,7 @@ A pass holds the queue's lock from its first look at the engine to its last subm
 two passes at once never give GPUs away twice. It needs no memory of the pass before.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -175,10 +176,10 @@ class Queue:
         return [entry for entry in entries if entry.state in LIVE]
 
     def _site(self, entries: Iterable[Entry]) -> Site:
-        ours: dict[str, int] = {}
+        ours = Counter[str]()
         for entry in entries:
             if entry.live is not None and entry.live.state == "running":
-                _add(ours, entry.live.nodes)
+                ours.update(entry.live.nodes)
         return Site(self.engine.machines(ours), self._rest)
 
     def _sorted(self, site: Site, entries: Sequence[Entry]) -> "_Sorted | None":
@@ -195,10 +196,10 @@ class Queue:
         asked = queue(site, whole, good, since)
         refused = {job.name for job in asked.jobs if asked.refusal(job) is not None}
         wide = [entry for entry in good if name_of(entry) in refused]
-        by_others: dict[str, int] = {}
+        by_others = Counter[str]()
         for entry in entries:
             if entry.live is not None and (entry not in good or entry in wide):
-                _add(by_others, entry.live.nodes)
+                by_others.update(entry.live.nodes)
         cluster = site.own(whole, by_others)
         if cluster is None:
             return None
@@ -241,7 +242,7 @@ class Queue:
                 if (used := self._start(site, start, tell)) is None:
                     failed.add(start.entry.number)
                 else:
-                    _add(idle, {node: -gpus for node, gpus in used.items()})
+                    idle.subtract(used)
             if failed:  # what the policy gave them is free for others
                 left_out |= failed
                 continue
@@ -281,12 +282,7 @@ class Queue:
         return made.nodes
 
     def _start_wide(
-        self,
-        site: Site,
-        entry: Entry,
-        found: "_Sorted",
-        idle: dict[str, int],
-        tell: Tell,
+        self, site: Site, entry: Entry, found: "_Sorted", idle: Counter[str], tell: Tell
     ) -> None:
         """Start a job that no (d, t) of one type holds by any plan; refuse it without.
 
@@ -298,7 +294,7 @@ class Queue:
         place = self._place_wide(site, entry, found.cluster, idle)
         if place.planned is not None:
             if used := self._launch(entry, place.planned, NO_DEGREES, tell):
-                _add(idle, {node: -gpus for node, gpus in used.items()})
+                idle.subtract(used)
             return
         self.store.set(f"tried {entry.number}", asked)
         if not place.refused:
@@ -353,11 +349,7 @@ class Queue:
         tell(f"{entry.job.name} leaves {following.where(attempt)}, as the policy says")
 
     def _placement(
-        self,
-        site: Site,
-        entry: Entry,
-        found: "_Sorted | None",
-        decision: Decision,
+        self, site: Site, entry: Entry, found: "_Sorted | None", decision: Decision
     ) -> Placement:
         if found is None:
             return Placement(entry, None, "waits: all GPUs are others'")
@@ -393,11 +385,11 @@ def _is_on(entry: Entry, nodes: Mapping[str, Node]) -> bool:
     )
 
 
-def _idle(cluster: Cluster, entries: Iterable[Entry]) -> dict[str, int]:
-    idle = {node.name: node.count for node in cluster.nodes}
+def _idle(cluster: Cluster, entries: Iterable[Entry]) -> Counter[str]:
+    idle = Counter({node.name: node.count for node in cluster.nodes})
     for entry in entries:
         if entry.live is not None:
-            _add(idle, {node: -gpus for node, gpus in entry.live.nodes.items()})
+            idle.subtract(entry.live.nodes)
     return idle
 
 
@@ -409,11 +401,6 @@ def _together(cluster: Cluster, idle: Mapping[str, int]) -> dict[str, int]:
         if gpus > idle.get(best.get(machine, ""), 0):
             best[machine] = name
     return {name: idle[name] for name in best.values()}
-
-
-def _add(gpus: dict[str, int], more: Mapping[str, int]) -> None:
-    for node, count in more.items():
-        gpus[node] = gpus.get(node, 0) + count
 
 
 def _reasons(found: Result) -> str:

@@ -179,11 +179,9 @@ class Store:
 
     def set(self, name: str, value: object) -> None:
         """Keep a setting."""
+        row = name, json.dumps(value)
         with self._connection() as base:
-            base.execute(
-                "INSERT OR REPLACE INTO settings VALUES (?, ?)",
-                (name, json.dumps(value)),
-            )
+            base.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
 
     # --- jobs ----------------------------------------------------------------------
 
@@ -212,12 +210,9 @@ class Store:
 
     def keep(self, attempt: Attempt) -> None:
         """Write an attempt, or its new state."""
-        record = json.dumps(asdict(attempt))
+        row = attempt.job, attempt.number, json.dumps(asdict(attempt))
         with self._connection() as base:
-            base.execute(
-                "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?)",
-                (attempt.job, attempt.number, record),
-            )
+            base.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?)", row)
 
     def entries(self) -> list[Entry]:
         """All jobs, in order of submission."""

@@ -58,21 +58,14 @@ class Candidate:
 
     def to_json(self) -> dict[str, object]:
         """Name and times."""
-        return {
-            "name": self.name,
-            "iteration_us": self.iteration_us,
-            "recovery_us": self.recovery_us,
-        }
+        return {key: x for key, x in vars(self).items() if key != "plan"}
 
 
 class Replanning:
     """Makes candidates for one change, and chooses among them."""
 
     def __init__(
-        self,
-        change: Change,
-        old_plan: TrainingPlan,
-        storage: Storage,
+        self, change: Change, old_plan: TrainingPlan, storage: Storage
     ) -> None:
         """Nothing is planned yet."""
         self.change, self.old_plan = change, old_plan

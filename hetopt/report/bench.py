@@ -204,7 +204,6 @@ def _summary(found: Sequence[Summary]) -> Table:
 
 
 def _failures(one: Summary) -> Cell:
-    """Return how many have no plan; that a planner found none in time is no failure."""
     counts = ", ".join(f"{n} {status}" for status, n in one.unsolved.items())
     failed = any(status in _FAILED for status in one.unsolved)
     return Cell(counts, counts, "bad" if failed else "") if counts else Cell.of(None)

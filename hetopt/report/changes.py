@@ -59,7 +59,6 @@ def answer(
 def _verdict(
     found: Evaluation, bound: Bound | None, full_length: int | None = None
 ) -> str:
-    """Return what a run takes and how far it is from the best, or what is wrong."""
     each = f" with sequences of {full_length:,} tokens each" if full_length else ""
     least = ""
     if bound is not None and bound.value:

@@ -51,7 +51,6 @@ def memory_bars(found: Explanation) -> list[Bar]:
 
 
 def _gpu(found: Explanation, row: StageTime | GpuMemory) -> str:
-    """The type of a stage's GPUs."""
     stage = found.plan.pipelines[row.pipeline].stages[row.stage]
     return found.instance.planned_cluster.node[stage.replicas[0].node].gpu
 

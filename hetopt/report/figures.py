@@ -18,6 +18,11 @@ from . import words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
+    from matplotlib.figure import SubFigure
+else:
+    Axes = Drawing = SubFigure = Any
+
+__all__ = ["Axes", "Drawing", "SubFigure"]  # beside our own
 
 # Keywords of a call of Matplotlib, each of a type of its own.
 Look: TypeAlias = dict[str, Any]
@@ -40,7 +45,7 @@ _ALWAYS = {"text.parse_math": False, "svg.hashsalt": "hetopt"}
 _UNDATED = {"svg": "Date", "pdf": "CreationDate"}
 
 
-def canvas(width: float, height: float) -> "Drawing":
+def canvas(width: float, height: float) -> Drawing:
     """An empty figure, in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -56,7 +61,7 @@ def label(name: str) -> str:
     return f" {name}" if name.startswith("_") else name
 
 
-def picture(draw: "Callable[[], Drawing]", suffix: str) -> bytes:
+def picture(draw: Callable[[], Drawing], suffix: str) -> bytes:
     """Return the content of a file: `png`, `svg` or `pdf`."""
     content = BytesIO()
     undated = {_UNDATED[suffix]: None} if suffix in _UNDATED else {}
@@ -66,7 +71,7 @@ def picture(draw: "Callable[[], Drawing]", suffix: str) -> bytes:
     return content.getvalue()
 
 
-def svg(draw: "Callable[[], Drawing]", title: str, told: str = "") -> str:
+def svg(draw: Callable[[], Drawing], title: str, told: str = "") -> str:
     """Return the figure as an SVG element.
 
     Screen readers say its title, and `told`.
@@ -106,7 +111,7 @@ def _settings(more: Mapping[str, object] | None = None) -> Iterator[None]:
 
 
 def bars(
-    axes: "Axes", names: Sequence[str], values: Sequence[float], told: Sequence[str]
+    axes: Axes, names: Sequence[str], values: Sequence[float], told: Sequence[str]
 ) -> None:
     """Draw a bar for each name, with its words behind it; the first is on top.
 

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from ..exact.provisioning import Frontier
 from ..result import Result, Status, Stop
 from . import figures, words
+from .figures import Drawing
 from .gantt import axis_of
 from .sheet import Figure, Section, Sheet, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 _COLUMNS = ("total_s", "usd", "to rent", "layers", "settings", "status")
 _FRONT = ("time", "USD", "to rent", "layers", "settings", "status")
@@ -107,7 +104,7 @@ def _picture(found: Frontier) -> Figure | None:
         return None
     size, unit = axis_of(max(time for time, _ in points))
 
-    def drawn() -> "Drawing":
+    def drawn() -> Drawing:
         figure = figures.canvas(figures.WIDTH, 3.2)
         plot = figure.subplots()
         times, costs = [time / size for time, _ in points], [usd for _, usd in points]

@@ -6,15 +6,12 @@ left, which says so.
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..plans import Lease, Schedule
 from ..problems.job_scheduling import MICRO, Data
 from . import figures, words
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+from .figures import Axes, Drawing
 
 Plans = Sequence[tuple[str, Schedule]]
 
@@ -60,7 +57,7 @@ def bars(lease: Lease, line: dict[str, int], unit: float) -> Iterator[Bar]:
         yield Bar(start, end, numbers[0], numbers[-1] + 1)
 
 
-def gantt(data: Data, plans: Plans) -> "Drawing":
+def gantt(data: Data, plans: Plans) -> Drawing:
     """The Matplotlib figure; every panel has the same GPUs and the same time."""
     ends = [
         lease.end_us
@@ -83,7 +80,7 @@ def gantt(data: Data, plans: Plans) -> "Drawing":
     return figure
 
 
-def _panel(panel: "Axes", data: Data, plan: Schedule, unit: float, inch: float) -> None:
+def _panel(panel: Axes, data: Data, plan: Schedule, unit: float, inch: float) -> None:
     """One policy; `inch` is how high a GPU is."""
     from matplotlib.collections import PolyCollection
 
@@ -105,7 +102,7 @@ def _panel(panel: "Axes", data: Data, plan: Schedule, unit: float, inch: float) 
     _nodes(panel, data, inch)
 
 
-def _nodes(panel: "Axes", data: Data, inch: float) -> None:
+def _nodes(panel: Axes, data: Data, inch: float) -> None:
     """Bands, and names where a line of text has room."""
     edge, middles, names = 0, [], []
     for node in data.cluster.nodes:
@@ -119,7 +116,7 @@ def _nodes(panel: "Axes", data: Data, inch: float) -> None:
     panel.set_ylim(edge, 0)
 
 
-def _legend(figure: "Drawing", data: Data, plans: Plans) -> None:
+def _legend(figure: Drawing, data: Data, plans: Plans) -> None:
     from matplotlib.patches import Patch
 
     colour = colours(data)

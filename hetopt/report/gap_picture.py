@@ -1,26 +1,20 @@
 """A gap report as one picture: planners beside what is proved, and the best plan."""
 
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from ..gaps import GapReport, GapRow
 from ..plans import TrainingPlan
 from ..problems import get
 from ..result import Result
 from . import pipelines, words
-from .figures import WIDTH, bars, canvas
+from .figures import WIDTH, Axes, Drawing, SubFigure, bars, canvas
 from .sheet import Figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
-    from matplotlib.figure import SubFigure
 
 _WIDTH, _BAR, _HEAD, _FOOT = 10.0, 0.32, 1.5, 1.4  # inches
 _PROVED = "#d55e00"
 
 
-def picture(report: GapReport) -> "Drawing":
+def picture(report: GapReport) -> Drawing:
     """The Matplotlib figure: for each instance bars, a line at its bound, a plan.
 
     Planners without a plan are left out; an instance without any says so.
@@ -39,7 +33,7 @@ def beside(rows: list[GapRow]) -> Figure:
     """The bars of one instance's planners alone."""
     planned = _one_a_method(rows)
 
-    def drawn() -> "Drawing":
+    def drawn() -> Drawing:
         figure = canvas(WIDTH, 1.0 + _BAR * len(planned))
         _bars(figure.subplots(), rows, planned)
         return figure
@@ -82,7 +76,7 @@ def _best(planned: list[GapRow]) -> Result | None:
     return next((r for r in results if isinstance(r.plan, TrainingPlan)), None)
 
 
-def _instance(part: "SubFigure", rows: list[GapRow], planned: list[GapRow]) -> None:
+def _instance(part: SubFigure, rows: list[GapRow], planned: list[GapRow]) -> None:
     part.suptitle(words.plain(rows[0].instance), x=0.01, ha="left", weight="bold")
     if not planned:
         part.text(0.01, 0.4, "no planner found a plan")
@@ -106,7 +100,7 @@ def _instance(part: "SubFigure", rows: list[GapRow], planned: list[GapRow]) -> N
     axes.set_title(title, loc="left", size="medium")
 
 
-def _bars(axes: "Axes", rows: list[GapRow], planned: list[GapRow]) -> None:
+def _bars(axes: Axes, rows: list[GapRow], planned: list[GapRow]) -> None:
     """Draw a bar for each method, the best first, and a line at the proved bound."""
     ordered, unit = planned, unit_of(rows[0].result)
     longest = max(row.result.objective or 0 for row in ordered)

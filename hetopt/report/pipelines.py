@@ -4,19 +4,14 @@ from collections.abc import Iterable
 from colorsys import hls_to_rgb
 from fractions import Fraction
 from string import ascii_uppercase
-from typing import TYPE_CHECKING
 
 from ..plans import Stage
 from ..problems.training_plan.shapes import split_of
 from ..result import Result
 from ..schema import Cluster
 from . import results, words
-from .figures import WIDTH, Look, canvas, label, legend_columns
+from .figures import WIDTH, Axes, Drawing, Look, canvas, label, legend_columns
 from .sheet import Figure, Section
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 _LETTER = 0.075  # of a letter in a box: inches
 _MARGIN = 1  # letters that a box is wider than its words
@@ -68,7 +63,7 @@ def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
     )
 
 
-def drawing(result: Result, palette: dict[str, str]) -> "Drawing":
+def drawing(result: Result, palette: dict[str, str]) -> Drawing:
     """The Matplotlib figure of a training plan; `palette` has its types of GPU."""
     assert result.plan is not None
     figure = canvas(WIDTH, 0.8 + ROW * len(result.plan.pipelines))
@@ -76,9 +71,7 @@ def drawing(result: Result, palette: dict[str, str]) -> "Drawing":
     return figure
 
 
-def drawn(
-    figure: "Drawing", axes: "Axes", result: Result, palette: dict[str, str]
-) -> None:
+def drawn(figure: Drawing, axes: Axes, result: Result, palette: dict[str, str]) -> None:
     """Draw a training plan on axes of a figure, or of a part of one."""
     from matplotlib.patches import Patch
 
@@ -96,7 +89,7 @@ def drawn(
     held = [[words.layers(x) for x in one.held(interleave)] for one in pipelines]
     boxes = [
         [
-            (stage, layers, _gpu(cluster, stage), times)
+            (stage, layers, cluster.node[stage.replicas[0].node].gpu, times)
             for stage, layers, times in zip(pipeline.stages, of, timed, strict=True)
         ]
         for pipeline, of, timed in zip(pipelines, held, parts["stages"], strict=True)
@@ -145,10 +138,6 @@ def drawn(
 def unit_of(longest_us: float | Fraction) -> tuple[float, str]:
     """Microseconds of a unit in which the longest time reads well, and its name."""
     return (1e6, "s") if longest_us >= 2_000_000 else (1e3, "ms")
-
-
-def _gpu(cluster: Cluster, stage: Stage) -> str:
-    return cluster.node[stage.replicas[0].node].gpu
 
 
 def _forms(stage: Stage, layers: str, gpu: str) -> tuple[str, ...]:

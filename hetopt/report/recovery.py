@@ -1,18 +1,15 @@
 """A recovery: what was lost, which plans were weighed, busy links, the new plan."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..api import margins
+from ..api.recovering import Recovered
 from ..result import Method, Result, Status, Stop
 from . import pipelines, results, words
 from .sheet import Section, Sheet, Table
 
-if TYPE_CHECKING:
-    from ..api.recovering import Recovered
 
-
-def sheet(found: "Recovered") -> Sheet:
+def sheet(found: Recovered) -> Sheet:
     """Return what is lost, plans considered, what is moved, and the new plan."""
     sections = []
     if found.candidates:
@@ -43,8 +40,7 @@ def sheet(found: "Recovered") -> Sheet:
     return Sheet(title, tuple(sections), "recovery", facts)
 
 
-def _changes(found: "Recovered") -> list[tuple[str, str]]:
-    """Return what is gone, and what is new."""
+def _changes(found: Recovered) -> list[tuple[str, str]]:
     change = found.change
     told = (
         ("lost", ", ".join(change.lost_nodes)),
@@ -54,7 +50,7 @@ def _changes(found: "Recovered") -> list[tuple[str, str]]:
     return [(heading, text) for heading, text in told if text]
 
 
-def _candidates(found: "Recovered") -> Table:
+def _candidates(found: Recovered) -> Table:
     rows = (
         [
             candidate.name,
@@ -68,7 +64,7 @@ def _candidates(found: "Recovered") -> Table:
     return Table.of(columns, rows, texts=("plan", "chosen"))
 
 
-def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
+def _facts(found: Recovered) -> Iterator[tuple[str, str]]:
     if found.chosen is None:
         yield "new plan", f"none: {found.result.status.value}"
         yield from (("reason", why) for why in found.result.reasons)
@@ -83,8 +79,7 @@ def _facts(found: "Recovered") -> Iterator[tuple[str, str]]:
     yield from (pair for pair in totals if pair[0] == "bytes")
 
 
-def _new_plan_result(found: "Recovered") -> Result | None:
-    """The new training plan, judged."""
+def _new_plan_result(found: Recovered) -> Result | None:
     if found.chosen is None:
         return None
     return Result(

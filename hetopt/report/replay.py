@@ -1,13 +1,10 @@
 """A job along a spot trace: what each way to recover gets done."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from ..api.replaying import Replayed
 from . import words
 from .sheet import Section, Sheet, Table
-
-if TYPE_CHECKING:
-    from ..api.replaying import Replayed
 
 COLUMNS = (
     *("method", "iterations", "samples/s", "useful", "redone", "cut", "recovering"),
@@ -15,7 +12,7 @@ COLUMNS = (
 )
 
 
-def rows(found: "Replayed") -> list[list[str]]:
+def rows(found: Replayed) -> list[list[str]]:
     """A row of texts a method, under COLUMNS; kinds of GPU time are shares of all."""
     listed = []
     for replay in found.replays:
@@ -41,7 +38,7 @@ def rows(found: "Replayed") -> list[list[str]]:
     return listed
 
 
-def sheet(found: "Replayed") -> Sheet:
+def sheet(found: Replayed) -> Sheet:
     """Return the trace in words, and a row a method."""
     title = f"{found.instance.name}, {found.series}"
     facts: tuple[tuple[str, str], ...] = (
@@ -63,7 +60,7 @@ def sheet(found: "Replayed") -> Sheet:
     return Sheet(title, sections, "a job along a trace", facts)
 
 
-def _proofs(found: "Replayed") -> Iterator[str]:
+def _proofs(found: Replayed) -> Iterator[str]:
     for replay in found.replays:
         if replay.exact:
             proved = f"{replay.tally.proved} of {replay.tally.moves} recoveries proved"

@@ -197,12 +197,11 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
             "runs out of memory",
             lambda v: f"{v:.0%} likely ({fit(v)})",
         ),
+        "loading_mib": ("dies while it loads", words.loading),
         "least_effective_gflops": ("weakest group", lambda v: f"{v:,.0f} GFLOP/s"),
         "most_effective_gflops": ("strongest group", lambda v: f"{v:,.0f} GFLOP/s"),
     }
     for key, (heading, text) in shown.items():
-        if key == "oom_probability" and parts.get(key, 0) is None:
-            yield heading, "unknown (DeepSpeed's ZeRO 2 and 3 sometimes hold more)"
         if parts.get(key) is not None and (said := text(parts[key])):
             yield heading, said
         if key == "iteration_us" and (expected := words.interval_of(parts)):

@@ -5,13 +5,11 @@ Each report makes one of what was found, and `writers` has a writer for each for
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import InternalError
 from . import words
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+from .figures import Drawing
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Figure:
 
     title: str
     note: str
-    draw: "Callable[[], Drawing]"
+    draw: Callable[[], Drawing]
     told: str = ""
 
 
@@ -114,7 +112,7 @@ class Sheet:
     kind: str = ""
     facts: tuple[tuple[str, str], ...] = ()  # names and values
     answer: str = ""
-    picture: "Callable[[], Drawing] | None" = None
+    picture: Callable[[], Drawing] | None = None
     records: Callable[[], Iterable[Mapping[str, object]]] | None = None
 
     @property

@@ -2,23 +2,17 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..explaining.simulator import Simulation
 from ..explaining.timeline import Timeline
 from . import figures, words
+from .figures import Drawing
 from .sheet import Figure, Section, Sheet, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
 
 #: What a pass is, and its shades, which alternate from one micro-batch to the next.
 KINDS = {"F": "forward", "B": "backward"}
-COLOURS = {
-    "F": ("#8ecae6", "#5fa8d3"),
-    "B": ("#f4a261", "#e07a3f"),
-}
+COLOURS = {"F": ("#8ecae6", "#5fa8d3"), "B": ("#f4a261", "#e07a3f")}
 _MOST_PASSES = 60_000  # that a picture shows
 STAGE_HEADINGS = ("stage", "busy", "idle", "share idle", "micro-batches held")
 PIPELINE_HEADINGS = (
@@ -28,7 +22,7 @@ PIPELINE_HEADINGS = (
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe"}
 
 
-def picture(found: Simulation) -> "Drawing":
+def picture(found: Simulation) -> Drawing:
     """Return all pipelines, equal ones once, with a row of passes for each stage.
 
     The axis ends where the last pass ends.
@@ -79,7 +73,6 @@ def picture(found: Simulation) -> "Drawing":
 
 
 def _schedule(found: Simulation) -> str:
-    """Return the schedule's name, and that stages are interleaved."""
     name = _SCHEDULES[found.schedule]
     if found.runs == 1:
         return name

@@ -71,17 +71,11 @@ _LIMITS = {
     "USD": "no plan is cheaper than",
     "GFLOP/s": "no plan has more than",
 }
-_BESTS = {"us": "fastest plan", "USD": "cheapest plan"}
 
 
 def limit(unit: str) -> str:
     """Return what a bound says, before its amount: `no plan is faster than`."""
     return _LIMITS.get(unit, "no plan is below")
-
-
-def best_plan(unit: str) -> str:
-    """Return what the best plan is called: `fastest plan`."""
-    return _BESTS.get(unit, "best plan")
 
 
 def number(value: float) -> str:
@@ -154,6 +148,12 @@ def proof(proof: Proof) -> str:
 def memory(mib: int | None) -> str:
     """MiB, as GiB where there are many."""
     return NONE if mib is None else numbers.memory(mib)
+
+
+def loading(hosts: Sequence[tuple[str, int, int]]) -> str:
+    """The host that has least of what it needs while weights are loaded."""
+    name, need, room = max(hosts, key=lambda host: host[1] / max(1, host[2]))
+    return f"host {name} needs {memory(need)}, has {memory(room)}"
 
 
 def size(number_of_bytes: int) -> str:

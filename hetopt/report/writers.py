@@ -103,7 +103,10 @@ class Columns:
     ) -> RenderResult:
         """Yield the parts of the table, as many as the width needs."""
         width, table = options.max_width, self.table
-        every = [self._texts(column) for column in range(len(table.headings))]
+        every = [
+            [*self._heading(at).split("\n"), *(row[at].text for row in table.rows)]
+            for at in range(len(table.headings))
+        ]
         whole = [max(map(len, texts)) for texts in every]
         least = [
             most if numeric else _least(texts, most)
@@ -132,11 +135,6 @@ class Columns:
     def _heading(self, column: int) -> str:
         lines = wrap(self.table.headings[column], _HEADING, break_long_words=False)
         return "\n".join(lines)
-
-    def _texts(self, column: int) -> list[str]:
-        """Return the lines of a column, its heading's first."""
-        cells = [row[column].text for row in self.table.rows]
-        return [*self._heading(column).split("\n"), *cells]
 
     def _grid(self, widths: dict[int, int]) -> Grid:
         grid = Grid(

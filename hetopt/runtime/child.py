@@ -29,7 +29,6 @@ class _Signs:
         self.stop = threading.Event()
 
     def beat(self) -> None:
-        """Say for ever that the rank is alive."""
         while True:
             done = self.trainer.done if self.trainer else 0
             _tell({"alive": True, "done": done})

@@ -115,12 +115,11 @@ def _of_llama(shape: Decoder, kind: str) -> dict[str, object]:
     if shape.experts is not None:
         found |= _of_experts(shape, shape.experts, kind)
     if stretch := shape.stretch:
+        told = stretch.model_dump()
         found["rope_scaling"] = {
-            "rope_type": "llama3",
-            "factor": stretch.factor,
-            "low_freq_factor": stretch.low,
-            "high_freq_factor": stretch.high,
-            "original_max_position_embeddings": stretch.old_length,
+            "rope_type": told.pop("kind"),
+            "original_max_position_embeddings": told.pop("original_length"),
+            **told,
         }
     return found
 

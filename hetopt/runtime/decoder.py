@@ -1,46 +1,24 @@
 """The decoder that is trained: its shape, from an instance or from a `config.json`."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from ..catalogue import architectures
-from ..errors import InstanceError, Unsupported, naming
+from ..catalogue.architectures import trainers
+from ..catalogue.architectures.keys import Reading
+from ..errors import Unsupported, naming
 from ..problems.training_plan.shapes import of_layers
 from ..schema import ModelSpec, Record
 from ..schema.layers import EXPERTS
+from ..schema.model import RopeScaling
 from ..schema.targets import TARGETS, Feature
 from ..text.documents import Fields
 from ..text.parsing import read_tree
 
 CONFIG = "config.json"
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
-
-# Keys of a config.json that say how a decoder computes, and the words of theirs that
-# ours are.
-_ACTIVATIONS: Mapping[str, Activation] = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-_FAMILIES = (
-    *("llama", "mistral", "qwen2", "qwen3", "gpt2"),
-    *("mixtral", "qwen2_moe", "qwen3_moe"),
-)
-
-
-class Stretch(Record):
-    """Rotary positions stretched as Llama 3.1 does."""
-
-    factor: float = Field(gt=0)
-    low: float = Field(gt=0, description="Turns in the old length that change whole.")
-    high: float = Field(gt=0, description="Turns in the old length that stay.")
-    old_length: int = Field(gt=0)
 
 
 class Experts(Record):
@@ -85,7 +63,7 @@ class Decoder(Record):
     positions: Literal["rope", "learned"]
     max_positions: int = Field(ge=1)
     rope_theta: float = 10_000.0
-    stretch: Stretch | None = None
+    stretch: RopeScaling | None = None
     qkv_biased: bool = False
     biased: bool = False
     qk_norm: bool = False
@@ -167,112 +145,10 @@ def of_config(path: Path, sequence_length: int) -> Decoder:
         return _of_config(config, sequence_length)
 
 
-def _of_config(config: dict[str, object], sequence_length: int) -> Decoder:
+def _of_config(config: Fields, sequence_length: int) -> Decoder:
     family = str(config.get("model_type", ""))
-    if family not in _FAMILIES:
-        raise Unsupported(
-            f"model_type: found {family!r}, expected one of {', '.join(_FAMILIES)}"
-        )
-    spec = architectures.from_config(config, family)
-    gpt2 = family == "gpt2"
-    most = config.get("n_positions" if gpt2 else "max_position_embeddings")
-    _refuse(config, sequence_length)
-    plain = of_spec(spec, sequence_length)
-    return plain.model_copy(
-        update={
-            "gated": not gpt2,
-            "activation": _activation(config, gpt2=gpt2),
-            "norm": "layer" if gpt2 else "rms",
-            "norm_eps": _number(
-                config, "layer_norm_epsilon" if gpt2 else "rms_norm_eps", 1e-5
-            ),
-            "positions": "learned" if gpt2 else "rope",
-            "max_positions": most if isinstance(most, int) else sequence_length,
-            "rope_theta": _theta(config, 1e6 if family == "mixtral" else 1e4),
-            "stretch": _stretch(config),
-            "qkv_biased": family in ("gpt2", "qwen2")
-            or (family == "qwen2_moe" and config.get("qkv_bias", True) is not False),
-            "biased": gpt2,
-            "qk_norm": family in ("qwen3", "qwen3_moe"),
-            "experts": _told_experts(config, family, plain.experts),
-        }
-    )
-
-
-def _told_experts(
-    config: Mapping[str, object], family: str, plain: Experts | None
-) -> Experts | None:
-    """With the router of a configuration; families differ in what is silent."""
-    if plain is None:
-        return None
-    normalised = config.get("norm_topk_prob", False) if family != "mixtral" else True
-    if not isinstance(normalised, bool):
-        raise InstanceError(f"norm_topk_prob: found {normalised!r}, expected a boolean")
-    told = config.get("router_aux_loss_coef", 0.001)
-    auxiliary = 0.0 if told == 0 else _number(config, "router_aux_loss_coef", 0.001)
-    return plain.model_copy(
-        update={
-            "normalised": normalised,
-            "auxiliary": auxiliary,
-            "shared_gated": family == "qwen2_moe" and plain.shared > 0,
-        }
-    )
-
-
-def _activation(config: Fields, *, gpt2: bool) -> Activation:
-    key = "activation_function" if gpt2 else "hidden_act"
-    word = config.get(key, "gelu_new" if gpt2 else "silu")
-    if word not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
-        raise Unsupported(f"{key}: found {word!r}, expected one of {known}")
-    return _ACTIVATIONS[word]
-
-
-def _number(config: Mapping[str, object], key: str, default: float) -> float:
-    value = config.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise InstanceError(f"{key}: found {value!r}, expected a number above 0")
-    return float(value)
-
-
-def _rope(config: Mapping[str, object]) -> Mapping[str, object]:
-    """Return what is said of rotary positions: `rope_parameters`, or `rope_scaling`."""
-    told = config.get("rope_parameters") or config.get("rope_scaling")
-    return told if isinstance(told, dict) else {}
-
-
-def _theta(config: Mapping[str, object], silent: float) -> float:
-    told = _rope(config)
-    return _number(told if "rope_theta" in told else config, "rope_theta", silent)
-
-
-def _stretch(config: Mapping[str, object]) -> Stretch | None:
-    told = _rope(config)
-    kind = told.get("rope_type", told.get("type", "default"))
-    if kind == "default":
-        return None
-    if kind != "llama3":
-        raise Unsupported(
-            f"rope_scaling: found {kind!r}, expected 'default' or 'llama3'"
-        )
-    old = told.get("original_max_position_embeddings")
-    if not isinstance(old, int) or old < 1:
-        raise InstanceError(
-            f"rope_scaling.original_max_position_embeddings: found {old!r}, expected "
-            "a whole number"
-        )
-    return Stretch(
-        factor=_number(told, "factor", 8.0),
-        low=_number(told, "low_freq_factor", 1.0),
-        high=_number(told, "high_freq_factor", 4.0),
-        old_length=old,
-    )
-
-
-def _refuse(config: Mapping[str, object], sequence_length: int) -> None:
-    for key in ("attention_bias", "mlp_bias"):
-        if config.get(key) is True:
-            raise Unsupported(f"{key}: found true, expected false: it is not run")
+    own = trainers.computed(Reading({**config}), family)
+    spec = architectures.from_config({**config}, family)
     window = config.get("sliding_window")
     used = config.get("use_sliding_window", True)
     if used and isinstance(window, int) and window < sequence_length:
@@ -280,3 +156,25 @@ def _refuse(config: Mapping[str, object], sequence_length: int) -> None:
             f"sliding_window: found {window}, below the sequence length of "
             f"{sequence_length}: attention within a window is not run"
         )
+    if own.rope_scaling is not None and own.rope_scaling.kind != "llama3":
+        raise Unsupported("rope_scaling: found 'linear', expected 'llama3'")
+    plain = of_spec(spec.model_copy(update={"architecture": own}), sequence_length)
+    experts = plain.experts
+    if experts is not None and family == "qwen2_moe":
+        gated = {"shared_gated": experts.shared > 0}
+        experts = experts.model_copy(update=gated)
+    return plain.model_copy(
+        update={
+            "activation": own.activation,
+            "norm": own.normalization,
+            "norm_eps": own.norm_epsilon,
+            "positions": own.positions,
+            "max_positions": own.longest,
+            "rope_theta": own.rope_base or plain.rope_theta,
+            "stretch": own.rope_scaling,
+            "qkv_biased": own.qkv_bias,
+            "biased": own.bias,
+            "qk_norm": own.query_key_norm,
+            "experts": experts,
+        }
+    )

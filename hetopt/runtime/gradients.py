@@ -64,7 +64,6 @@ class _Bucket(NamedTuple):
 
     @property
     def names(self) -> set[str]:
-        """The names of the parameters."""
         return {view.parameter.name for view in self.views}
 
 
@@ -86,11 +85,7 @@ class Sums:
     """The sums that one rank takes part in; `dtypes` are of all ranks' gradients."""
 
     def __init__(
-        self,
-        layout: Layout,
-        rank: int,
-        groups: Groups,
-        dtypes: list[Dtype],
+        self, layout: Layout, rank: int, groups: Groups, dtypes: list[Dtype]
     ) -> None:
         self._layout, self._rank, self._groups = layout, rank, groups
         self._team = layout.team_of[rank]
@@ -228,9 +223,7 @@ def _flat(parts: list[Tensor], dtype: Dtype) -> Tensor:
 
 
 def _together(
-    parts: list[Tensor],
-    dtype: Dtype | None,
-    exchange: Callable[[Tensor], object],
+    parts: list[Tensor], dtype: Dtype | None, exchange: Callable[[Tensor], object]
 ) -> None:
     """Exchange tensors as flat ones, and put back what these have then."""
     for run in batches(parts, lambda part: int(part.numel())):

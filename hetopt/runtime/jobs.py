@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..errors import InstanceError, Unsupported
 from ..formats.exporting.programs import by_host
-from ..plans import TrainingPlan
+from ..plans import Stage, TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan import shapes, targets
 from ..schema import Count, Instance, Record
@@ -198,16 +198,13 @@ def _plan_with_choices(data: Instance, plan: TrainingPlan) -> TrainingPlan:
     """The plan with what it leaves to the workload: recomputation, runs of layers."""
     rule = data.workload.costs.compute.recompute
     interleave = shapes.split_of(data, plan).interleave
+
+    def settled(stage: Stage) -> Stage:
+        return stage.model_copy(update={"recompute": stage.recompute or rule})
+
     pipelines = tuple(
-        pipeline.model_copy(
-            update={
-                "stages": tuple(
-                    stage.model_copy(update={"recompute": stage.recompute or rule})
-                    for stage in pipeline.stages
-                )
-            }
-        )
-        for pipeline in plan.pipelines
+        one.model_copy(update={"stages": tuple(map(settled, one.stages))})
+        for one in plan.pipelines
     )
     return plan.model_copy(update={"pipelines": pipelines, "interleave": interleave})
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 from ..schema import Recompute
-from .decoder import Decoder, Stretch
+from ..schema.model import RopeScaling
+from .decoder import Decoder
 from .mixture import Mixture
 from .parameters import TABLE
 from .pytorch import Device, Dtype, Tensor, again, functional, torch
@@ -174,8 +175,10 @@ def _turns(
     return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
 
 
-def _stretch(rates: Tensor, stretch: Stretch) -> Tensor:
+def _stretch(rates: Tensor, stretch: RopeScaling) -> Tensor:
     """Slow turns slowed down by the factor, fast ones as they are, a ramp between."""
-    turns = stretch.old_length * rates / (2 * math.pi)
-    keep = ((turns - stretch.low) / (stretch.high - stretch.low)).clamp(0, 1)
+    told = stretch.model_dump()
+    low, high = told["low_freq_factor"], told["high_freq_factor"]
+    turns = told["original_length"] * rates / (2 * math.pi)
+    keep = ((turns - low) / (high - low)).clamp(0, 1)
     return rates * (keep + (1 - keep) / stretch.factor)

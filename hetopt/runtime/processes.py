@@ -138,20 +138,19 @@ class Crew:
         ]
 
     def _judge(self) -> None:
-        """Raise what went wrong, if anything did."""
         now = time.monotonic()
         how = {n: rank.ending for n, rank in enumerate(self._ranks) if rank.was_killed}
         for number in self._silent(now):
             how[number] = f"was silent for {self._silent_s:g} s"
-        errors = [n for n, rank in enumerate(self._ranks) if rank.failure]
+        errors = {n: rank.failure for n, rank in enumerate(self._ranks) if rank.failure}
         if not how and errors:
             how = {n: "did not move, and others waited" for n in self._stuck(now)}
         if how:
             told = "; ".join(f"{self._name(n)} {words}" for n, words in how.items())
             raise RanksLost(told, sorted(how))
         if errors:
-            first = min(errors, key=lambda n: self._failure(n)["at"])
-            raise RunFailed(f"{self._name(first)}: {self._failure(first)['error']}")
+            first = min(errors, key=lambda n: errors[n]["at"])
+            raise RunFailed(f"{self._name(first)}: {errors[first]['error']}")
         for number, rank in enumerate(self._ranks):
             if rank.poll():
                 raise RunFailed(f"{self._name(number)} {rank.ending}")
@@ -166,9 +165,6 @@ class Crew:
             and rank.failure is None
             and now - rank.moved > patience
         ]
-
-    def _failure(self, number: int) -> Line:
-        return self._ranks[number].failure or {}
 
     def _name(self, number: int) -> str:
         return f"rank {number} ({self._names[number]})"
@@ -208,7 +204,6 @@ class _Rank:
         threading.Thread(target=_listen, args=listen, daemon=True).start()
 
     def hear(self, line: Line) -> None:
-        """Take note of a sign of life."""
         self.heard = time.monotonic()
         if line.get("done", self.done) != self.done:
             self.done, self.moved = line["done"], self.heard
@@ -220,18 +215,15 @@ class _Rank:
         return bool(code) and code != -signal.SIGABRT and self.failure is None
 
     def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
         return self._process.poll()
 
     def say(self, word: str) -> None:
-        """Write a word to its standard input."""
         with suppress(OSError, ValueError):  # it is gone, as `watch` will find
             if (stream := self._process.stdin) is not None:
                 stream.write(f"{word}\n")
                 stream.flush()
 
     def kill(self) -> None:
-        """End it at once."""
         if self._process.poll() is None:
             self._process.kill()
 

@@ -130,17 +130,10 @@ def pieces(update: Update) -> Iterator[Piece]:
             state["step"] = torch.zeros(())
             for moment in MOMENTS:
                 state[moment] = torch.zeros_like(master)
-        for kind, tensor in zip(
-            KINDS, (master, *(state[moment] for moment in MOMENTS)), strict=True
-        ):
-            parameter = piece.parameter
-            yield Piece(
-                f"{kind}/{parameter.name}",
-                parameter.axis or 0,
-                piece.start,
-                tensor.detach(),
-                piece.owned,
-            )
+        tensors, one = (master, *(state[moment] for moment in MOMENTS)), piece.parameter
+        for kind, tensor in zip(KINDS, tensors, strict=True):
+            place = f"{kind}/{one.name}", one.axis or 0, piece.start
+            yield Piece(*place, tensor.detach(), piece.owned)
 
 
 class States:

@@ -119,7 +119,6 @@ class _Run:
         self._leaves = threading.Event()  # a notice came
 
     def ran(self) -> Ran:
-        """Run to the end."""
         state = check(self._job, self._site.slots if self._site else None)
         interrupted = False
         try:
@@ -188,7 +187,6 @@ class _Run:
         return state.step if state else 0
 
     def _has_changed(self, change: Line, noticed: float) -> None:
-        """Take over the job of a site that has changed."""
         assert self._site is not None
         self._job = self._site.job
         last, saved = max(self._steps, default=0), self._saved_step()

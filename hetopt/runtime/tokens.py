@@ -57,9 +57,8 @@ class Tokens:
             self._tokens = read = opened(Path(data), self._vocabulary)
             self._windows = (len(read) - 1) // self._length
             if self._windows < 1:
-                raise InstanceError.at(
+                raise InstanceError.of(
                     data,
-                    None,
                     f"found {len(read)} tokens, expected more than the "
                     f"sequence length of {self._length}; give more",
                 )
@@ -106,17 +105,15 @@ def opened(path: Path, vocabulary: int) -> Numbers:
         else:
             found = np.memmap(path, dtype=kind, mode="r")
     except (OSError, ValueError) as error:
-        raise InstanceError.at(
+        raise InstanceError.of(
             path,
-            None,
             f"cannot be read: {error}; expected tokens as "
             f"{np.dtype(kind).itemsize}-byte numbers, as .npy, as .bin beside its "
             ".idx, or 'synthetic'",
         ) from None
     if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise InstanceError.at(
+        raise InstanceError.of(
             path,
-            None,
             f"found {found.ndim} axes of {found.dtype}, expected one of whole numbers",
         )
     return found
@@ -128,22 +125,20 @@ def _indexed(index: Path) -> Numbers:
         head = file.read(len(_MAGIC) + 8 + 1 + 8 + 8)
         magic, rest = head[: len(_MAGIC)], head[len(_MAGIC) :]
         if magic != _MAGIC or len(rest) < 25:
-            raise InstanceError.at(
+            raise InstanceError.of(
                 index,
-                None,
                 f"found a file that begins with {magic!r}, expected an index of "
                 "Megatron-LM; write it with its preprocess_data.py",
             )
         version = int.from_bytes(rest[:8], "little")
         if version != _VERSION:
-            raise InstanceError.at(
-                index, None, f"found version {version}, expected {_VERSION}"
+            raise InstanceError.of(
+                index, f"found version {version}, expected {_VERSION}"
             )
         kind = _KINDS.get(rest[8])
         if kind is None:
-            raise InstanceError.at(
+            raise InstanceError.of(
                 index,
-                None,
                 f"found tokens of kind {rest[8]}, expected whole numbers: one of "
                 f"{', '.join(map(str, _KINDS))}",
             )
@@ -153,9 +148,8 @@ def _indexed(index: Path) -> Numbers:
     found = np.memmap(data, dtype=np.dtype(kind).newbyteorder("<"), mode="r")
     told = int(lengths.sum())
     if len(lengths) != sequences or told != len(found):
-        raise InstanceError.at(
+        raise InstanceError.of(
             data,
-            None,
             f"found {len(found)} tokens, expected the {told} of {sequences} sequences "
             f"that {index.name} lists; copy both files anew",
         )

@@ -147,22 +147,12 @@ class Trainer:
     """A rank's stage, its optimiser and its tokens."""
 
     def __init__(
-        self,
-        job: Job,
-        rank: int,
-        device: Device,
-        *,
-        dtype: Dtype | None = None,
+        self, job: Job, rank: int, device: Device, *, dtype: Dtype | None = None
     ) -> None:
         self.job, self.rank, self.device = job, rank, device
         whole = parameters(job.decoder)
         self.layout = Layout(
-            job.plan,
-            job.gpus,
-            whole,
-            job.zero,
-            job.expert_parallel,
-            job.interleave,
+            job.plan, job.gpus, whole, job.zero, job.expert_parallel, job.interleave
         )
         self.team = self.layout.team_of[rank]
         dtypes = _agree(dtype or _dtype(job, device), len(job.gpus))
@@ -219,14 +209,7 @@ class Trainer:
             self._mixture(groups, cut),
         )
         border = Border(self.layout, self.rank, groups, dtypes)
-        return Pipeline(
-            self.layout,
-            self.rank,
-            model,
-            border,
-            job.schedule,
-            length,
-        )
+        return Pipeline(self.layout, self.rank, model, border, job.schedule, length)
 
     @property
     def done(self) -> int:
@@ -269,13 +252,7 @@ class Trainer:
         if self.device.type == "cuda":
             held = torch.cuda.max_memory_reserved(self.device) // 2**20
         return Step(
-            number,
-            _finite(loss),
-            _finite(norm),
-            rate,
-            seconds,
-            overflowed,
-            held,
+            number, _finite(loss), _finite(norm), rate, seconds, overflowed, held
         )
 
     def evaluate(self) -> float | None:

@@ -53,10 +53,7 @@ def one_machine(data: Data) -> Bound:
     price = [int(flops_per_s(gpu) / 10**9) for gpu in types]
     speed = sum(y * group.gpus for y, group in zip(price, among, strict=True))
     jobs = [
-        (
-            job.submit_us * speed,
-            min(price[x.group] * x.gpus * x.us for x in job.leases),
-        )
+        (job.submit_us * speed, min(price[x.group] * x.gpus * x.us for x in job.leases))
         for job in work(data, among)
     ]
     waited = _least_sum(jobs) - sum(release for release, _ in jobs)

@@ -261,13 +261,9 @@ class Simulation:
     def schedule(self) -> Schedule:
         """Return the jobs in the order of the queue's file."""
         leases = {task.job.name: tuple(task.leases) for task in self.tasks}
-        return Schedule(
-            jobs=tuple(
-                ScheduledJob(
-                    job=job.name,
-                    leases=leases[job.name],
-                    refused=self.refused[job.name],
-                )
-                for job in self.data.jobs
-            )
+        names = [job.name for job in self.data.jobs]
+        jobs = (
+            ScheduledJob(job=name, leases=leases[name], refused=self.refused[name])
+            for name in names
         )
+        return Schedule(jobs=tuple(jobs))

@@ -59,8 +59,10 @@ class Calibration(Record):
         "tokens on their way to experts, or whether these do is untold.",
     )
     dispatcher: Literal["alltoall", "flexible"] = "alltoall"
-    loss: Literal["whole", "chunked"] = Field(
-        "whole", description="Of all logits at once, or of a part of the tokens."
+    loss: Literal["whole", "plain", "chunked"] = Field(
+        "whole",
+        description="Of all logits at once, as the framework does or with copies of "
+        "32 bits, or of a part of the tokens.",
     )
 
     @property

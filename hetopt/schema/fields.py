@@ -11,16 +11,7 @@ from ..trainers.megatron import TABLE as MEGATRON
 from ..trainers.table import Fields, text_of
 from .groups import WHOLE, Split
 from .instance import Instance
-from .layers import (
-    CONVOLUTION,
-    EXPERTS,
-    LINEAR,
-    MAMBA,
-    MAMBA_1,
-    WINDOW,
-    Kind,
-    shape_of,
-)
+from .layers import CONVOLUTION, EXPERTS, LINEAR, MAMBA, MAMBA_1, WINDOW, Kind, shape_of
 from .model import Architecture, ModelSpec
 
 ONE = Split()
@@ -31,6 +22,7 @@ def fields_of(data: Instance, tp: int) -> Fields:
     """Return the fields of the model and of how it is trained, cut among `tp` GPUs."""
     model, workload = data.model, data.workload
     costs, timed = workload.costs, workload.costs.compute.calibration
+    fused = timed is not None and (timed.framework, timed.loss) == ("megatron", "whole")
     made: Fields = {
         **{"layers": model.layers - model.mtp_layers, "mtp_layers": model.mtp_layers},
         **{"hidden": model.hidden, "heads": model.heads, "tp": tp},
@@ -46,6 +38,7 @@ def fields_of(data: Instance, tp: int) -> Fields:
         **fields_of_rule(costs.compute.recompute),
         "sequence_parallel": tp > 1
         and bool(costs.compute.sequence_parallel or model.experts),
+        "fused_loss": costs.memory.fused_loss or fused,
         "optimiser": costs.memory.optimiser,
         "hosted": costs.memory.hosts_update,
         "zero": costs.updates.zero,

@@ -50,8 +50,7 @@ class Offer(Record):
     )
 
     losses_per_hour: Frequency = Field(
-        0,
-        description="Losses of a spot machine per hour: 0.02 is one in 50 hours.",
+        0, description="Losses of a spot machine per hour: 0.02 is one in 50 hours."
     )
 
 

@@ -26,6 +26,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ..errors import InstanceError, cut, quoted
 from ..text import units
+from ..text.complaints import path_of
 from ..text.documents import Fields
 
 LONGEST_NAME = 200
@@ -220,10 +221,7 @@ def table_record(
         return record.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        loc, field = first["loc"], ""
-        for part in loc:
-            field += f"[{part}]" if isinstance(part, int) else f".{part}"
-        field = field.removeprefix(".")
+        loc, field = first["loc"], path_of(first["loc"])
         source = (sources or {}).get(str(loc[-1]) if loc else "", "the instance")
         raise InstanceError.at(
             None,

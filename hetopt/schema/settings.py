@@ -75,10 +75,7 @@ PRESETS: Mapping[str, Groups] = MappingProxyType(
             "updates": {"sync": "bottleneck"},
         },
         # Its estimator: the lowest bandwidth among replicas.
-        "metis": {
-            "compute": {"recompute": "full"},
-            "updates": {"sync": "bottleneck"},
-        },
+        "metis": {"compute": {"recompute": "full"}, "updates": {"sync": "bottleneck"}},
         # Eq. 9: gradients are exchanged behind the backward passes of earlier stages.
         "espresso": {
             "compute": {"recompute": "full", "flash": True, "head": "omit"},
@@ -95,10 +92,7 @@ PRESETS: Mapping[str, Groups] = MappingProxyType(
         # in fp32; PyTorch's own loss keeps the gradients of the logits.
         "torch": {
             "compute": {"recompute": "none", "flash": True, "sequence_parallel": True},
-            "memory": {
-                "precision": "bf16_fp32_gradients",
-                "logit_gradients": True,
-            },
+            "memory": {"precision": "bf16_fp32_gradients", "logit_gradients": True},
             "updates": {"zero": 3, "gathers": "micro_batch"},
         },
     }
@@ -225,7 +219,7 @@ class CostSettings(Record):
         states, lora = self.memory.states, self.updates.lora
         if lora is None:
             return states
-        return StateBytes(lora.frozen_bytes(states.weight), 0, 0)
+        return StateBytes(lora.frozen_bytes(self._frozen), 0, 0)
 
     @cached_property
     def end_states(self) -> StateBytes:
@@ -234,7 +228,15 @@ class CostSettings(Record):
         if self.updates.lora is None:
             by = "adamw" if memory.optimiser == "muon" else memory.optimiser
             return memory.on_gpu(memory.updated_by(by))
-        return StateBytes(memory.states.weight, 0, 0)
+        return StateBytes(self._frozen, 0, 0)
+
+    @property
+    def _frozen(self) -> int | Fraction:
+        """Bytes of a weight beside adapters, which Megatron has in eight bits alone."""
+        timed, weight = self.compute.calibration, self.memory.states.weight
+        if timed is None or timed.framework != "megatron" or not timed.is_narrow:
+            return weight
+        return Fraction(weight, 2)
 
     @property
     def split(self) -> Split:

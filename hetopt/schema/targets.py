@@ -330,12 +330,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         # DDP, and DeepSpeed's ZeRO.
         "llamafactory": Target(
             _REPLICAS
-            | {
-                *_ZERO,
-                Feature.HOSTED_STATES,
-                Feature.ADAFACTOR,
-                Feature.ADAMW_8BIT,
-            },
+            | {*_ZERO, Feature.HOSTED_STATES, Feature.ADAFACTOR, Feature.ADAMW_8BIT},
             symmetric=True,
             program="our LLaMA-Factory export",
         ),

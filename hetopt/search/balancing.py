@@ -50,16 +50,12 @@ class Balancer:
     def even(self) -> bool:
         """Return whether all layers are alike, in parameters, time and memory."""
         model, costs = self.cost.instance.model, self.cost.costs
-        rows = [row.layer_us for row in costs.compute.profile]
-        rows += [row.backward_us for row in costs.compute.profile if row.backward_us]
-        rows += [row.layer_mib for row in costs.compute.profile if row.layer_mib]
-        rows += [
-            row.activation_mib for row in costs.compute.profile if row.activation_mib
-        ]
+        told = ("layer_us", "backward_us", "layer_mib", "activation_mib")
+        rows = [getattr(row, name) for row in costs.compute.profile for name in told]
         calibrated = self.cost.table.calibrated
         if calibrated and len(set(calibrated.sorts)) > 1:
             return False
-        return model.even and all(len(set(row)) == 1 for row in rows)
+        return model.even and all(len(set(row)) == 1 for row in rows if row)
 
     def balanced(
         self,

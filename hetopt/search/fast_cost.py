@@ -13,7 +13,7 @@ its time is over: with a deadline, what is not known yet raises `OutOfTime`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -387,9 +387,7 @@ class FastCost:
         return self.whole_us(passes, sync, self.end_us([p.slots for p in pipes]))
 
     def sync_us(
-        self,
-        pipes: Iterable[tuple[tuple[Slot, ...], Timing]],
-        times: Sums,
+        self, pipes: Iterable[tuple[tuple[Slot, ...], Timing]], times: Sums
     ) -> int:
         """The slowest stage's synchronisation, or the busiest port's.
 
@@ -477,22 +475,27 @@ class FastCost:
             for one in plan.pipelines
         )
 
-    def plan(self, pipes: Iterable[Pipe]) -> TrainingPlan:
-        """The plan with GPU ids; each node's are handed out in order."""
+    def handing_out(self) -> Callable[[int, int], tuple[str, ...]]:
+        """Return what hands out so many GPUs of a node by their ids, in order."""
         given = [0] * len(self.nodes)
 
+        def hand_out(node: int, t: int) -> tuple[str, ...]:
+            start, name, there = given[node], self.names[node], self.nodes[node].count
+            given[node] = end = start + t
+            if end > there:
+                raise InternalError(f"a plan uses {end} of {there} GPUs of {name!r}")
+            return tuple(f"{name}:{i}" for i in range(start, end))
+
+        return hand_out
+
+    def plan(self, pipes: Iterable[Pipe]) -> TrainingPlan:
+        """The plan with GPU ids; each node's are handed out in order."""
+        hand_out = self.handing_out()
+
         def stage(slot: Slot, b: int) -> Stage:
-            start = given[slot.node]
-            given[slot.node] = end = start + slot.t
-            if end > self.nodes[slot.node].count:
-                raise InternalError(
-                    f"a compact plan uses {end} GPUs of node "
-                    f"{self.names[slot.node]!r}, which has "
-                    f"{self.nodes[slot.node].count}"
-                )
-            gpus = tuple(f"{self.names[slot.node]}:{i}" for i in range(start, end))
-            held, alone = (slot.first, slot.last), (Replica(gpus=gpus, samples=b),)
-            return Stage(layers=held, replicas=alone, recompute=slot.recompute)
+            alone = Replica(gpus=hand_out(slot.node, slot.t), samples=b)
+            held, rule = (slot.first, slot.last), slot.recompute
+            return Stage(layers=held, replicas=(alone,), recompute=rule)
 
         return TrainingPlan(
             pipelines=tuple(

@@ -289,7 +289,6 @@ class Moves:
         return [i], [lines[0], lines[1]]
 
     def _join_pipelines(self, state: State) -> Move | None:
-        """Two pipelines become one."""
         if len(state.lines) < 2:
             return None
         i, k = self._draws.sample(range(len(state.lines)), 2)

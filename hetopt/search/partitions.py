@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from ..errors import NoPlan
 from ..plans import Partition
 from ..problems.layer_partition import Data
 
@@ -64,8 +65,13 @@ class Chain:
             return max(times)
         return sum(times) + (self.data.micro_batches - 1) * max(times)
 
-    def plan(self, cuts: Sequence[int]) -> Partition:
-        """Return boundaries as a plan."""
+    def plan(self, cuts: Sequence[int], name: str) -> Partition:
+        """Return boundaries by a rule as a plan; `NoPlan` where layers do not fit."""
+        if (j := self.first_short(cuts)) is not None:
+            raise NoPlan(
+                f"{name}: {cuts[j + 1] - cuts[j]} layers do not fit on stage "
+                f"{self.stages[j].name!r}"
+            )
         return Partition(
             order=tuple(stage.name for stage in self.stages),
             layers=tuple(last - first for first, last in pairwise(cuts)),

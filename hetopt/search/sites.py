@@ -124,13 +124,7 @@ class _Planner:
         return min(found, key=lambda one: one[0], default=None)
 
     def _settled(
-        self,
-        some: tuple[int, ...],
-        copies: int,
-        size: int,
-        degree: int,
-        *,
-        alike: bool,
+        self, some: tuple[int, ...], copies: int, size: int, degree: int, *, alike: bool
     ) -> _Found | None:
         """So many pipelines, with layers handed from site to site while that helps."""
         self._cost.check()

@@ -23,7 +23,7 @@ HexiScale.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..errors import NoPlan, OutOfTime, keeping
+from ..errors import NoPlan, in_time
 from ..plans import TrainingPlan
 from ..schema import Instance
 from .fast_cost import Best, FastCost, Pipe, stages_on
@@ -59,23 +59,17 @@ def plan(
     cost = FastCost(data, deadline)
     best, nodes = Best(cost), cost.timed_nodes.copy()
     nearest: tuple[Shortage, str] | None = None
-    in_time = True
-    with keeping(best.plan):
-        try:
-            while nodes and best.us is None:
-                for name, pipes in _candidates(cost, nodes):
-                    if short := worst_shortage(cost, pipes):
-                        nearest = min(nearest or (short, name), (short, name))
-                    else:
-                        best.offer(cost.ordered(pipes))
-                nodes.remove(least_useful(cost, nodes))
-        except OutOfTime:
-            in_time = False
-    if (plan := best.plan()) is not None:
-        return plan
-    if not in_time:
-        raise NoPlan("megatron: no factorisation that fits was found in time")
-    raise NoPlan(_reason(data, nearest))
+    with in_time("megatron", best.plan):
+        while nodes and best.us is None:
+            for name, pipes in _candidates(cost, nodes):
+                if short := worst_shortage(cost, pipes):
+                    nearest = min(nearest or (short, name), (short, name))
+                else:
+                    best.offer(cost.ordered(pipes))
+            nodes.remove(least_useful(cost, nodes))
+    if (plan := best.plan()) is None:
+        raise NoPlan(_reason(data, nearest))
+    return plan
 
 
 def _candidates(

@@ -37,6 +37,6 @@ def serve(
                 f"{library} is not installed, which serves the page: "
                 "pip install starlette uvicorn"
             ) from None
-    from .server import served
+    from .app import served
 
     served(instance, port, time_limit, ready)

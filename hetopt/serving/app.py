@@ -6,10 +6,14 @@ of another site can know it. A name that another site's server has put on our ad
 """
 
 import json
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from secrets import token_urlsafe
+from types import FrameType
 from typing import Annotated, Any, TypeVar
 
+import uvicorn
 from pydantic import Field
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -22,13 +26,15 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..errors import HetoptError, InternalError
-from ..schema import Name, Record
+from ..api.calling import Place
+from ..errors import HetoptError, InternalError, Unsupported
+from ..schema import Instance, Name, Record
 from ..text.complaints import validated
 from ..text.documents import Document
 from ..text.parsing import parse_tree, yaml_text
 from .desk import Desk, Refusal, examples
 
+HOST = "127.0.0.1"  # over a network: ssh -L
 STATIC = Path(__file__).with_name("static")
 MOST_BYTES = 4 * 2**20
 HEADERS = {
@@ -222,3 +228,59 @@ async def _failed(request: Request, error: Exception) -> Response:
     """A bug of ours, whose traceback goes to the terminal of the server."""
     words = f"a bug in hetopt, please report it: {type(error).__name__}: {error}"
     return await _complained(request, InternalError(words))
+
+
+# --- the server, which ends without leftovers -----------------------------------
+
+
+class _Server(uvicorn.Server):
+    """A server that ends the plan in the making with itself."""
+
+    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+        super().__init__(config)
+        self.desk = desk
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Exit as uvicorn does, once the plan in the making is ended."""
+        self.desk.close()
+        super().handle_exit(sig, frame)
+
+
+def served(
+    instance: Place | Instance | None,
+    port: int,
+    time_limit: float,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve the page, as `hetopt.serving.serve` says."""
+    desk = Desk(time_limit)
+    if instance is not None:
+        desk.open(instance)
+    listening = bound(port)
+    token = token_urlsafe(24)
+    config = uvicorn.Config(
+        application(desk, token),
+        access_log=False,
+        log_level="error",
+        server_header=False,
+        timeout_graceful_shutdown=3,
+    )
+    try:
+        ready(f"http://{HOST}:{listening.getsockname()[1]}/{token}/")
+        _Server(config, desk).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        desk.close()
+        listening.close()
+
+
+def bound(port: int) -> socket.socket:
+    """Return a socket that listens there; `Unsupported` where there can be none."""
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        raise Unsupported(
+            f"--port {port}: cannot be served: {error.strerror or error}; give another "
+            "port, 0 for any free one"
+        ) from None

@@ -133,7 +133,6 @@ class Desk:
         return self.laid[digest]
 
     def _instance(self, laid: Laid) -> Document:
-        """Return what there is: nodes, the model and the workload."""
         instance = laid.instance
         cluster, work = instance.planned_cluster, instance.workload
         alike = Counter((node.count, node.gpu) for node in cluster.nodes)

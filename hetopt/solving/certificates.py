@@ -21,6 +21,7 @@ MOST_DEPTH = 54  # of divisions; files are nested at most 64 deep
 
 Amount = Annotated[float, Field(ge=0, le=2.0**64)]
 Moment = Annotated[float, Field(ge=0, le=1e36)]
+Row = Annotated[tuple[Amount, ...], Field(max_length=MOST_INTERVALS)]
 
 
 Cut = Literal["sync", "count", "replicas", "size", "slowest", "host"]
@@ -135,13 +136,7 @@ class QueueCertificate(Record):
     edges: Annotated[
         tuple[Moment, ...], Field(min_length=2, max_length=MOST_INTERVALS + 1)
     ]
-    prices: Annotated[
-        tuple[
-            Annotated[tuple[Amount, ...], Field(max_length=MOST_INTERVALS)],
-            ...,
-        ],
-        Field(min_length=1, max_length=20_000),
-    ]
+    prices: Annotated[tuple[Row, ...], Field(min_length=1, max_length=20_000)]
 
     @model_validator(mode="after")
     def _on_intervals(self) -> Self:

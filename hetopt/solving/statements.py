@@ -335,7 +335,6 @@ def _weaker(value: float, span: Span, *, minimise: bool) -> Fraction:
         return Fraction(value)
     exactly = Fraction(value)
     slack = max(
-        TOLERANCE * max(Fraction(1), abs(exactly)),
-        COSTS * Fraction(span.objective),
+        TOLERANCE * max(Fraction(1), abs(exactly)), COSTS * Fraction(span.objective)
     )
     return exactly - slack if minimise else exactly + slack

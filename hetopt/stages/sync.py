@@ -25,19 +25,15 @@ UNIT = 1 << 16  # units of an average layer
 class SyncSizes:
     """Sizes of runs in units, and units that one GPU exchanges in a us.
 
-    `low` and `high` are by run, rounded down and up; `whole` is of all layers, rounded
-    down, of which `embedding`, rounded up, is no layer's own. `inter` is over the
-    fastest link between nodes, `intra[c]` over that in nodes of class c; None where
-    there is no such link, or nothing to exchange.
+    `low` and `high` are by run, rounded down and up. `inter` is over the fastest link
+    between nodes, `intra[c]` over that in nodes of class c; None where there is no such
+    link, or nothing to exchange.
     """
 
     low: Whole
     high: Whole
-    whole: int
-    embedding: int
     inter: Fraction | None
     intra: tuple[Fraction | None, ...]
-    bytes_each: Fraction
 
     @classmethod
     def of(
@@ -60,16 +56,9 @@ class SyncSizes:
         return cls(
             np.array([floor(x) for x in each], np.int64),
             np.array([ceil(x) for x in each], np.int64),
-            floor(behind[-1] * size),
-            ceil(end * size),
             _rate(_fastest_inter(table), bytes_each),
             tuple(_rate(_intra(table, x.nodes[0]), bytes_each) for x in classes),
-            bytes_each,
         )
-
-    def rate(self, bytes_per_s: Fraction) -> Fraction | None:
-        """Return the units that one GPU exchanges over a link in a us."""
-        return _rate(bytes_per_s, self.bytes_each)
 
 
 def _rate(bytes_per_s: Fraction | None, bytes_each: Fraction) -> Fraction | None:

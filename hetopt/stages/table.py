@@ -8,6 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from .. import capability
+from ..caching import cached_method
 from ..costs import CostTable
 from ..schema import Instance, exact
 from .classes import NEVER, NodeClass, Whole, node_classes, whole_us
@@ -42,7 +43,6 @@ class StageTable:
         self.node_gpus = _fixed([each.gpus for each in self.classes])
         self.gpus = _fixed(self.nodes * self.node_gpus)
         self.runs = Runs.of(self.layers, equal=self._equal)
-        self._kept: dict[int, Whole] = {}
 
     @cached_property
     def sync(self) -> SyncSizes:
@@ -71,15 +71,14 @@ class StageTable:
                 if self.costs.usable(each.nodes[0], t, s):
                     yield t, s
 
+    @cached_method
     def replica_us(self, number: int) -> Whole:
         """Return the least times of replicas in nodes of a class, without transfers.
 
         They are by [degree, samples, run]; `NEVER` where it does not fit with one
         micro-batch.
         """
-        if number not in self._kept:
-            self._kept[number] = _fixed(self._replicas(number))
-        return self._kept[number]
+        return _fixed(self._replicas(number))
 
     @cached_property
     def most_replicas(self) -> int:

@@ -87,7 +87,6 @@ def _fields(kind: Any, value: Any) -> object:
         return value.model_dump(mode="json")
     is_record = isinstance(kind, type) and issubclass(kind, BaseModel)
     if is_record and isinstance(value, str | Path):
-        return validated(kind, read_tree(Path(value)), str(value)).model_dump(
-            mode="json"
-        )
+        value = validated(kind, read_tree(Path(value)), str(value))
+        return value.model_dump(mode="json")
     return value

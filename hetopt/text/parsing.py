@@ -52,24 +52,20 @@ def read_text(path: Path) -> str:
     """The text of a file; `InstanceError` where it is absent, too large, not UTF-8."""
     with readable(path):
         if path.is_dir():
-            raise InstanceError.at(
-                path, None, "found a folder, expected a file; name a file"
-            )
+            raise InstanceError.of(path, "found a folder, expected a file; name a file")
         with path.open("rb") as file:
             content = _at_most(file, MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise InstanceError.at(
+        raise InstanceError.of(
             path,
-            None,
             f"found more than {MAX_BYTES >> 20} MiB, expected at most that; split the "
             "file",
         )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InstanceError.at(
+        raise InstanceError.of(
             path,
-            None,
             f"found a byte that is not UTF-8 at offset {error.start}, expected "
             "UTF-8 text; save it as UTF-8",
         ) from None
@@ -87,18 +83,18 @@ def readable(
     try:
         place = Path(os.path.realpath(path))
         if place.exists() and not (place.is_file() or place.is_dir()):
-            raise InstanceError.at(
-                path, None, "found a pipe or a device, expected a file; name a file"
+            raise InstanceError.of(
+                path, "found a pipe or a device, expected a file; name a file"
             )
         yield
     except InstanceError:
         raise
     except FileNotFoundError:
         words = f"found no such file, expected {expected}"
-        raise InstanceError.at(path, None, words) from None
+        raise InstanceError.of(path, words) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InstanceError.at(path, None, f"cannot be read: {reason}") from None
+        raise InstanceError.of(path, f"cannot be read: {reason}") from None
 
 
 _LONGEST_HEADER = 10_000  # characters
@@ -122,8 +118,8 @@ def read_table(path: Path) -> Table:
     """
     text = read_text(path)
     if re.match(r"\s*(?:\{|\[\s*[\[{\]])", text) is not None:
-        raise InstanceError.at(
-            path, None, "found JSON, expected CSV with a header; write it as CSV"
+        raise InstanceError.of(
+            path, "found JSON, expected CSV with a header; write it as CSV"
         )
     if re.match(r"[^\n,|;\t]+\n-+ [- ]*-\s*\n", text) is not None:
         raise InstanceError.at(
@@ -194,9 +190,8 @@ def parse_tree(text: str, where: str, *, is_json: bool) -> Document:
     tree = parse_value(text, where, is_json=is_json)
     if not isinstance(tree, dict):
         found = "nothing" if tree is None else f"a {_KIND[type(tree)]}"
-        raise InstanceError.at(
+        raise InstanceError.of(
             where,
-            None,
             f"found {found}, expected an object with named fields; `hetopt list "
             "fields` has an instance's",
         )
@@ -212,9 +207,8 @@ def parse_value(text: str, where: str, *, is_json: bool) -> Any:
     """The value in `text`, bounded; messages of `InstanceError` begin with `where`."""
     found = parse_documents(text, where, is_json=is_json)
     if len(found) > 1:
-        raise InstanceError.at(
+        raise InstanceError.of(
             where,
-            None,
             f"found {len(found)} YAML documents, expected one; give the one that you "
             "mean in a separate file",
         )
@@ -237,22 +231,20 @@ def parse_documents(text: str, where: str, *, is_json: bool = False) -> list[Any
             f"not JSON: {error.msg}; correct the text there",
         ) from None
     except yaml.YAMLError as error:
-        raise InstanceError.at(where, None, _yaml_message(error)) from None
+        raise InstanceError.of(where, _yaml_message(error)) from None
     except _Refused as error:
-        raise InstanceError.at(where, None, str(error)) from None
+        raise InstanceError.of(where, str(error)) from None
     except RecursionError:
         depth, trees = MAX_DEPTH + 1, []
     except ValueError:  # Python reads no whole number of thousands of digits
-        raise InstanceError.at(
+        raise InstanceError.of(
             where,
-            None,
             "found a number of thousands of digits, expected at most 10000000000000; "
             "shorten it",
         ) from None
     if depth > MAX_DEPTH:
-        raise InstanceError.at(
+        raise InstanceError.of(
             where,
-            None,
             f"found values nested more than {MAX_DEPTH} deep, expected at most "
             f"{MAX_DEPTH} levels; flatten the file",
         )
@@ -338,15 +330,12 @@ class _Loader(_Base):  # type: ignore[misc]
         return made
 
     def sequence(self, node: Any) -> list[object]:
-        """A list."""
         return [self.construct_object(item, deep=True) for item in node.value]
 
     def whole(self, node: object) -> int:
-        """A decimal whole number."""
         return int(self.scalar(node, r"[-+]?[0-9]{1,4000}", "a whole number"))
 
     def number(self, node: object) -> float:
-        """A decimal number."""
         return float(self.scalar(node, _NUMBER, "a number"))
 
     def scalar(self, node: object, pattern: str, what: str) -> str:
@@ -360,7 +349,6 @@ class _Loader(_Base):  # type: ignore[misc]
         return text
 
     def truth(self, node: object) -> bool:
-        """True for `true`."""
         return str(self.construct_scalar(node)).lower() == "true"
 
     def nothing(self, node: object) -> None:
@@ -383,11 +371,7 @@ def _resolve(tag: str, pattern: str, first: str) -> None:
 _resolve("null", r"^(?:~|null|Null|NULL|)$", "~nN")
 _resolve("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF")
 _resolve("int", r"^[-+]?[0-9]+$", "-+0123456789")
-_resolve(
-    "float",
-    f"^{_NUMBER}$",
-    "-+.0123456789",
-)
+_resolve("float", f"^{_NUMBER}$", "-+.0123456789")
 for _tag, _method in {
     "null": _Loader.nothing,
     "bool": _Loader.truth,
@@ -462,7 +446,6 @@ def _yaml_message(error: yaml.YAMLError) -> str:
 
 
 def _depth(tree: object) -> int:
-    """Return how deep lists and objects are nested, level by level."""
     depth, level = 0, [tree] if isinstance(tree, dict | list) else []
     while level and depth <= MAX_DEPTH:
         depth += 1

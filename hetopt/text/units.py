@@ -166,28 +166,15 @@ _DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10*
 
 
 SECONDS = Quantity(
-    "a time",
-    _duration(),
-    ("45s", "90min", "1h30min", "3d"),
-    joined=True,
+    "a time", _duration(), ("45s", "90min", "1h30min", "3d"), joined=True
 )
 MICROSECONDS = SECONDS.of("us", "5us", "0.1ms")
-GBYTES_PER_S = Quantity(
-    "a data rate",
-    _rates(),
-    ("25GB/s", "400Gb/s", "25GbE"),
-)
-MIB = Quantity(
-    "a size",
-    _sizes(1000),
-    ("512MiB", "2GiB", "2GB"),
-).of("MiB")
+GBYTES_PER_S = Quantity("a data rate", _rates(), ("25GB/s", "400Gb/s", "25GbE"))
+MIB = Quantity("a size", _sizes(1000), ("512MiB", "2GiB", "2GB")).of("MiB")
 #: Makers of cards count memory in powers of two and call it GB: an A100 of 80 GB has
 #: 81,920 MiB.
 CARD_GIB = Quantity(
-    "the memory of a GPU",
-    _sizes(1024),
-    ("80GB", "80GiB", "24576MiB"),
+    "the memory of a GPU", _sizes(1024), ("80GB", "80GiB", "24576MiB")
 ).of("GiB")
 COUNT = Quantity(
     "a count",
@@ -201,9 +188,7 @@ LENGTH = Quantity(
     ("128Ki", "1Mi"),
 )
 SHARE = Quantity(
-    "a share",
-    {"%": Fraction(1, 100), "percent": Fraction(1, 100)},
-    ("5%",),
+    "a share", {"%": Fraction(1, 100), "percent": Fraction(1, 100)}, ("5%",)
 )
 _MONEY = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9}
 _USD = {

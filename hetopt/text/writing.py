@@ -73,9 +73,8 @@ def writable(path: str | Path) -> Iterator[None]:
     except InstanceError:
         raise
     except (OSError, ValueError) as error:  # the latter of a name that no file has
-        raise CannotWrite.at(
+        raise CannotWrite.of(
             path,
-            None,
             f"cannot be written: {_reason(error)}; name a file in a folder that exists "
             "and may be written to",
         ) from None

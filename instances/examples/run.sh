@@ -22,7 +22,7 @@ PARALLEL=(
 torchrun --nnodes 3 pretrain_gpt.py "${MODEL[@]}" "${PARALLEL[@]}" \
   --micro-batch-size 1 \
   --global-batch-size 64 \
-  --fp16 \
+  --bf16 \
   --recompute-granularity full \
   --recompute-method uniform \
   --recompute-num-layers 1

@@ -11,7 +11,6 @@ from small_instances import small
 import hetopt
 from hetopt.api import nodes
 from hetopt.api.nodes import NodeChoice
-from hetopt.api.runs import used_nodes
 from hetopt.errors import InstanceError
 from hetopt.problems import training_plan
 
@@ -30,7 +29,7 @@ def mixed(**gpus: dict[str, Any]) -> hetopt.Instance:
 def usd(instance: hetopt.Instance, plan: hetopt.TrainingPlan) -> Fraction:
     us = training_plan.evaluate(instance, plan).objective
     assert isinstance(us, int)
-    nodes = [instance.planned_cluster.node[name] for name in used_nodes(plan)]
+    nodes = [instance.planned_cluster.node[name] for name in plan.gpus_by_node]
     rate = sum(n.count * GPUS[n.gpu]["usd_per_hour"] for n in nodes)
     return Fraction(rate * us, 3_600_000_000)
 
@@ -56,7 +55,7 @@ def test_the_chosen_set_costs_least_and_no_less_than_is_proved() -> None:
 
 def test_dear_nodes_are_left_idle() -> None:
     choice = chosen()
-    assert used_nodes(choice.result.plan) == {"b-1"}
+    assert {*choice.result.plan.gpus_by_node} == {"b-1"}
     everything = [one.usd for one in choice.sets if one.usd is not None]
     assert choice.value == min(everything)
 

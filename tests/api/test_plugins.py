@@ -20,7 +20,7 @@ from hetopt.schema import Instance
 
 TEMPLATE = re.search(
     r'```python\n("""All GPUs of a node.*?)```',
-    (ROOT / "CONTRIBUTING.md").read_text("utf-8"),
+    (ROOT / "guide" / "plug-ins.md").read_text("utf-8"),
     re.S,
 )
 SMALL = "tiny/two-nodes"

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from exporter_plans import pipeline
 from float_judge import FloatJudge
 from hypothesis import given
 from inputs import examples, seeds
@@ -13,7 +14,7 @@ from small_instances import small
 
 from hetopt.costs.communication import hop_slowdown, ring_slowdown
 from hetopt.errors import Unsupported
-from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
+from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance
 from hetopt.search.fast_cost import FastCost
@@ -41,28 +42,17 @@ def two_nodes(
 
 def plan_of(*rows: list[str], t: int, cut: int = 4) -> TrainingPlan:
     """Pipelines of stages on the first free GPUs of nodes, `t` each."""
-    taken: dict[str, int] = {}
-
-    def replica(node: str) -> Replica:
-        first = taken.get(node, 0)
-        taken[node] = first + t
-        return Replica(gpus=tuple(f"{node}:{first + i}" for i in range(t)), samples=1)
-
-    return TrainingPlan(
-        pipelines=tuple(
-            Pipeline(
-                micro_batches=8 // len(rows),
-                micro_batch_size=1,
-                stages=tuple(
-                    Stage(layers=layers, replicas=(replica(node),))
-                    for node, layers in zip(
-                        row, [(0, cut), (cut, 8)] if row[1:] else [(0, 8)], strict=True
-                    )
-                ),
-            )
-            for row in rows
-        )
-    )
+    taken, made = dict[str, int](), []
+    for row in rows:
+        gpus: list[str] = []
+        for node in row:
+            first = taken.get(node, 0)
+            taken[node] = first + t
+            gpus += (f"{node}:{first + i}" for i in range(t))
+        counts = [cut, 8 - cut] if row[1:] else [8]
+        shapes = [(layers, t, 1) for layers in counts]
+        made.append(pipeline(gpus, shapes, 8 // len(rows), 1))
+    return TrainingPlan(pipelines=tuple(made))
 
 
 def parts_of(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
@@ -111,13 +101,8 @@ def test_what_ends_an_iteration_is_added_once() -> None:
 def profile(updates: dict[int, int]) -> dict[str, Any]:
     """Rows of one GPU, by size of micro-batch, with the update of each layer."""
     rows = [
-        {
-            "gpu": "A",
-            "tensor_parallel": 1,
-            "micro_batch": b,
-            "layer_us": [5] * 8,
-            "update_us": [us] * 7 + [us + 100],
-        }
+        {"gpu": "A", "tensor_parallel": 1, "micro_batch": b, "layer_us": [5] * 8}
+        | {"update_us": [us] * 7 + [us + 100]}
         for b, us in updates.items()
     ]
     return {"layer_times": "profile", "profile": rows}

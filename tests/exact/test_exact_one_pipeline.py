@@ -73,7 +73,8 @@ def test_a_pipeline_is_offered_where_one_is_faster(tiny: Instance) -> None:
     best = one_pipeline.solve(instance).objective
     for than in (None, best) if best is None else (None, best, best + 1):
         offered: list[TrainingPlan] = []
-        one_pipeline.faster(instance, than, Limits(), offered.append)
+        sizes = instance.workload.micro_batch_sizes
+        one_pipeline.faster(instance, than, Limits(), offered.append, sizes)
         found = [judge.evaluate(instance, plan).objective for plan in offered]
         assert found == ([] if best is None or than == best else [best])
 

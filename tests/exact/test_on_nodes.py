@@ -22,8 +22,8 @@ from hetopt.costs import without_update
 from hetopt.errors import Unsupported
 from hetopt.exact import one_pipeline, training_plan
 from hetopt.exact.checking import on_nodes
+from hetopt.exact.one_pipeline import of_sizes
 from hetopt.exact.one_pipeline.cluster_tables import BIG
-from hetopt.exact.training_plan.alone import of_sizes
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan as judge

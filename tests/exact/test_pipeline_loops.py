@@ -8,7 +8,7 @@ from hetopt.exact.one_pipeline import completion
 from hetopt.exact.one_pipeline.cluster_tables import BIG
 from hetopt.exact.one_pipeline.options import pattern_us
 from hetopt.exact.one_pipeline.prices import Moves
-from hetopt.exact.one_pipeline.shares import least_us
+from hetopt.exact.one_pipeline.stages import least_us
 
 SEEDS = st.integers(0, 2**32)
 

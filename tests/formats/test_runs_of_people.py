@@ -768,4 +768,4 @@ def test_a_file_is_judged_as_its_own_program_runs_it(zero: int, tmp_path: Path) 
             [round(us, -2), parts["peak_memory_mib"], parts["oom_probability"]]
         )
     assert found[0] == found[1] == found[2]
-    assert (found[0][-1] is None) == (zero > 1)  # of DeepSpeed not all is weighed
+    assert found[0][-1] < 1  # DeepSpeed's update and buckets are weighed

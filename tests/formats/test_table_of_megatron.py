@@ -110,7 +110,7 @@ def _runs(draw: Any) -> Fields:
         **{"vp": runs, "stage_layers": tuple(stages)},
         "parts": None if all(parts) else tuple(parts),
         "products": draw(st.sampled_from(["bf16", "fp8", "mxfp8", "nvfp4"])),
-        "hosted": draw(st.booleans()),
+        **{"hosted": draw(st.booleans()), "fused_loss": draw(st.booleans())},
         "zero_groups": draw(st.sampled_from([1, 2])),
     }
 
@@ -285,12 +285,14 @@ def read(path: Path, data: Instance) -> Claim:
 @pytest.mark.parametrize("target", FILES)
 def test_a_plan_timed_in_fp8_is_exported_with_fp8(target: str, tmp_path: Path) -> None:
     tree = flat(calibrated(Random("fp8"), instance()))
-    tree["workload"]["costs"]["calibration"]["precision"] = "fp8"
+    timed = {"framework": "megatron", "loss": "whole", "precision": "fp8"}
+    tree["workload"]["costs"]["calibration"] |= timed
     for gpu in tree["cluster"]["gpus"].values():
         gpu["peaks"] = {kind: 900 for kind in ("fp16", "bf16", "fp8")}
     data = Instance.model_validate(tree, strict=False)
     path = exported(target, data, tmp_path)
     assert "fp8" in path.read_text()
+    assert re.search("cross.entropy.loss.fusion", path.read_text())  # as it is weighed
     assert read(path, data).plan is not None
     with pytest.raises(InstanceError, match="products of layers: found fp8"):
         read(path, instance())

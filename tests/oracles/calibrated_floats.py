@@ -90,7 +90,7 @@ class FloatTimes:
                 (h, x.width, "k"),
             )
             kept = 6 * x.width + x.rank + 2 * x.state
-            found["mamba1"] = Mixer(products, x.width, kept)
+            found["mamba1"] = Mixer(products, x.width, kept, 7 * x.width * x.state)
         if y := m.linear:
             keys, values = y.key_heads * y.key_dim, y.value_heads * y.value_dim
             first = [(2 * keys + values, h, "n")]
@@ -102,10 +102,11 @@ class FloatTimes:
             first += [(y.rank, h, "")] * (y.rank > 0)
             first += [(values, y.rank or h, "n"), (h, values, "k")]
             kept = (1 + (y.convolution > 0)) * (2 * keys + values) + 3 * values
-            found["linear"] = Mixer(tuple(first), values, kept)
+            scan = (5 if y.decay == "fixed" else 7) * values * y.key_dim
+            found["linear"] = Mixer(tuple(first), values, kept, scan)
         if z := m.convolution:
             products = ((3 * z.width, h, "n"), (h, z.width, "k"))
-            found["convolution"] = Mixer(products, z.width, 6 * z.width)
+            found["convolution"] = Mixer(products, z.width, 6 * z.width, 2 * z.width)
         return found
 
     def indexer(self) -> Indexer | None:
@@ -181,7 +182,7 @@ class FloatTimes:
     def weight(
         self, layers: range, node: str, t: int, b: int, held: float, ends: list[bool]
     ) -> tuple[float, float]:
-        """Bytes of activations; of the loss, and of what ZeRO brings together."""
+        """Bytes of passes, the loss among them; of what ZeRO brings together."""
         first, last = ends
         run = replace(self.run(node, t, b, self.rule), pp=1 if all(ends) else 2)
         c, m = self.constant, self.model
@@ -202,17 +203,28 @@ class FloatTimes:
             tables * m.vocabulary * m.hidden / run.tp,
             max(map(sum, zip(whole, own, strict=True))),
         )
-        once = max(x.working for x in each) + memory.leaving(shape, run, parts)
+        passing = max(x.working for x in each) + memory.leaving(shape, run, parts)
+        once = sum(memory.undivided(c, shape, run, parts))
         if last and self.costs.head == "include":
-            once = max(once, activations.head(c, shape, run))
+            passing = max(passing, activations.head(c, shape, run))
             once += memory.cuts(c, shape, run)
-        once += memory.undivided(c, shape, run, parts)
         if self.calibration.framework == "megatron" and not run.lora:
             tables = m.vocabulary * m.hidden / run.tp
             there = self.elements(layers, run)
             there += tables * (last and self.costs.head == "include")
             once += 2 * there * c("memory.stand_ins")
-        return total, once
+        return total + passing, once
+
+    def copied(self, parameters: float) -> float:
+        """Bytes of the gradients that DeepSpeed's update copies."""
+        known, halves = self.calibration, self.calibration.precision == "fp16"
+        others = self.costs.lora or self.costs.offload or self.costs.precision == "fp32"
+        if known.framework != "deepspeed" or others:
+            return 0
+        if not self.costs.zero:
+            return 4 * halves * parameters
+        some = min(parameters, 1e9) if self.costs.zero == 3 else parameters
+        return 6 * some * (halves or not self.fp32_gradients)
 
     def elements(self, layers: range, run: Layout) -> float:
         """Weights of matrices of which each shape is counted once."""

@@ -457,6 +457,11 @@ class FloatJudge:
         """
         costs, s, h = self.costs, self.S, self.H
         many = holders or [1] * len(self.model.parameters)
+        ends = (j == 0) + (j == stages - 1)
+        if ends == 2 and self.model.tied_embeddings:
+            ends = 1
+        tables = ends * self.model.vocabulary * h * (costs.head == "include")
+        here = many[layers[0] if j == 0 else layers[-1]]
         total: float = costs.reserve_mib * 2**20
         held = self.held(micro_batches, stages, j)
         if any(row.layer_mib for row in costs.profile):
@@ -473,18 +478,17 @@ class FloatJudge:
             if costs.activations == "calibrated":
                 assert node is not None
                 ends_ = [j == 0, j == stages - 1]
-                kept, once = self.calibrated.weight(layers, node, t, b, held, ends_)
-                total += kept + once
+                passes, once = self.calibrated.weight(layers, node, t, b, held, ends_)
+                counts = [(self.model.parameters[x], many[x]) for x in layers]
+                counts.append((tables, here))
+                one = (0, 0, 1)  # a byte that replicas divide under any ZeRO
+                parted = sum(p * c / t * self.parameter(c * n, one) for p, n in counts)
+                total += max(passes, self.calibrated.copied(parted)) + once
             else:
                 total += self.activations(layers, t, b, held)
         if costs.head == "include":
-            ends = (j == 0) + (j == stages - 1)
-            if ends == 2 and self.model.tied_embeddings:
-                ends = 1
-            v = self.model.vocabulary
-            here = many[layers[0] if j == 0 else layers[-1]]
-            c = costs.context_parallel
-            total += ends * self.parameter(c * here, self.wide) * v * h * c / t
+            c, v = costs.context_parallel, self.model.vocabulary
+            total += tables * self.parameter(c * here, self.wide) * c / t
             if j == stages - 1 and costs.activations != "calibrated":
                 each = self.e + (0 if costs.fused_loss else 4)
                 each += 4 if costs.logit_gradients else 0

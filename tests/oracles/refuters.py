@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from hetopt.exact import one_pipeline
 from hetopt.exact.pipelines.bound import PipelineBound
-from hetopt.exact.training_plan import alone
 from hetopt.modelling import Limits
 from hetopt.schema import Instance
 
@@ -41,4 +41,4 @@ def refutation(refuter: Any, time_us: float, steps: int) -> Any:
 
 def least_alone_us(instance: Instance, than: int) -> int:
     """No pipeline alone takes less; 0: unknown. `than` is what some plan takes."""
-    return alone.faster(instance, than, Limits(time_s=5), lambda plan: None)
+    return one_pipeline.faster(instance, than, Limits(time_s=5), lambda plan: None)

@@ -24,7 +24,7 @@ from small_instances import small
 from hetopt.costs import CostTable, Position
 from hetopt.errors import NoPlan
 from hetopt.planners import alpa_like, amp, galvatron_like
-from hetopt.planners.alpa_like.stages import Programme
+from hetopt.planners.alpa_like import Programme
 from hetopt.planners.metis.costs import LineCost
 from hetopt.planners.metis.grid import Grid
 from hetopt.plans import TrainingPlan

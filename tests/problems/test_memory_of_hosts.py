@@ -17,6 +17,7 @@ from hetopt.files import load_instance
 from hetopt.modelling import Limits
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
+from hetopt.report import results
 from hetopt.result import Status
 from hetopt.schema import Instance
 
@@ -90,6 +91,32 @@ def test_a_host_holds_what_it_has_and_no_more(number: int) -> None:
     more = {*training_plan.evaluate(less, plan).violations} - {*before.violations}
     assert {one.rule for one in more} == {"host_memory"}
     assert {one.where for one in more} == {n for n, m in pinned.items() if m == most}
+
+
+@pytest.mark.parametrize(
+    ("runs_on", "zero", "copies"),
+    [
+        *(("llamafactory", zero, (0, 4, 4, 0)[zero]) for zero in range(4)),
+        *(("transformers", zero, 1 if zero else 2) for zero in (0, 2, 3)),
+        ("torchtitan", 0, 0),
+    ],
+)
+@pytest.mark.parametrize("gib", [0.01, 1])  # less than two copies, or more
+def test_two_processes_load_weights_before_they_divide_them(
+    runs_on: str, zero: int, copies: int, gib: float
+) -> None:
+    """DeepSpeed flattens a copy, on a host by need; FSDP reads in one process of it."""
+    tree = flat(instance(1e-3, zero=zero, offload=None).on(runs_on))
+    tree["cluster"]["gpus"]["big"]["memory_gib"] = gib
+    data = Instance.model_validate(tree, strict=False)
+    layers, model = [(data.model.layers, 1, 1)], data.model
+    two = tuple(pipeline([f"node0:{i}"], layers, 2, 1) for i in range(2))
+    found = training_plan.evaluate(data, TrainingPlan(pipelines=two)).parts
+    copies *= runs_on == "transformers" or gib < 1
+    need = copies * 2 * (sum(model.parameters) + 2 * model.embedding_parameters) / MIB
+    told = found.get("loading_mib", [["", 0]])
+    assert told[0][1] == pytest.approx(need, abs=1)
+    assert ("loads" in str([*results.totals(found)])) == bool(copies)
 
 
 def limited(random: Random) -> Instance:

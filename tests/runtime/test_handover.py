@@ -24,7 +24,8 @@ GPT2 = LLAMA.model_copy(
         **{"positions": "learned", "qkv_biased": True, "biased": True},
     }
 )
-STRETCH = {"factor": 8.0, "low": 1.0, "high": 4.0, "old_length": 4}
+STRETCH = {"kind": "llama3", "factor": 8.0, "original_length": 4}
+STRETCH |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 EVERY = Experts(count=4, active=2, width=20, layers=(0, 1, 2, 3), auxiliary=0.01)
 SOME = {"width": 12, "layers": (1, 3), "normalised": False}
 SHARED = {"layers": (0, 1, 2, 3), "shared": 24, "shared_gated": True}

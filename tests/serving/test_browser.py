@@ -12,9 +12,8 @@ pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
 playwright = pytest.importorskip("playwright.sync_api")
 
-from hetopt.serving.app import application  # noqa: E402
+from hetopt.serving.app import application, bound  # noqa: E402
 from hetopt.serving.desk import Desk  # noqa: E402
-from hetopt.serving.server import bound  # noqa: E402
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = os.environ.get("HETOPT_CHROMIUM") or next(

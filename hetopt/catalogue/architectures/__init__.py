@@ -9,21 +9,14 @@ import re
 from ...errors import InstanceError, cut
 from ...schema import MOST_LAYERS, ModelSpec
 from ...schema.layers import MIXERS
-from . import (
-    families,
-    inner,
-    kinds,
-    mixers,
-    remainder,
-    shapes,
-    vectors,
-)
+from . import families, inner, kinds, mixers, remainder, shapes, vectors
 from .families import Traits
 from .keys import (
     DEPTH,
     Fields,
     Reading,
     incorrect,
+    keys_of,
     need,
     number,
     unsupported,
@@ -33,53 +26,6 @@ from .trainers import architecture
 
 __all__ = ["from_config", "remarks"]
 
-# Keys that published configurations leave out, by the defaults of the family's class in
-# transformers.
-_SILENT: dict[str, Fields] = {
-    "gemma3_text": {
-        "vocab_size": 262_208,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-    },
-    "qwen3": {"head_dim": 128},
-    "gemma": {"head_dim": 256},
-    "gemma2": {"head_dim": 256},
-}
-#: Families under other names, and the language models of those that see.
-_ALIASES = {
-    name: family
-    for family, names in {
-        "gemma3_text": "gemma3",
-        "gemma4_text": "gemma4 gemma4_unified gemma4_unified_text",
-        "llama4_text": "llama4",
-        "qwen3_5_text": "qwen3_5",
-        "qwen3_5_moe_text": "qwen3_5_moe",
-        "qwen2": "qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text",
-        "qwen3": "qwen3_vl_text",
-        "qwen3_moe": "qwen3_omni_moe_text qwen3_vl_moe_text",
-        "phi3": "phi3_v",
-        "glm4": "glm4v_text",
-        "glm4_moe": "glm4v_moe_text",
-    }.items()
-    for name in names.split()
-}
-_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
-_USED_EXPERTS = (
-    *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
-    *("moe_topk", "moe_top_k", "moe_k", "top_k_experts"),
-)
-_SHARED_EXPERTS = (
-    "n_shared_experts",
-    "num_shared_experts",
-    "num_shared_expert",
-    "moe_num_shared_experts",
-)
-_SHARED_WIDTHS = (
-    "shared_expert_intermediate_size",
-    "moe_shared_expert_intermediate_size",
-    "shared_intermediate_size",
-)
 _OF_EXPERTS = re.compile(r"(^|_)(moe|experts?|topk|router|sparse|dense_replace)(_|$)")
 _INDEXED = ("deepseek_v32", "glm_moe_dsa")
 _OF_MAMBA = re.compile(r"mamba_|ssm_|time_step_")
@@ -90,7 +36,7 @@ def from_config(config: Fields, name: str, *, mtp: bool = True) -> ModelSpec:
 
     Multimodal configurations are read by their `text_config`. `total_parameters` are
     those of the class in transformers, to the last one, for the families of
-    `families.FAMILIES`; of others norms and biases are taken as Llama's. Layers that
+    `families.yaml`; of others norms and biases are taken as Llama's. Layers that
     predict further tokens are left out unless `mtp`. `remarks` say what is not
     modelled. Raises `InstanceError` for what is missing, and for a key that can change
     a layer and is not supported.
@@ -141,9 +87,9 @@ def remarks(config: Fields) -> tuple[str, ...]:
             f"the family {cut(family or 'that model_type should name')!r}, whose "
             f"{families.assumption(reading, family, own)}"
         )
-    if any(key in outer for key in inner.TOWERS):
+    if any(key in outer for key in inner.words("towers")):
         found.append("the towers of other inputs than text (vision_config ...)")
-    if any(key in outer for key in inner.SPEECH):
+    if any(key in outer for key in inner.words("speech")):
         found.append("the parts that speak (talker_config ...)")
     if family in ("gpt_neox", "phi", "gptj"):
         found.append("attention beside the MLP: it is timed before it")
@@ -171,9 +117,11 @@ def _language(config: Fields) -> tuple[Reading, str]:
         remainder.refuse_family(str(each.get("model_type", "")))
         inner.refuse(each)
     family = str(whole_one.get("model_type", ""))
-    family = _ALIASES.get(family, family)
+    told = families.table()
+    alike = (name for name, x in told["aliases"].items() if family in x.split())
+    family = next(alike, family)
     remainder.refuse_family(family)
-    reading = Reading(_SILENT.get(family, {}) | whole_one)
+    reading = Reading(told["silent"].get(family, {}) | whole_one)
     if not families.is_known(family):
         reading.unknown = inner.class_of(config)
     reading.skip(remainder.unused_keys(whole_one, family))
@@ -289,7 +237,8 @@ def _kinds(config: Reading, family: str, layers: int) -> kinds.Kinds:
     made = kinds.of_layers(config, family, layers, sparse=(experts or 0) > 1)
     parts = {part for kind in made for part in kind.split("+")}
     if "experts" not in parts and (experts is not None or family == "nemotron_h"):
-        config.skip({*filter(_OF_EXPERTS.search, config.unread)} - {*_EXPERTS})
+        about = filter(_OF_EXPERTS.search, config.unread)
+        config.skip({*about} - {*keys_of("experts")})
     if "mamba" not in parts and family in mixers.MAMBA_2:
         config.skip(filter(_OF_MAMBA.match, config.unread))
     return made
@@ -343,18 +292,19 @@ def _of_shapes(
 
 
 def _number_of_experts(config: Reading) -> int | None:
-    experts = whole(config, *_EXPERTS)
+    keys = keys_of("experts")
+    experts = whole(config, *keys)
     if experts is not None and experts < 0:
-        key = next(x for x in _EXPERTS if x in config)
+        key = next(x for x in keys if x in config)
         raise incorrect(key, experts, "a number of experts, 0 where there are none")
     return experts
 
 
 def _experts(config: Reading, family: str, dense: Fields) -> Fields:
     fields: Fields = {
-        "experts": need(config, *_EXPERTS),
-        "active_experts": need(config, *_USED_EXPERTS),
-        "shared_experts": whole(config, *_SHARED_EXPERTS) or 0,
+        "experts": need(config, *keys_of("experts")),
+        "active_experts": need(config, *keys_of("used_experts")),
+        "shared_experts": whole(config, *keys_of("shared_experts")) or 0,
     }
     each = whole(config, "moe_intermediate_size")
     if family == "llama4_text":
@@ -362,11 +312,12 @@ def _experts(config: Reading, family: str, dense: Fields) -> Fields:
         fields["shared_experts"] = 1
     if each is not None:
         fields["expert_intermediate"] = each
-    if shared := whole(config, *_SHARED_WIDTHS):
+    widths = keys_of("shared_widths")
+    if shared := whole(config, *widths):
         parted, rest = divmod(shared, each or dense["intermediate"])
         if rest:
             raise InstanceError(
-                f"{next(x for x in _SHARED_WIDTHS if x in config)}: found {shared}, "
+                f"{next(x for x in widths if x in config)}: found {shared}, "
                 f"expected a multiple of the experts' {each or dense['intermediate']}; "
                 "give layer_parameters instead"
             )

@@ -7,32 +7,18 @@ Models that are none of language alone are refused by the name of their class.
 import re
 
 from ...errors import InstanceError, cut
+from .families import table
 from .keys import ISSUE, Fields
 
-#: Keys of a configuration whose object is the language model's, or is around it.
-LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config")
-#: What a model has beside its language model, by the keys that tell of it.
-TOWERS = (
-    *("vision_config", "audio_config", "thinker_config", "visual_tokenizer_config"),
-    *("img_processor", "audio_processor", "vision_tower", "mm_vision_tower", "visual"),
-)
-SPEECH = ("talker_config", "token2wav_config", "code2wav_config")
-#: What the classes of transformers have where such an inner configuration is silent.
-_LLAMA: Fields = {
-    "hidden_size": 4096,
-    "intermediate_size": 11_008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "vocab_size": 32_000,
-    "tie_word_embeddings": False,
-}
-_SILENT: dict[str, Fields] = {
-    "llama": _LLAMA,
-    "mistral": {**_LLAMA, "intermediate_size": 14_336, "num_key_value_heads": 8},
-}
 _CLASSES = re.compile(
     "For((Sequence|Token)Classification|QuestionAnswering|MultipleChoice|RewardModel)$"
 )
+
+
+def words(of: str) -> list[str]:
+    """Return the keys of what is around a language model: `towers`, `speech`."""
+    found: str = table()["around"][of]
+    return found.split()
 
 
 def language(config: Fields) -> tuple[Fields, list[Fields]]:
@@ -41,17 +27,18 @@ def language(config: Fields) -> tuple[Fields, list[Fields]]:
     What an inner one tells holds; the last of the list is the innermost, and the list
     has the whole configuration alone where none is inside it.
     """
-    around = [config]
+    around, keys = [config], words("language")
     found = config
     while inner := next(
-        (x for key in LANGUAGE if (x := found.get(key)) and isinstance(x, dict)), None
+        (x for key in keys if (x := found.get(key)) and isinstance(x, dict)), None
     ):
-        if len(around) == len(LANGUAGE):
+        if len(around) == len(keys):
             break
         around.append(inner)
-        found = {k: x for k, x in found.items() if k not in LANGUAGE} | inner
+        found = {k: x for k, x in found.items() if k not in keys} | inner
     if len(around) > 1:
-        found = _SILENT.get(str(found.get("model_type")), {}) | found
+        silent = table()["around"]["silent"]
+        found = silent.get(str(found.get("model_type")), {}) | found
     return found, around
 
 

@@ -1,10 +1,13 @@
 """Keys of a `config.json`: the names that families share, and errors that name them."""
 
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ...errors import InstanceError, cut
 from ...text.documents import Document
+from ...text.parsing import read_tree
 
 Fields = Document
 _WIDEST = 1_000_000
@@ -14,6 +17,17 @@ ISSUE = (
     'not support", with the file'
 )
 DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+
+
+@cache
+def words() -> Fields:
+    """Return what `keys.yaml` says."""
+    return read_tree(Path(__file__).parent.with_name("keys.yaml"))
+
+
+def keys_of(what: str) -> tuple[str, ...]:
+    """Return the names under which families tell of something."""
+    return (*words()["read"][what].split(),)
 
 
 class Reading:

@@ -4,58 +4,13 @@ from typing import Any, TypeVar
 
 from ...errors import InstanceError, cut
 from . import mixers
-from .keys import Reading, check_known, listed, places, whole
+from .families import table
+from .keys import Reading, check_known, keys_of, listed, places, whole, words
 
 Kinds = list[str]
 _T = TypeVar("_T")
 _WINDOWS = ("sliding_attention", "chunked_attention")
 _FULL = ("full_attention", "attention", "indexed_attention")
-_BLOCKS = {
-    "M": "mamba",
-    "*": "attention",
-    "-": "dense",
-    "E": "experts",
-    "mamba": "mamba",
-    "attention": "attention",
-    "mlp": "dense",
-    "moe": "experts",
-    "linear_attention": "mamba",
-    "full_attention": "attention",
-}
-#: Of each so many layers the last sees all tokens, by family.
-_LAST_OF = {
-    **{"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4, "llama4_text": 4},
-    "gemma4_text": 6,
-}
-#: Keys that say which layers have a window, or how wide it is.
-_PATTERNS = (
-    "sliding_window_pattern",
-    "_sliding_window_pattern",
-    "global_attn_every_n_layers",
-)
-_OF_WINDOWS = (
-    *("sliding_window", "sliding_window_size", "use_sliding_window"),
-    *("max_window_layers", *_PATTERNS),
-)
-#: Keys that say which layers have experts.
-_PLACES = (
-    "mlp_layer_types",
-    "moe_layers",
-    "mlp_only_layers",
-    "moe_layer_freq",
-    "first_k_dense_replace",
-    "num_dense_layers",
-    "moe_layer_num_skipped",
-    "decoder_sparse_step",
-    "interleave_moe_layer_step",
-    "moe_layer_start_index",
-    "moe_layer_end_index",
-    "moe_layer_interval",
-)
-_SEEN = {
-    **{"llama4_text": 8192, "gemma2": 4096, "gemma3_text": 4096, "gpt_oss": 128},
-    "gemma4_text": 512,
-}
 
 
 def of_layers(config: Reading, family: str, layers: int, *, sparse: bool) -> Kinds:
@@ -67,7 +22,8 @@ def of_layers(config: Reading, family: str, layers: int, *, sparse: bool) -> Kin
     else:
         mixing = _mixers(config, family, layers)
     with_experts = _experts(config, family, layers) if sparse else [False] * layers
-    config.skip((*_OF_WINDOWS, *(_PLACES if sparse else ())))
+    config.skip((*keys_of("windows"), *keys_of("every")))
+    config.skip(keys_of("expert_places") if sparse else ())
     sparsely = "dense+experts" if family == "gemma4_text" else "experts"
     return [
         f"{mixer}+{sparsely if has else 'dense'}"
@@ -81,11 +37,17 @@ def window(config: Reading, family: str) -> int | None:
     if has_chunks(family):
         keys = ("attention_chunk_size",)
     if not any(key in config for key in keys):
-        return _SEEN.get(family)
+        return _windows(family).get("tokens")
     if config.get("use_sliding_window") is False:
         return None
     found = whole(config, *keys)
     return found if found and found > 0 else None  # -1: none
+
+
+def _windows(family: str) -> dict[str, int]:
+    """Return what `families.yaml` says of the windows of a family."""
+    found: dict[str, int] = table()["windows"].get(family, {})
+    return found
 
 
 def has_chunks(family: str) -> bool:
@@ -117,8 +79,9 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
     if family in ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"):
         first = whole(config, "max_window_layers") or 0
         return ["window" if x >= first else "attention" for x in range(layers)]
-    every = whole(config, *_PATTERNS)
-    every = every or whole(config, "no_rope_layer_interval") or _LAST_OF.get(family)
+    every = whole(config, *keys_of("every"))
+    every = every or whole(config, "no_rope_layer_interval")
+    every = every or _windows(family).get("last_of")
     if every is None:
         return ["window"] * layers
     return ["window" if (x + 1) % every else "attention" for x in range(layers)]
@@ -141,18 +104,18 @@ def _from_types(types: list[Any], seen: int | None) -> Kinds:
 def blocks(config: Reading, layers: int) -> Kinds:
     """Layers of one part each: `hybrid_override_pattern` or `layers_block_type`."""
     told = config.get("hybrid_override_pattern") or config.get("layers_block_type")
-    words = isinstance(told, str | list) and all(isinstance(x, str) for x in told)
-    if not words or len(told) != layers:
+    are_words = isinstance(told, str | list) and all(isinstance(x, str) for x in told)
+    if not are_words or len(told) != layers:
         raise InstanceError(
             f"hybrid_override_pattern: found {cut(repr(told))}, expected a letter for "
             f"each of {layers} layers (M, *, -, E); add it"
         )
-    check_known("hybrid_override_pattern", {*told} - {*_BLOCKS}, "M, *, - and E")
-    return [_BLOCKS[x] for x in told]
+    parts: dict[str, str] = words()["blocks"]
+    check_known("hybrid_override_pattern", {*told} - {*parts}, "M, *, - and E")
+    return [parts[x] for x in told]
 
 
 def _experts(config: Reading, family: str, layers: int) -> list[bool]:
-    """Tell of each layer whether it has experts in place of an MLP."""
     if (types := listed(config, "mlp_layer_types", layers)) is not None:
         check_known("mlp_layer_types", {*types} - {"dense", "sparse"}, "dense, sparse")
         return [x == "sparse" for x in types]
@@ -161,7 +124,7 @@ def _experts(config: Reading, family: str, layers: int) -> list[bool]:
     if isinstance(config.get("moe_layer_freq"), list):
         return [bool(x) for x in listed(config, "moe_layer_freq", layers) or ()]
     dense = places(config, "mlp_only_layers") or ()
-    first = whole(config, *_PLACES[4:7]) or 0
+    first = whole(config, *keys_of("first_dense")) or 0
     every = whole(config, "moe_layer_freq") or 1
     step = whole(config, "decoder_sparse_step", "interleave_moe_layer_step") or 1
     step *= whole(config, "moe_layer_interval") or 1

@@ -48,7 +48,6 @@ def of_layers(config: Reading, family: str, layers: int) -> list[str]:
 
 
 def _types_of(config: Reading, family: str, layers: int) -> list[Any]:
-    """Return the types of layers in the words of a family."""
     if family in MAMBA_2:
         told = listed(config, "layers_block_type", layers)
         attending = places(config, "attn_layer_indices")

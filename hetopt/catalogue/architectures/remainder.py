@@ -15,12 +15,10 @@ layers. What was not read falls into three groups, by its name and by its value.
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ...errors import InstanceError, cut
-from ...text.parsing import read_tree
-from .keys import Fields, unsupported
+from .keys import Fields, unsupported, words
 
 #: Layers that predict further tokens, under names that hetopt does not read.
 _FURTHER = re.compile("(^|_)(mtp|nextn|eagle|medusa)(_|$)")
@@ -32,7 +30,7 @@ _LONGEST = 100  # letters of a name that is looked up; a longer one is not harml
 
 def refuse_family(family: str) -> None:
     """Raise `InstanceError` for a family whose layers hetopt has no words for."""
-    layers = _words()["unsupported_families"].get(family)
+    layers = words()["unsupported_families"].get(family)
     if layers is not None:
         raise unsupported("model_type", f"{family!r}, which has {layers}")
 
@@ -45,7 +43,7 @@ def unused_keys(fields: Fields, family: str) -> set[str]:
         if key.startswith("use_") and value is False
     )
     found = {key for key in fields if key.startswith(off)}
-    return found | {*_words()["unused"].get(family, ())}
+    return found | {*words()["unused"].get(family, ())}
 
 
 def refuse(unread: Fields, family: str, depth: int) -> None:
@@ -86,20 +84,15 @@ def _entry(value: Any, depth: int) -> Any:
 
 
 @cache
-def _words() -> Fields:
-    return read_tree(Path(__file__).parent.with_name("keys.yaml"))
-
-
-@cache
 def _harmless_names() -> re.Pattern[str]:
-    names = " ".join(_words()["harmless"].values()).split()
-    return re.compile("|".join((*names, *_words()["harmless_patterns"])))
+    names = " ".join(words()["harmless"].values()).split()
+    return re.compile("|".join((*names, *words()["harmless_patterns"])))
 
 
 @cache
 def _shaping() -> re.Pattern[str]:
-    words = "|".join(_words()["shaping"].split())
-    return re.compile(rf"(^|_)({words})(_|$)", re.IGNORECASE)
+    told = "|".join(words()["shaping"].split())
+    return re.compile(rf"(^|_)({told})(_|$)", re.IGNORECASE)
 
 
 def _harmless(key: str) -> bool:

@@ -4,21 +4,13 @@ Where a configuration is silent, its family's class in transformers says what ho
 (transformers 4 and 5; the latter writes rope into `rope_parameters`).
 """
 
-from ...errors import InstanceError
+from ...errors import InstanceError, Unsupported
 from ...schema.model import Architecture
+from .families import table
 from .keys import Fields, Reading
 
 _ROPE: Fields = {"normalization": "rms", "positions": "rope", "activation": "silu"}
-#: Families whose models are told whole by the record, and their silent defaults.
-_FAMILIES: dict[str, Fields] = {
-    "llama": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 2048},
-    "mistral": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 131_072},
-    "mixtral": {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "longest": 131_072},
-    "qwen2": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 32_768},
-    "qwen3": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 32_768},
-    "qwen3_moe": {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "longest": 32_768},
-    "gpt2": {},
-}
+_GATED = ("qwen2_moe",)  # experts that are shared, of which the record has no word
 _ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "relu": "relu"}
 _ACTIVATIONS |= dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), "gelu_tanh")
 
@@ -29,24 +21,42 @@ def architecture(config: Reading) -> Architecture | None:
     Raises `InstanceError` for values that no model of the family has.
     """
     family = str(config.get("model_type", ""))
-    if family not in _FAMILIES:
+    if family not in table()["trained"] or family in _GATED:
         return None
+    try:
+        return computed(config, family)
+    except Unsupported:
+        config.skip(("rope_scaling", "hidden_act", "attention_bias", "mlp_bias"))
+        return None
+
+
+def computed(config: Reading, family: str) -> Architecture:
+    """The record of how a model of these families computes, but for gates of experts.
+
+    Raises `Unsupported`, which names the key, for what the record has no word for.
+    """
+    if family not in (told := table()["trained"]):
+        known = ", ".join(told)
+        raise Unsupported(f"model_type: found {family!r}, expected one of {known}")
     fields = _gpt2(config) if family == "gpt2" else _decoder(config, family)
-    if fields is None:
-        return None
     from ...text.complaints import validated
 
     return validated(Architecture, {"family": family, **fields}, "config", file="")
 
 
-def _gpt2(config: Reading) -> Fields | None:
-    activation = _ACTIVATIONS.get(str(config.get("activation_function", "gelu_new")))
-    if activation is None:
-        return None
+def _activation(config: Reading, key: str, silent: str) -> str:
+    word = str(config.get(key, silent))
+    if word not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise Unsupported(f"{key}: found {word!r}, expected one of {known}")
+    return _ACTIVATIONS[word]
+
+
+def _gpt2(config: Reading) -> Fields:
     return {
         "normalization": "layer",
         "norm_epsilon": config.get("layer_norm_epsilon", 1e-5),
-        "activation": activation,
+        "activation": _activation(config, "activation_function", "gelu_new"),
         "positions": "learned",
         "longest": config.get("n_positions", 1024),
         "bias": True,
@@ -56,25 +66,26 @@ def _gpt2(config: Reading) -> Fields | None:
     }
 
 
-def _decoder(config: Reading, family: str) -> Fields | None:
-    silent = _FAMILIES[family]
+def _decoder(config: Reading, family: str) -> Fields:
+    silent = table()["trained"][family]
     rope = _object(config, "rope_parameters")
-    scaling, known = _rope_scaling(_object(config, "rope_scaling") or rope)
-    activation = _ACTIVATIONS.get(str(config.get("hidden_act", "silu")))
     share = config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1))
-    biased = config.get("attention_bias", False) or config.get("mlp_bias", False)
-    if not known or activation is None or share != 1 or biased:
-        return None
+    if share != 1:
+        raise Unsupported(f"partial_rotary_factor: found {share!r}, expected 1")
+    for key in ("attention_bias", "mlp_bias"):
+        if config.get(key, False):
+            raise Unsupported(f"{key}: found true, expected false")
     return {
         **_ROPE,
-        "activation": activation,
+        "activation": _activation(config, "hidden_act", "silu"),
         "norm_epsilon": config.get("rms_norm_eps", silent["rms_norm_eps"]),
         "longest": config.get("max_position_embeddings", silent["longest"]),
         "rope_base": config.get(
             "rope_theta", rope.get("rope_theta", silent["rope_theta"])
         ),
-        "rope_scaling": scaling,
-        "qkv_bias": family == "qwen2",
+        "rope_scaling": _rope_scaling(_object(config, "rope_scaling") or rope),
+        "qkv_bias": family == "qwen2"
+        or (family in _GATED and config.get("qkv_bias", True) is not False),
         "query_key_norm": family.startswith("qwen3"),
         "attention_dropout": config.get("attention_dropout", 0.0),
         "router": _router(config, family),
@@ -88,30 +99,27 @@ def _object(config: Reading, key: str) -> Fields:
     return value
 
 
-def _rope_scaling(told: Fields) -> tuple[Fields | None, bool]:
-    """Return the scaling, and whether the record has a word for it."""
+def _rope_scaling(told: Fields) -> Fields | None:
     kind = told.get("rope_type", told.get("type", "default"))
     if kind == "default":
-        return None, True
+        return None
     if kind not in ("linear", "llama3"):
-        return None, False
+        raise Unsupported(f"rope_scaling: found {kind!r}, expected linear or llama3")
     fields = {"kind": kind, "factor": told.get("factor")}
     if kind == "llama3":
         for name in ("low_freq_factor", "high_freq_factor"):
             fields[name] = told.get(name)
         fields["original_length"] = told.get("original_max_position_embeddings")
-    return fields, True
+    return fields
 
 
 def _router(config: Reading, family: str) -> Fields | None:
-    if family == "mixtral":
-        return {
-            "normalised": True,
-            "auxiliary_loss": config.get("router_aux_loss_coef", 0.001),
-        }
-    if family == "qwen3_moe":
-        return {
-            "normalised": config.get("norm_topk_prob", False),
-            "auxiliary_loss": config.get("router_aux_loss_coef", 0.001),
-        }
-    return None
+    if family not in ("mixtral", "qwen2_moe", "qwen3_moe"):
+        return None
+    is_normalised = family == "mixtral" or config.get("norm_topk_prob", False)
+    if not isinstance(is_normalised, bool):
+        raise InstanceError(
+            f"norm_topk_prob: found {is_normalised!r}, expected a boolean; correct it"
+        )
+    auxiliary = config.get("router_aux_loss_coef", 0.001)
+    return {"normalised": is_normalised, "auxiliary_loss": auxiliary}

@@ -43,7 +43,6 @@ def of_layers(
 
 
 def _usual(spec: ModelSpec, kind: Kind) -> Counts:
-    """Return what follows from the other fields, by part."""
     return {name: _beside(spec, name) for name in _names(kind)}
 
 

@@ -12,13 +12,13 @@ from ...errors import InstanceError
 
 #: Names that have deviations alone, or none where constants are older than their term:
 #: a card beside the others of its generation, reading frozen weights.
-DEVIATIONS = frozenset({"chip", "frozen.read", "head.unaligned"})
+DEVIATIONS = frozenset({"chip", "experts.fused", "frozen.read", "head.unaligned"})
 #: Terms that constants of older instances lack; they have no such term.
 ADDED = frozenset(
     {
         *("tp.start", "tp.start.gpu", "tp.copy", "lora.launch", "lora.traffic"),
         *("launch.again", "launch.kernel", "memory.stand_ins", "experts.uneven"),
-        *("broadcast", "broadcast.hop"),
+        *("broadcast", "broadcast.hop", "mamba.scan"),
     }
 )
 #: Programs made of a framework: its deviations are theirs, beside their own.

@@ -88,6 +88,7 @@ class Mixer(NamedTuple):
     products: tuple[tuple[int, int, str], ...]
     inner: int  # width between the projections
     kept: int  # elements of a token for the backward pass, its input apart
+    scan: int  # FLOPs of a token's forward pass beside products and convolution
 
 
 def mamba_2(
@@ -95,8 +96,8 @@ def mamba_2(
 ) -> Mixer:
     """Return a Mamba-2 mixer: heads x head_dim wide, with a state of so many a head."""
     inner = heads * head_dim
-    joint = 2 * inner + heads + 2 * groups * state
-    return Mixer(((joint, hidden, "n"), (hidden, inner, "k")), inner, 5 * inner)
+    joint, scan = 2 * inner + heads + 2 * groups * state, 7 * inner * state
+    return Mixer(((joint, hidden, "n"), (hidden, inner, "k")), inner, 5 * inner, scan)
 
 
 class Indexer(NamedTuple):

@@ -101,13 +101,15 @@ def attention_s(
 def traffic_s(
     c: Constants, machine: Machine, a: Architecture, run: Layout, part: str
 ) -> float:
-    """Seconds of the forward pass over norms, sums and activations of a part."""
-    m, t, by = run.tokens, run.tp, (run.style, run.framework)
+    """Seconds of the forward pass over norms, sums, activations and scans of a part."""
+    m, t, by, scanned = run.tokens, run.tp, (run.style, run.framework), 0.0
     h = a.hidden / (t if run.split_sequence else 1)
     if part in ATTENDING:
         shared = 2 * (a.heads * a.value_width + a.gate) / t
     elif (mixer := a.mixers.get(part)) is not None:  # as Mamba-2, by what it keeps
         shared = c("mamba.passes") * mixer.kept / 5 / t
+        # Decays and masks are not tensor cores' work, and memory does not bound it.
+        scanned = c("mamba.scan") * m * mixer.scan / t / min(machine.flops.values())
     elif part == FURTHER:
         shared = 0.0
     elif part == EXPERTS:
@@ -119,16 +121,18 @@ def traffic_s(
         moved += m * a.hidden * NORM_BYTES
     if part in ATTENDING and ("trainer" in by or ("executor" in by and a.gated)):
         moved += m * (a.heads + a.kv_heads) / t * a.head_dim * TURN_BYTES
-    if ELEMENT.get(run.precision, 2.0) < 2:  # operands are cast
-        moved += c("traffic.cast") * m * (a.hidden + shared / 3)
+    cast = m * (a.hidden + shared / 3)
     if part == EXPERTS:
         permuted = m / t * a.experts_per_token
+        cast += permuted * (a.routed_width + a.expert_intermediate)
         inner = (3 if a.gated else 2) * a.expert_intermediate / 2
         if run.expert_biases:
             given = (2 if a.gated else 1) * a.expert_intermediate + a.routed_width
             inner += BIAS_PASSES * given
         moved += 2 * permuted * (a.routed_width * c("experts.passes", *by) + inner)
-    return moved / machine.memory_bytes_per_s
+    if ELEMENT.get(run.precision, 2.0) < 2:  # operands are cast
+        moved += c("traffic.cast") * cast
+    return moved / machine.memory_bytes_per_s + scanned
 
 
 def head_s(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...schema.groups import modules_of
+from ...schema.layers import DENSE, EXPERTS, MAMBA
 from .architecture import Division
 
 #: Adapters beside all matrices of a layer.
@@ -60,7 +61,7 @@ class Layout:
     overlap_dp: bool = True
     bucket: float | None = None  # gradients that DeepSpeed sums at once; None: not told
     buckets: int = 1  # two where it fills one while another is summed
-    graphs: bool = False
+    graphs: tuple[str, ...] = ()  # that CUDA graphs launch, by Megatron's names
     flexible: bool = False  # a dispatcher of tokens that fuses permutation
     looped: bool = False  # experts, one after the other
     gathered_bytes: float = 2.0  # of an updated weight, as replicas get it
@@ -95,6 +96,17 @@ class Layout:
     def modules(self) -> tuple[str, ...]:
         """Return what of a layer is computed again by name."""
         return () if self.recompute in ("block", "ops") else modules_of(self.recompute)
+
+    def captured(self, part: str) -> float:
+        """Return the share of what a part launches that CUDA graphs launch.
+
+        Of experts a graph may have the router and what sorts tokens: half of it.
+        """
+        if "full_iteration" in self.graphs:
+            return 1.0
+        if part == EXPERTS:
+            return 0.5 * ("moe_router" in self.graphs)
+        return float({DENSE: "mlp", MAMBA: "mamba"}.get(part, "attn") in self.graphs)
 
     @cached_property
     def experts(self) -> Division:

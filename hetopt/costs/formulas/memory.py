@@ -68,7 +68,8 @@ def states(run: Layout) -> States:
     gradient is where frameworks differ: of 16 bits until the optimiser copies it
     (DeepSpeed), of 32 bits in place (Megatron, nanotron, FSDP), or of both (bf16 of
     DeepSpeed without ZeRO, or where it is told to). The copies of an update are flat:
-    one as it was summed, one widened, and with InternEvo two lists of AdamW's beside.
+    one as it was summed, one widened, and what PyTorch's AdamW lists of these beside,
+    once or, with InternEvo, twice.
     """
     moments = run.moments_bits / 4
     if run.states == "16bit":
@@ -76,7 +77,7 @@ def states(run: Layout) -> States:
     if run.states == "fp32":
         return States(4, 4, moments)
     if run.framework == "internevo":
-        flat = 4 if run.shard else 6
+        flat = 4 if run.shard or run.zero == 3 else 6
         return States(2, 2, 4 + moments, update=flat + (8 if run.listed else 0))
     if run.states == "amp" or (run.shard and not of_deepspeed(run)):
         return States(4, 4, moments)
@@ -85,7 +86,8 @@ def states(run: Layout) -> States:
         return States(2, 6, 4 + moments)
     if of_deepspeed(run):
         # One copy of a gradient in 32 bits, under ZeRO one of 16, too.
-        return States(2, 2, 4 + moments, update=6 if run.zero else 4)
+        flat = 6 if run.zero else 4
+        return States(2, 2, 4 + moments, update=flat + (4 if run.listed else 0))
     return States(2, 4 if run.accumulate_fp32 else 2, 4 + moments)
 
 
@@ -168,7 +170,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
         "weights": each.weights * (parted if full else held.all),
         "gradients": each.gradients * (parted if full or zero == 2 else held.all),
         "optimiser": each.optimiser * parted,
-        "update": each.update * _updated(run, parted),
+        "update": _copied(run, parted),
         "gathered": _gathered(c, run, held),
     }
     if run.quantised_beside and not full:
@@ -199,7 +201,7 @@ def state_bytes(c: Constants, run: Layout, held: Parameters) -> dict[str, float]
     if run.updated_at_once:
         found["gradients"] = 0.0
     if "optimizer" in run.hosted:
-        found["optimiser"] = found["update"] = found["gradients"] = 0.0
+        found["optimiser"] = found["gradients"] = 0.0
     if "parameters" in run.hosted:
         found["weights"] = 0.0
     return found
@@ -210,20 +212,33 @@ def _parted(run: Layout, held: Parameters) -> float:
     return (held.dense + held.ends) / divided + held.experts / fewer
 
 
-def _updated(run: Layout, parameters: float) -> float:
-    """Return how many of a GPU's parameters an optimiser copies at once."""
+def _copied(run: Layout, parted: float) -> float:
+    """Return the bytes of the copies that an update makes of `parted` parameters.
+
+    ZeRO-3 of DeepSpeed makes them of a group of parameters after the other.
+    """
+    if run.lora or "optimizer" in run.hosted:
+        return 0.0
     by_groups = run.zero == 3 and of_deepspeed(run)
-    return min(parameters, _SUB_GROUP) if by_groups else parameters
+    return states(run).update * (min(parted, _SUB_GROUP) if by_groups else parted)
 
 
-def _listed(run: Layout, held: Parameters) -> float:
+def _listed(run: Layout, parted: float) -> float:
     """Return the bytes of a list of tensors as large as a moment (PyTorch's AdamW).
 
-    InternEvo's are flat, and so among the copies of its update.
+    Those of flat tensors are among the copies of an update.
     """
-    if not run.listed or run.lora or run.framework == "internevo" or run.hosted:
+    if not run.listed or run.lora or run.hosted or states(run).update:
         return 0.0
-    return (2 if run.states == "16bit" else 4) * _updated(run, _parted(run, held))
+    return (2 if run.states == "16bit" else 4) * parted
+
+
+def updating(run: Layout, parted: float, gathered: float) -> float:
+    """Return the bytes of an update of `parted` parameters where passes had theirs.
+
+    Lists are put into blocks of what was gathered, too.
+    """
+    return _copied(run, parted) + max(0.0, _listed(run, parted) - gathered)
 
 
 def _gathered(c: Constants, run: Layout, held: Parameters) -> float:
@@ -265,7 +280,8 @@ def _buckets(a: Architecture, run: Layout) -> float:
 
     InternEvo flattens half a Gi of elements while as many are summed.
     """
-    if run.framework == "internevo" and run.dp > 1 and not run.shard:
+    full = run.shard or run.zero == 3
+    if run.framework == "internevo" and (run.dp > 1 or run.zero) and not full:
         return 2 * 2 * (run.bucket or 2**29)
     if not (of_deepspeed(run) and run.zero):
         return 0.0
@@ -286,9 +302,11 @@ def _widened(run: Layout, held: Parameters) -> float:
     return held.ends * (2 / divided + activations.widened(run))
 
 
-def undivided(c: Constants, a: Architecture, run: Layout, held: Parameters) -> float:
-    """Return what is beside states: gathered weights, buckets, what is widened."""
-    return _gathered(c, run, held) + _buckets(a, run) + _widened(run, held)
+def undivided(
+    c: Constants, a: Architecture, run: Layout, held: Parameters
+) -> tuple[float, float]:
+    """Return what is beside states: gathered weights; buckets, what is widened."""
+    return _gathered(c, run, held), _buckets(a, run) + _widened(run, held)
 
 
 Shapes = frozenset[tuple[float, float]]
@@ -344,7 +362,7 @@ def of_stage(
         found["gradients"] = max(0.0, found["gradients"] - free)
     # Lists of tensors are put into blocks that passes leave, and casts.
     left = found["activations"] + found["working"] + found["gathered"]
-    found["optimiser"] += max(0.0, _listed(run, held) - left)
+    found["optimiser"] += max(0.0, _listed(run, _parted(run, held)) - left)
     found["fragments"] = c("memory.fragments", run.framework) * sum(found.values())
     found["cuts"] = cuts(c, a, run) if last else 0.0
     # Blocks of shorter lengths, which do not serve the longest.

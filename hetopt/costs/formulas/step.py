@@ -130,6 +130,8 @@ def part_times(
         waits = c("launch.experts", machine.host)
         if run.flexible:
             moved *= c("experts.flexible")
+        if run.captured(part) == 1:
+            moved *= c("experts.fused")
         # Grouped products of Transformer Engine and plain exchanges take counts of
         # tokens that are copied to the host.
         if fw != "megatron" and (run.ep < 2 or run.flexible):
@@ -138,9 +140,9 @@ def part_times(
             each = _LOOPED * (3 + twice.experts)
             each += _GATHERED * (2 + twice.experts) * len(hooks)
             launch += c("launch.kernel") * each * a.experts / run.experts.groups
-    if run.graphs:
-        launch *= c("launch.graphs")
-        waits *= c("launch.graphs")
+    captured = run.captured(part)
+    launch *= 1 - captured * (1 - c("launch.graphs"))
+    waits *= 1 - captured * (1 - c("launch.graphs"))
     return LayerTimes(
         dense * (passes + twice.products),
         attention,

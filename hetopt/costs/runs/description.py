@@ -170,6 +170,7 @@ def architecture_of(run: Run) -> Architecture:
         experts=run.experts or 0,
         experts_per_token=run.experts_per_token or 0,
         expert_intermediate=run.moe_intermediate or 0,
+        expert_hidden=run.moe_latent_size or 0,
         shared_intermediate=int(width[1]) if width else shared,
         latent=latent,
         mixers=mixers,
@@ -320,7 +321,8 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
     if not run.mbs or not (run.gbs or run.ga):
         raise untold(["micro-batch"], "mbs, and gbs or ga")
     counted = round(run.gbs / (run.mbs * run.dp)) if run.gbs else run.ga
-    words, loss, offload = map(_text, (run.overlap, run.loss, run.offload))
+    words = _overlap(run)
+    loss, offload = map(_text, (run.loss, run.offload))
     program, of_set, model = map(_text, (run.framework, run.set, run.model))
     bucket = re.search(r"reduce_bucket_size=(\d+(?:\.\d*)?(?:e\+?\d+)?)", words)
     recompute, share = _recompute(run, usual)
@@ -373,7 +375,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         recomputed=share,
         split_sequence=usual.split_sequence,
         kernel=_kernel(run, machine, name),
-        sinks=model.startswith("gpt-oss") and (run.release or "99") < _SINKS,
+        sinks=name == "megatron" and model.startswith("gpt-oss"),
         expert_biases=model.startswith("gpt-oss"),
         rowwise="rowwise" in (run.precision or ""),
         sharding="fsdp1" if by_fsdp else usual.sharding,
@@ -391,7 +393,7 @@ def layout_of(run: Run, machine: Machine, name: str) -> Layout:
         overlap_dp=usual.overlapped,
         bucket=float(bucket[1]) if bucket else None,
         buckets=2 if "overlap_comm=true" in words else 1,
-        graphs="full_iteration" in words and "graph" in words,
+        graphs=_graphs(words),
         flexible=re.search("hybridep|deepep", words) is not None,
         looped=name == "trainer" and not _GROUPING.search(program),
         gathered_bytes=1.0 if _NARROW.search(words) else 2.0,
@@ -431,6 +433,44 @@ _ONE_KERNEL = re.compile(r"8-bit|fused|transformers[ =v]*([5-9]|\d\d)\.")
 _OVERLAPPED_EXPERTS = "moe_a2a_overlap|overlap_moe_expert_parallel_comm"
 #: Releases of transformers that group products of experts, which older ones loop over.
 _GROUPING = re.compile(r"transformers[ =]*v?([5-9]|\d\d)")
+
+
+#: Recipes of Megatron-Bridge for mixtures in MXFP8, from a release on, which its rows
+#: tell in part, as helpers of the recipes say it.
+_RECIPE_OF_MIXTURES = "26.06"
+_WHOLE = "; hybridep; moe_a2a_overlap=true; cuda_graph_impl=full_iteration"
+
+
+def _overlap(run: Run) -> str:
+    """Return what a run tells of overlap and graphs, or its recipes have.
+
+    No tokens of hybrids are sent behind computing: Megatron-Bridge plans that order of
+    micro-batches for decoders of attention alone.
+    """
+    words = _text(run.overlap)
+    if not run.experts or re.search(_OVERLAPPED_EXPERTS, words):
+        return words
+    if "hybrid pattern" in (run.shape_notes or ""):
+        return f"{words}; moe_a2a_overlap=false"
+    bridge = "megatron-bridge" in _text(run.framework, run.set)
+    newer = bridge and (run.release or "") >= _RECIPE_OF_MIXTURES
+    whole = newer and "mxfp8" in _text(run.precision) and "graph_impl" not in words
+    return words + _WHOLE if whole else words
+
+
+def _graphs(words: str) -> tuple[str, ...]:
+    """Return what CUDA graphs launch; of Transformer Engine's all that they can."""
+    told = re.search(r"graph_impl\W*(\w+)", words)
+    if "full_iteration" in words and "graph" in words:
+        return ("full_iteration",)
+    if told is None or told[1] != "transformer_engine":
+        return ()
+    scopes = re.search(r"graph_(?:scope|modules)\W*\[([^]]+)", words)
+    return tuple(re.findall(r"\w+", scopes[1] if scopes else _CAPTURED))
+
+
+#: What graphs of Transformer Engine have where a run does not tell.
+_CAPTURED = "attn mamba moe_router"
 
 
 def _owners(run: Run) -> int:
@@ -614,8 +654,6 @@ def _hosted_layers(run: Run, words: str, offload: str) -> float:
     return float("1.1.5 + deepspeed zero" in _text(run.framework))
 
 
-#: The release of Megatron-Bridge whose kernels of attention have sinks.
-_SINKS = "26.06"
 #: Rounds of MLPerf by the release that they are like: code that is submitted is in
 #: recipes a year later.
 _ROUNDS = {"v5.0": "26.04", "v5.1": "26.09"}

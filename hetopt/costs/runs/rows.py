@@ -55,6 +55,9 @@ class Run(BaseModel):
     experts_per_token: _Whole | None = None
     shared_experts: _Whole | None = None
     moe_intermediate: _Some | None = None
+    moe_latent_size: _Some | None = Field(
+        None, description="Width that routed experts take and give, if not hidden."
+    )
     routing: str | None = Field(
         None, description="Of tokens to experts: forced balance, capacity, free."
     )

@@ -269,13 +269,6 @@ class Sums:
         )
         return timed, priced
 
-    def _in_several_next(self, some: Labels) -> Flags:
-        """Tell behind which labels the next stage is in several nodes."""
-        shared = some.where >= _SHARED + self._count
-        shared &= some.where < self._codes[0]
-        found: Flags = shared | (some.where == _SEVERAL)
-        return found
-
     def _led(self, some: Labels, each: Whole, step: _Step) -> tuple[Whole, Labels]:
         """Return the layers that labels lead to, and labels there that are allowed.
 
@@ -334,7 +327,9 @@ class Sums:
     def _go_on(self, first: int) -> None:
         """Let the labels at a layer lead to others."""
         some = self._merged(first)
-        several = some.some(self._in_several_next(some))
+        both = some.where >= _SHARED + self._count
+        both &= some.where < self._codes[0]
+        several = some.some(both | (some.where == _SEVERAL))
         if self._spread is not None and len(several.at):
             self._in_several(first, several, self._spread)
         next_ = some.some(some.where == _NEXT)

@@ -22,7 +22,7 @@ import numpy as np
 from .paths import Paths
 from .prices import NONE, Terms
 from .segments import Segments
-from .stages import Flags, Whole
+from .stages import Whole
 
 WIDE = 1.25  # of intervals, to begin with
 _PARTS = 4  # of an interval that was too wide
@@ -138,12 +138,6 @@ class Leaf(Terms):
                 return True
         return False
 
-    def _limited(self, lows: Whole, most: Whole) -> Flags:
-        """Tell where paths may be limited by more than their time."""
-        v, part = self.stages.costs.schedule.interleave, self.part
-        found: Flags = most * v * lows < part.options.size * (v * part.left_us + lows)
-        return found
-
     def _short(self, way: Paths | Segments, lows: Whole, highs: Whole) -> list[bool]:
         """Tell of each interval whether a path may take more than it pays for."""
         found: list[bool] = (self.spare(way, lows, highs, enough=0)[0] < 0).tolist()
@@ -164,7 +158,9 @@ class Leaf(Terms):
         for halves in HALVES:
             some = (best < enough) & ~(timeless & (halves > 0))
             if halves < HALVES[0]:
-                some &= timeless | self._limited(lows, most)
+                # Paths may be limited by more than their time.
+                us = self.part.options.size * (v * self.part.left_us + lows)
+                some &= timeless | (most * v * lows < us)
             at = np.flatnonzero(some)
             if len(at):
                 cost = way.least(self.us_cost(halves), lows[at], highs[at])

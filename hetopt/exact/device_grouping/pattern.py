@@ -133,11 +133,7 @@ class Question:
         return np.int64 if max(largest, self.kinds.memory) < _SAFE else object
 
 
-def patterns(
-    question: Question,
-    effort: int,
-    check: Callable[[], None],
-) -> Array:
+def patterns(question: Question, effort: int, check: Callable[[], None]) -> Array:
     """All minimal patterns, one a row, kinds in order.
 
     `TooMany` where `effort` rows do not suffice to look through them, or more than
@@ -181,10 +177,7 @@ class _Partial:
 
 
 def _extended(
-    question: Question,
-    order: list[int],
-    step: int,
-    partial: _Partial,
+    question: Question, order: list[int], step: int, partial: _Partial
 ) -> Iterator[_Partial]:
     """Every way to take devices of the next kind, in pieces that fit in memory."""
     i = order[step]

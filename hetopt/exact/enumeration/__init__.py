@@ -88,10 +88,7 @@ def _is_listed(instance: Instance, gpus: int) -> bool:
 
 
 def solve(
-    instance: Instance,
-    clock: Run,
-    *,
-    check: Callable[[], None] | None = None,
+    instance: Instance, clock: Run, *, check: Callable[[], None] | None = None
 ) -> Outcome:
     """Return the best training plan, proved where the limits of `clock` allow it.
 

@@ -12,8 +12,6 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 
-from pydantic import Field
-
 from ... import capability
 from ...bounds.longest import longest
 from ...plans import TrainingPlan
@@ -33,9 +31,9 @@ _STAGES = 6_000  # of one size of micro-batches
 class Effort(Record):
     """The effort says how much is listed of one box before it is left open."""
 
-    extensions: int = Field(description="Stages put before suffixes, of one size.")
-    columns: int = Field(description="Columns within their limits, of all sizes.")
-    packings: int = Field(description="Sets of columns that may take the batch.")
+    extensions: int  # stages put before suffixes, of one size
+    columns: int  # columns within their limits, of all sizes
+    packings: int  # sets of columns that may take the batch
 
 
 #: The effort for a box at first, and where nothing else is left to do.

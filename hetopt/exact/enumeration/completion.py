@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...caching import cached_method
 from ..pipelines.arcs import least_cover
 from ..pipelines.kernels import States, compiled, most_taken
 from .stages import NEVER, Matrix, Replica, Stage, StageTables, TooMany, lies_in
@@ -160,22 +161,20 @@ class Limits:
         self.whole[:-1] = np.maximum.accumulate(self._left[::-1])[::-1]
         sums = [of.sums(x.high)[0] for x in some]
         self._sums = np.array(sums) if sums else np.zeros((0, 1, 1, 1), np.int64)
-        self._kept: dict[int, Matrix] = {}
 
+    @cached_method
     def suffix(self, state: int) -> Matrix:
         """Return the longest sums of suffixes that use so many GPUs.
 
         By [interval of the slowest stage, or one beyond it; pool of the first stage;
         first layer].
         """
-        if state not in self._kept:
-            found = np.full((len(self.highs) + 1, *self._sums.shape[2:]), -1, np.int64)
-            if len(self.highs):
-                given = self._left, self._sums, self._of.states.use, state, found
-                compiled("longest", *given)
-                found[:-1] = np.maximum.accumulate(found[-2::-1])[::-1]
-            self._kept[state] = found
-        return self._kept[state]
+        found = np.full((len(self.highs) + 1, *self._sums.shape[2:]), -1, np.int64)
+        if len(self.highs):
+            given = self._left, self._sums, self._of.states.use, state, found
+            compiled("longest", *given)
+            found[:-1] = np.maximum.accumulate(found[-2::-1])[::-1]
+        return found
 
 
 def limits(
@@ -231,9 +230,7 @@ def limits(
 
 
 def _moves(
-    tables: StageTables,
-    stages: Sequence[tuple[Stage, tuple[int, ...]]],
-    states: States,
+    tables: StageTables, stages: Sequence[tuple[Stage, tuple[int, ...]]], states: States
 ) -> _Moves:
     pools, side = len(tables.pools), tables.layers + 1
     groups: dict[tuple[tuple[int, ...], int], list[Stage]] = {}

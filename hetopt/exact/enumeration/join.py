@@ -21,7 +21,7 @@ from ...plans import Pipeline, TrainingPlan
 from ...plans import Replica as PlanReplica
 from ...plans import Stage as PlanStage
 from ...schema import Instance, exact
-from ..one_pipeline.shares import sums
+from ..one_pipeline.stages import sums
 from .columns import Column, Cuts, cuts_within
 from .packings import SyncTimes
 from .stages import Matrix, Stage, StageTables

@@ -5,7 +5,7 @@ of a suffix at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from math import inf
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...caching import cached_method
 from ..pipelines.kernels import States, compiled
 from .columns import Column, Range
 from .completion import Completion, Limits, limits, states_of
@@ -41,9 +42,6 @@ class Listing:
         """
         self._tables, self._check, self._most = tables, check, most_stages
         self._within_us = within_us
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._stages = lru_cache(None)(self._stages_of)
-        self._completion = lru_cache(None)(self._completion_of)
 
     @cached_property
     def _states(self) -> States:
@@ -72,7 +70,8 @@ class Listing:
             given = self._tables, size, stages[size], most, self._check, most_tried
             yield from Lister(*given).columns()
 
-    def _stages_of(self, size: int, replicas: int) -> list[Used]:
+    @cached_method
+    def _stages(self, size: int, replicas: int) -> list[Used]:
         """Return stages of so many replicas or fewer."""
         every = self._tables.stages(size, replicas, self._check)
         found = [*islice(every, self._most + 1)]
@@ -105,7 +104,8 @@ class Listing:
             able += [part[k] for k in kept.tolist()]
         return able
 
-    def _completion_of(self, size: int, replicas: int) -> Completion:
+    @cached_method
+    def _completion(self, size: int, replicas: int) -> Completion:
         """Return what layers take at the least."""
         stages = self._stages(size, replicas)
         return Completion(self._tables, size, stages, self._states)

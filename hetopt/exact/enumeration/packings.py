@@ -9,42 +9,38 @@ from itertools import permutations, product
 
 import numpy as np
 
+from ...caching import cached_method
+from ..pipelines.kernels import States, most_taken
 from .columns import Column
 from .stages import Matrix, StageTables
 
 Used = tuple[int, ...]
 
 
-def most_together(gpus: Used, found: Sequence[tuple[Used, int]]) -> dict[Used, int]:
-    """Return the most samples that columns take together, by GPUs of each pool."""
-    best: dict[Used, int] = {}
-    for used, samples in found:
-        best[used] = max(best.get(used, 0), samples)
-    most: dict[Used, int] = {}
-    for free in product(*(range(g + 1) for g in gpus)):  # ascending, so parts are known
-        most[free] = max(
-            (
-                samples + most[left]
-                for used, samples in best.items()
-                if min(left := _left(free, used)) >= 0
-            ),
-            default=0,
-        )
-    return most
+def most_together(states: States, used: Matrix, samples: Matrix) -> Matrix:
+    """Return the most samples that columns take together, by the number of a state."""
+    one = np.zeros(len(states.use), np.int64)
+    np.maximum.at(one, used @ states.strides, samples)
+    exactly, _ = most_taken(one, states, 1, int(states.gpus.sum()))
+    return np.asarray(exactly.max(0))
 
 
 def useful(
     tables: StageTables, columns: Sequence[Column], samples: Sequence[int]
 ) -> list[tuple[Column, int]]:
     """Return columns that a packing of the batch may hold, with their least shares."""
-    pairs = [(column.used, s) for column, s in zip(columns, samples, strict=True)]
-    most = most_together(tables.gpus, pairs)
-    found = []
-    for column, most_here in zip(columns, samples, strict=True):
-        share = tables.batch - most[_left(tables.gpus, column.used)]
-        if most_here and most_here >= share:
-            found.append((column, share))
-    return found
+    states, used = States.of(tables.gpus), _used(tables, columns)
+    most = most_together(states, used, np.array(samples, np.int64))
+    # GPUs that a column leaves are numbered from the end.
+    share = tables.batch - most[::-1][used @ states.strides]
+    rows = zip(columns, samples, share.tolist(), strict=True)
+    return [(column, least) for column, s, least in rows if s and s >= least]
+
+
+def _used(tables: StageTables, columns: Sequence[Column]) -> Matrix:
+    """Return the GPUs of columns, by [column, pool]."""
+    used = [column.used for column in columns]
+    return np.array(used, np.int64).reshape(-1, len(tables.gpus))
 
 
 def tightened(
@@ -77,10 +73,6 @@ def is_enough(tables: StageTables, chosen: Sequence[Column], us: int) -> bool:
     return us >= 0 and min(each) > 0 and sum(each) >= tables.batch
 
 
-def _left(free: Used, used: Used) -> Used:
-    return tuple(f - u for f, u in zip(free, used, strict=True))
-
-
 class Packings:
     """Packings of columns, one of those that differ by names of equal nodes only."""
 
@@ -110,9 +102,8 @@ class Packings:
             [keys[id(column)] == (_key(column),) for column in self._columns],
             dtype=bool,
         )
-        pairs = [(column.used, s) for column, s in order]
-        self._most = most_together(tables.gpus, pairs)
-        self._open: dict[Used, tuple[Matrix, Matrix]] = {}
+        self._states, self._used = States.of(tables.gpus), _used(tables, self._columns)
+        self._most = most_together(self._states, self._used, self._samples)
 
     def __iter__(self) -> Iterator[tuple[Column, ...]]:
         seen = set()
@@ -142,21 +133,17 @@ class Packings:
         if not chosen:
             fit = fit[self._leads[fit]]
         for k in fit.tolist():
-            left = _left(free, self._columns[k].used)
+            left = tuple((np.array(free) - self._used[k]).tolist())
             more = rest - int(self._samples[k])
             yield from self._extend((*chosen, k), left, more, k)
 
+    @cached_method
     def _fitting(self, free: Used) -> tuple[Matrix, Matrix]:
         """Return columns on the free GPUs, and the most samples with all after them."""
-        if free not in self._open:
-            pairs = [
-                (k, int(self._samples[k]) + self._most[left])
-                for k, column in enumerate(self._columns)
-                if min(left := _left(free, column.used)) >= 0
-            ]
-            both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-            self._open[free] = both[:, 0], both[:, 1]
-        return self._open[free]
+        left = np.array(free) - self._used
+        numbers = np.flatnonzero((left >= 0).all(1))
+        most = self._most[left[numbers] @ self._states.strides]
+        return numbers, self._samples[numbers] + most
 
     def _least_key(self, columns: Sequence[Column]) -> object:
         return min(
@@ -189,10 +176,7 @@ class SyncTimes:
     """Times to synchronise a layer, by its size and its stage in each column."""
 
     def __init__(
-        self,
-        tables: StageTables,
-        columns: Sequence[Column],
-        kept: dict[object, int],
+        self, tables: StageTables, columns: Sequence[Column], kept: dict[object, int]
     ) -> None:
         """Keep what is computed in `kept`, which all packings of a run share."""
         self._tables, self._columns, self._kept = tables, columns, kept

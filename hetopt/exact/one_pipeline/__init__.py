@@ -28,6 +28,7 @@ from heapq import heappop, heappush, nsmallest
 from ... import capability
 from ...bounds.longest import longest
 from ...bounds.single_gpu import offer_single_gpus
+from ...costs import without_update
 from ...errors import ObjectiveMismatch, Unsupported
 from ...modelling import Limits
 from ...plans import TrainingPlan
@@ -48,6 +49,7 @@ _RISE = 5  # while the bound is still low, limits rise by a fifth
 _HOPELESS = 1 << 48  # us; where bounds reach this, nothing fits
 _NEAR = 4  # boxes near which plans are
 _DEAR = 0.01  # of the bound; passes that rise by more look for a plan before
+_GPUS = 64  # clusters up to this size, for plans that may have several pipelines
 
 
 def solve(
@@ -75,24 +77,48 @@ def faster(
     than: Objective | None,
     limits: Limits,
     offer: Callable[[TrainingPlan], object],
+    sizes: tuple[int, ...] = (1,),
 ) -> int:
     """Offer the best pipeline found within the limits that takes less than `than` us.
 
-    No pipeline takes less than what is returned, in us; beyond all times where none
-    fits. For methods whose plans may have several pipelines. Raises `Unsupported` as
-    `solve` does, and what `Ctrl-C` raises, after the offer.
+    Of micro-batches of some `sizes`, for methods whose plans may have several
+    pipelines. No pipeline takes less than what is returned, in us: 0 where nothing is
+    known, and beyond all times where none fits. Raises what `Ctrl-C` raises, after the
+    offer.
     """
-    require(data)
-    run = Run(problem, data, limits)
+    if (searched := of_sizes(data, sizes)) is None:
+        return 0
+    run = Run(problem, searched, limits)
     run.objective = than
     try:
-        _work(run, data)
+        _work(run, searched)
         return BIG if run.objective is None else int(run.objective)
     except Halt:  # the best found until then is offered
         return 0 if run.bound is None else int(run.bound.value)
     finally:
         if run.plan is not None:
             offer(run.plan)
+
+
+def of_sizes(instance: Instance, sizes: tuple[int, ...]) -> Instance | None:
+    """Return what `faster` searches, without further costs; None where it does not.
+
+    In micro-batches of one sequence each stage has one replica, so nothing
+    synchronises, whatever would hide it.
+    """
+    workload = instance.workload
+    if not sizes or not {*sizes} <= {*workload.micro_batch_sizes}:
+        return None
+    if instance.planned_cluster.gpu_count > _GPUS:
+        return None
+    if sizes == (1,):
+        instance = instance.with_costs(sync_overlap="none")
+    found = without_update(instance.with_workload(micro_batch_sizes=sizes))
+    try:
+        require(found)
+    except Unsupported:
+        return None
+    return found
 
 
 def require(instance: Instance) -> None:
@@ -146,7 +172,9 @@ class _Boxes:
             bound = max(self._open[0][0], 1)
             self._limit = BIG if share > 8 else int(bound * (1 + share)) + 1
             if share > _DEAR and self._limit < self._top():
-                self._dive(1 + share)
+                for least, _, place, job in nsmallest(_NEAR, self._open):
+                    if least < self.limit():
+                        self.sizes[place].dive(job, 1 + share, self._goal)
             while self._open and self._open[0][0] < self.limit():
                 self._step(search=True)
             share *= 2
@@ -166,12 +194,6 @@ class _Boxes:
                 if self._open[0][3].settled:
                     return
                 self._step(search=False)
-
-    def _dive(self, rise: float) -> None:
-        """Look for plans near the boxes of the least bounds."""
-        for bound, _, place, job in nsmallest(_NEAR, self._open):
-            if bound < self.limit():
-                self.sizes[place].dive(job, rise, self._goal)
 
     def _step(self, *, search: bool) -> None:
         """Work on the box of the least bound."""

@@ -73,13 +73,7 @@ class Size:
         box = Box(int(self.prices.least_us.min()), _ENDLESS, 0, _ENDLESS)
         return OpenBox(0, box, (0,) * len(self.cluster.gpus))
 
-    def work(
-        self,
-        job: OpenBox,
-        goal: Goal,
-        *,
-        search: bool = True,
-    ) -> list[OpenBox]:
+    def work(self, job: OpenBox, goal: Goal, *, search: bool = True) -> list[OpenBox]:
         """Return what remains open of a box; none of it is below its bound."""
         top = goal.limit()
         box = self._cut(job.box, top)
@@ -136,11 +130,7 @@ class Size:
         return int(most // 1) - (self.n - 1) * box.slow_low
 
     def _priced(
-        self,
-        options: Array,
-        box: Box,
-        start: tuple[int, ...],
-        goal: Goal,
+        self, options: Array, box: Box, start: tuple[int, ...], goal: Goal
     ) -> tuple[Path, tuple[int, ...], Array]:
         """The best bound over some prices, and the options below `top` that remain."""
         top = goal.limit()
@@ -196,10 +186,7 @@ class Size:
             and slow > 0
         ):
             middle = box.slow_low + slow // 2
-            return [
-                box._replace(slow_high=middle),
-                box._replace(slow_low=middle + 1),
-            ]
+            return [box._replace(slow_high=middle), box._replace(slow_low=middle + 1)]
         middle = box.sync_low + sync // 2
         return [box._replace(sync_high=middle), box._replace(sync_low=middle + 1)]
 

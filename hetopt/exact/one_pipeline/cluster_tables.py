@@ -13,6 +13,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from ...caching import cached_method
 from ...schema import Instance
 from ...search.fast_cost import FastCost, Slot
 
@@ -43,7 +44,6 @@ class ClusterTables:
         pairs = instance.planned_cluster.inter.pairs
         same = list(zip(self.kind, self.count, strict=True))
         self.alike = [i if pairs else same.index(one) for i, one in enumerate(same)]
-        self._sums: dict[tuple[int, int, int], tuple[Array, Flags]] = {}
         self._tops: dict[tuple[object, ...], int] = {}
         self._syncs: dict[tuple[int, tuple[tuple[int, int], ...]], Array] = {}
 
@@ -73,24 +73,22 @@ class ClusterTables:
             times[-1] = BIG  # a plan on one GPU, which is looked at elsewhere
         return times
 
+    @cached_method
     def _measured(self, kind: int, t: int, most: int) -> tuple[Array, Flags]:
         """Sums of layer times before each layer, then the head's, by samples.
 
         And whether these times are known: where they are not, the sums are 0.
         """
-        key = (kind, t, most)
-        if key not in self._sums:
-            node = self.members[kind][0]
-            name = self.cost.names[node]
-            sums = np.zeros((most, self.layers + 2), np.int64)
-            known = np.zeros(most, np.bool_)
-            for s, row in enumerate(sums, start=1):
-                if self.table.usable(name, t, s):
-                    row[:-1] = self.cost.prefix(node, t, s)[0]
-                    row[-1] = self.cost.head_us(node, t, s)
-                    known[s - 1] = True
-            self._sums[key] = sums, known
-        return self._sums[key]
+        node = self.members[kind][0]
+        name = self.cost.names[node]
+        sums = np.zeros((most, self.layers + 2), np.int64)
+        known = np.zeros(most, np.bool_)
+        for s, row in enumerate(sums, start=1):
+            if self.table.usable(name, t, s):
+                row[:-1] = self.cost.prefix(node, t, s)[0]
+                row[-1] = self.cost.head_us(node, t, s)
+                known[s - 1] = True
+        return sums, known
 
     # --- memory ----------------------------------------------------------------
 

@@ -11,12 +11,13 @@ that follow each other are priced exactly.
 
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
+from ...caching import cached_method
 from .cluster_tables import BIG, Array, ClusterTables
 
 
@@ -66,10 +67,6 @@ class Kinds:
 
     def __init__(self, cluster: ClusterTables, b: int) -> None:
         self.cluster, self.b = cluster, b
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._between = lru_cache(None)(self._between_us)
-        self._within = lru_cache(None)(self._within_us)
-        self._links = lru_cache(None)(self._links_between)
         self.patterns = [*self._single_node(), *self._multi_node()]
         each = [self._kind_of(pattern) for pattern in self.patterns]
         self.kinds = [*dict.fromkeys(each)]
@@ -168,7 +165,8 @@ class Kinds:
             return kind.t <= room
         return own.room == room - kind.gpus
 
-    def _between_us(self, x: int, y: int, t: int, samples: int) -> int:
+    @cached_method
+    def _between(self, x: int, y: int, t: int, samples: int) -> int:
         """Least hop between two nodes of classes `x` and `y`; BIG where none."""
         members = self.cluster.members
         links = {
@@ -187,7 +185,8 @@ class Kinds:
             default=BIG,
         )
 
-    def _within_us(self, c: int, t: int, samples: int) -> int:
+    @cached_method
+    def _within(self, c: int, t: int, samples: int) -> int:
         """Hop inside a node of class `c`; BIG where it has one GPU."""
         if self.cluster.largest[c] < 2:
             return BIG
@@ -221,25 +220,23 @@ class Kinds:
 
     def _ring_s(self, pattern: Pattern, c: int, chunk: Fraction) -> Fraction:
         """Least time of one replica of class `c` to all others, in s."""
-        others = [self._peer_s(c, y, chunk) for y in pattern.classes]
-        away = min(one for one in others if one is not None)
+        links = [link for y in pattern.classes for link in self._links(c, y)]
+        away = min(latency + chunk / rate for latency, rate in links)
         mates = min(pattern.replicas[c], self.cluster.largest[c] // pattern.t) - 1
         if not mates:
             return (pattern.total - 1) * away
-        latency, rate = self._inside(c)
+        node = self._roomiest(c)
+        latency, rate = self.cluster.table.link(node, node)
         near = min(latency + chunk / rate, away)
         return mates * near + (pattern.total - 1 - mates) * away
-
-    def _peer_s(self, x: int, y: int, chunk: Fraction) -> Fraction | None:
-        """Least time of a chunk between two nodes of classes `x` and `y`."""
-        return min((a + chunk / rate for a, rate in self._links(x, y)), default=None)
 
     def _rates(self, x: int, y: int) -> tuple[Fraction, Fraction]:
         """Latency and rate of the fastest link between nodes of two classes."""
         none = (Fraction(0), Fraction(0))
         return max(self._links(x, y), key=lambda link: link[1], default=none)
 
-    def _links_between(self, x: int, y: int) -> frozenset[tuple[Fraction, Fraction]]:
+    @cached_method
+    def _links(self, x: int, y: int) -> frozenset[tuple[Fraction, Fraction]]:
         names, members = self.cluster.cost.names, self.cluster.members
         return frozenset(
             self.cluster.table.link(names[i], names[j])
@@ -247,10 +244,6 @@ class Kinds:
             for j in members[y]
             if i != j
         )
-
-    def _inside(self, c: int) -> tuple[Fraction, Fraction]:
-        name = self._roomiest(c)
-        return self.cluster.table.link(name, name)
 
     def _roomiest(self, c: int) -> str:
         """Name of a node of class `c` that no other has more GPUs than."""

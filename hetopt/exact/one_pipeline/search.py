@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...caching import cached_method
 from ...plans import Pipeline, Replica, Stage, TrainingPlan
 from .cluster_tables import BIG, Array
 from .completion import Least
@@ -115,22 +116,17 @@ class Search:
 
     def plan(self, placed: tuple[PlacedStage, ...]) -> TrainingPlan:
         """The plan of a pipeline, its last stage first; GPUs of a node in order."""
-        given = [0] * len(self.cluster.count)
-        stages = []
+        hand_out, stages = self.cluster.cost.handing_out(), []
         for k, stage in enumerate(placed, start=1):
             later = placed[k - 2] if k > 1 else None
             samples = self.stages.samples(stage, k, later)
-            replicas = []
-            for node, _ in stage.places:
-                name = self.cluster.cost.names[node]
-                for share in samples[node]:
-                    ids = range(given[node], given[node] + stage.t)
-                    given[node] += stage.t
-                    gpus = tuple(f"{name}:{i}" for i in ids)
-                    replicas.append(Replica(gpus=gpus, samples=share))
-            stages.append(
-                Stage(layers=(stage.first, stage.last), replicas=tuple(replicas))
+            replicas = tuple(
+                Replica(gpus=hand_out(node, stage.t), samples=share)
+                for node, _ in stage.places
+                for share in samples[node]
             )
+            held = stage.first, stage.last
+            stages.append(Stage(layers=held, replicas=replicas))
         pipeline = Pipeline(
             micro_batches=self.stages.n,
             micro_batch_size=self.kinds.b,
@@ -143,17 +139,10 @@ class BoxSearch:
     """A search of one box."""
 
     def __init__(
-        self,
-        owner: Search,
-        options: Array,
-        rest: Least,
-        box: Box,
-        goal: Goal,
+        self, owner: Search, options: Array, rest: Least, box: Box, goal: Goal
     ) -> None:
         self.owner, self.options, self.rest, self.box = owner, options, rest, box
         self.goal = goal
-        self._steps: dict[int, _Steps] = {}
-        self._taus: dict[tuple[int, int], Array] = {}
 
     # --- dive --------------------------------------------------------------------
 
@@ -302,19 +291,17 @@ class BoxSearch:
         key = options.first[chosen] * count + options.pattern[chosen]
         return [int(i) for i in chosen[np.unique(key, return_index=True)[1]]]
 
+    @cached_method
     def _steps_at(self, cut: int) -> _Steps:
-        if cut not in self._steps:
-            last = self.owner.prices.options.last[self.options]
-            self._steps[cut] = self.owner.steps(self.options[last == cut])
-        return self._steps[cut]
+        last = self.owner.prices.options.last[self.options]
+        return self.owner.steps(self.options[last == cut])
 
+    @cached_method
     def _tau_into(self, cut: int, state: int) -> Array:
         """Least times of the options that end at a cut, before a stage with a state."""
-        if (cut, state) not in self._taus:
-            steps = self._steps_at(cut)
-            hop = np.minimum(steps.shared[:, state], steps.apart[:, state])
-            self._taus[cut, state] = np.minimum(steps.compute_us + hop, BIG)
-        return self._taus[cut, state]
+        steps = self._steps_at(cut)
+        hop = np.minimum(steps.shared[:, state], steps.apart[:, state])
+        return np.minimum(steps.compute_us + hop, BIG)
 
 
 def _no_longer(one: Label, two: Label) -> bool:

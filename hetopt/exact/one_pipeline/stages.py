@@ -1,16 +1,22 @@
-"""Exact stages on named nodes: where they can lie, and what they take."""
+"""Exact stages on named nodes: where they can lie, and what they take.
 
-from collections.abc import Iterator
-from functools import lru_cache
+Samples are shared exactly: replicas of a class of nodes may take the numbers that fit,
+each at its time; measured times may fall as samples grow, and some may be missing.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import chain, product
 from typing import NamedTuple
 
+from ...caching import cached_method
 from .cluster_tables import BIG, ClusterTables
 from .kinds import Kinds, Pattern, State
-from .shares import least_us, shared
 
 Places = tuple[tuple[int, int], ...]  # (node, replicas on it), nodes ascending
 Free = tuple[int, ...]  # GPUs left, by node
+Times = Sequence[Sequence[int]]  # by class: us of 1, 2, ... samples; BIG where none
 
 
 class PlacedStage(NamedTuple):
@@ -28,12 +34,7 @@ class Stages:
     def __init__(self, cluster: ClusterTables, kinds: Kinds, n: int) -> None:
         self.cluster, self.kinds, self.b, self.n = cluster, kinds, kinds.b, n
         self._pairs = bool(cluster.instance.planned_cluster.inter.pairs)
-        # lru_cache on bound methods of this object only: it dies with the object.
-        self._rows = lru_cache(None)(self._time_rows)
-        self._computing = lru_cache(None)(least_us)
-        self._hop = lru_cache(None)(self._hop_us)
-        self._replicas = lru_cache(None)(self._counted)
-        self._ways = lru_cache(None)(self._links)
+        self._computing = lru_cache(None)(least_us)  # it dies with the object
         self._taus: dict[tuple[object, ...], tuple[int, int]] = {}
 
     # --- where ---------------------------------------------------------------------
@@ -97,7 +98,8 @@ class Stages:
         room = free[placed.places[0][0]] if len(placed.places) == 1 else -1
         return State(classes, placed.t, room)
 
-    def _counted(self, places: Places) -> tuple[int, ...]:
+    @cached_method
+    def _replicas(self, places: Places) -> tuple[int, ...]:
         counts = [0] * len(self.cluster.kinds)
         for node, count in places:
             counts[self.cluster.kind[node]] += count
@@ -126,7 +128,8 @@ class Stages:
             self._taus[key] = best
         return self._taus[key]
 
-    def _links(self, places: Places, later: Places) -> frozenset[tuple[int, int]]:
+    @cached_method
+    def _ways(self, places: Places, later: Places) -> frozenset[tuple[int, int]]:
         """Pairs of nodes that stand for all links from a stage to the next."""
         ends: dict[object, tuple[int, int]] = {}
         kind = self.cluster.kind
@@ -148,7 +151,8 @@ class Stages:
         second = next(i for i in members[kind[y]] if i != first)
         return first, second
 
-    def _hop_us(self, ways: frozenset[tuple[int, int]], t: int, samples: int) -> int:
+    @cached_method
+    def _hop(self, ways: frozenset[tuple[int, int]], t: int, samples: int) -> int:
         return min(
             (self.cluster.cost.hop_us(x, y, t, samples, None) for x, y in ways),
             default=0,
@@ -166,7 +170,8 @@ class Stages:
         rule = self.cluster.cost.costs.schedule.in_flight
         return max(2, min(k, self.n)) if rule == "1f1b" else 2
 
-    def _time_rows(
+    @cached_method
+    def _rows(
         self, first: int, last: int, k: int, t: int
     ) -> tuple[tuple[int, ...], ...]:
         cluster, given = self.cluster, (t, self.n, (first, last, k), self.b)
@@ -200,3 +205,70 @@ def _falling(total: int, parts: int, most: int) -> tuple[tuple[int, ...], ...]:
         for first in range(min(total, most), 0, -1)
         for others in _falling(total - first, parts - 1, first)
     )
+
+
+# --- samples of a micro-batch to the replicas of a stage -------------------------
+
+
+def least_us(times: Times, replicas: Sequence[int], b: int, most: int) -> int:
+    """Least time of the slowest replica, none of which takes more than `most`.
+
+    `replicas` by class take `b` samples together, each at least one. BIG where they
+    cannot.
+    """
+    used = [row[:most] for row, m in zip(times, replicas, strict=True) if m]
+    counts = [m for m in replicas if m]
+    events = sorted({us for row in used for us in row if us < BIG})
+    enough = partial(_enough, used, counts, b)
+    return [*events, BIG][bisect_left(events, True, key=enough)]
+
+
+def _enough(times: Times, counts: Sequence[int], b: int, limit: int) -> bool:
+    """Tell whether `b` samples can be shared so that no replica exceeds the limit."""
+    allowed = [[s + 1 for s, us in enumerate(row) if us <= limit] for row in times]
+    if not all(allowed):
+        return False
+    if all(row[-1] == len(row) for row in allowed):  # 1, 2, ... without a gap
+        most = sum(m * row[-1] for m, row in zip(counts, allowed, strict=True))
+        return sum(counts) <= b <= most
+    reached = sums(allowed, counts, b)
+    return bool(reached[-1] >> b & 1)
+
+
+def sums(allowed: Sequence[Sequence[int]], counts: Sequence[int], b: int) -> list[int]:
+    """Sums of the first 0, 1, 2, ... of those that take an allowed number each.
+
+    Of each row so many do. Bit s is set where s, up to `b`, is such a sum.
+    """
+    found, within = [1], (1 << b + 1) - 1
+    for row, m in zip(allowed, counts, strict=True):
+        for _ in range(m):
+            grown = 0
+            for s in row:
+                grown |= found[-1] << s
+            found.append(grown & within)
+    return found
+
+
+def shared(
+    times: Times, replicas: Sequence[int], b: int, most: int, limit: int
+) -> list[list[int]]:
+    """Samples of each replica, by class, within a limit that `least_us` found."""
+    allowed = [
+        [s + 1 for s, us in enumerate(row[:most]) if us <= limit] for row in times
+    ]
+    reached = sums(allowed, replicas, b)
+    found: list[list[int]] = [[] for _ in replicas]
+    left, place = b, len(reached) - 1
+    for c in reversed(range(len(replicas))):
+        for _ in range(replicas[c]):
+            place -= 1
+            # The nearest to an equal share that leaves a sum of the others.
+            fair = left / (place + 1)
+            ways = [
+                s for s in allowed[c] if s <= left and reached[place] >> left - s & 1
+            ]
+            chosen = min(ways, key=lambda s: (abs(s - fair), s))
+            found[c].append(chosen)
+            left -= chosen
+    return found

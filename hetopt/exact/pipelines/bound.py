@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from math import floor, inf, isqrt, prod
 
@@ -10,6 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from ...bounds.single_gpu import single_gpu_us
+from ...caching import cached_method
 from ...errors import InternalError
 from ...schema import Instance
 from ...solving.certificates import BoxCertificate
@@ -53,8 +55,8 @@ class _View:
         """
         self.table, self._check = table, check
         self.vectors = Vectors(table, schedule)
-        self._arcs: dict[int, Arcs] = {}
-        self._couplings: OrderedDict[tuple[int, Sharing], Coupling] = OrderedDict()
+        #: What a box says of arcs: boxes are looked at several times.
+        self.coupling = lru_cache(_KEPT_COUPLINGS)(self._coupling)
         first = [each.nodes for each in whole.classes]
         #: Of which class each is a part, and whether nodes of it are hosts and others.
         self._of = [
@@ -64,22 +66,14 @@ class _View:
         self._parted = [self._of.count(c) > 1 for c in self._of]
         self._apart = [each.nodes[0] in apart for each in table.classes]
 
+    @cached_method
     def stages(self, size: int) -> Arcs:
         """Return the arcs of a size of micro-batches, by its number."""
-        if size not in self._arcs:
-            self._check()
-            self._arcs[size] = arcs(self.table, self.table.sizes[size])
-        return self._arcs[size]
+        self._check()
+        return arcs(self.table, self.table.sizes[size])
 
-    def coupling(self, size: int, sharing: Sharing) -> Coupling:
-        """Return what a box says of such arcs: boxes are looked at several times."""
-        key = size, sharing
-        if key not in self._couplings:
-            self._couplings[key] = Coupling(self.table, self.stages(size), sharing)
-            if len(self._couplings) > _KEPT_COUPLINGS:
-                self._couplings.popitem(last=False)
-        self._couplings.move_to_end(key)
-        return self._couplings[key]
+    def _coupling(self, size: int, sharing: Sharing) -> Coupling:
+        return Coupling(self.table, self.stages(size), sharing)
 
     def hosts(self, box: Box) -> list[tuple[int, int]]:
         """Return the fewest and the most hosts of each class."""
@@ -174,7 +168,6 @@ class PipelineBound:
         self.taken = 0.0
 
     def _division(self, least_slowest_us: int) -> Division:
-        """Return how boxes are divided."""
         most_sync = 0
         if self.priced:
             most_sync = floor((self.most_us - self.least_us) / self.sync_factor) + 1
@@ -396,12 +389,7 @@ class PipelineBound:
         )
 
     def _parts(
-        self,
-        box: Box,
-        time_us: int,
-        left: int,
-        rows: Rows,
-        view: _View | None = None,
+        self, box: Box, time_us: int, left: int, rows: Rows, view: _View | None = None
     ) -> list[tuple[int, Pricing, tuple[int, int]]]:
         """Return the parts of a box by number, and ranges of their slowest stages.
 
@@ -440,13 +428,11 @@ class PipelineBound:
         key = coupling.arcs.size, coupling.light.tobytes()
         if key not in self._kept:
             self._kept[key] = Segments(self.table, coupling.arcs, coupling.light)
-            while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
-                self._kept.popitem(last=False)
+            held = sum(each.nbytes for each in self._kept.values())
+            while len(self._kept) > 1 and held > _KEPT_BYTES:
+                held -= self._kept.popitem(last=False)[1].nbytes
         self._kept.move_to_end(key)
         return self._kept[key]
-
-    def _kept_bytes(self) -> int:
-        return sum(each.nbytes for each in self._kept.values())
 
     def _syncs(self, box: Box, time_us: int) -> list[tuple[int | None, int]]:
         """Return how long stages of a pipeline synchronise, and what is spent on that.
@@ -530,10 +516,8 @@ class Refutation:
             at = bound.division.most_sync_us
             tree = {"split": "sync", "at": at, "low": trees[0], "high": trees[1]}
         classes = tuple(each.nodes[0] for each in bound.table.classes)
-        given = {
-            **{"time_us": self.time_us, "scale": bound.scale, "classes": classes},
-            "tree": tree,
-        }
+        given: Document = {"time_us": self.time_us, "scale": bound.scale}
+        given |= {"classes": classes, "tree": tree}
         try:
             return BoxCertificate.model_validate(given)
         except ValidationError:

@@ -164,9 +164,7 @@ class _Part:
         held = self.b * pricing._earnings(np.array(most), pricing.table.sync.high)
         cost = (use @ gpu)[None, :] - held[:, None]
         return states._replace(
-            vectors=use,
-            vector_us=us,
-            vector_cost=np.minimum(cost, pricing._limit()),
+            vectors=use, vector_us=us, vector_cost=np.minimum(cost, pricing._limit())
         )
 
     @property
@@ -272,10 +270,7 @@ class IntegerMaster:
         self._kept: dict[_Interval, Whole] = {}
 
     def refute(
-        self,
-        proposed: Sequence[Array],
-        ends: dict[int, Span],
-        most_labels: float = inf,
+        self, proposed: Sequence[Array], ends: dict[int, Span], most_labels: float = inf
     ) -> Prices | None:
         """Return prices at which whole pipelines take less than the batch, or None.
 

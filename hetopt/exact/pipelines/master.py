@@ -202,10 +202,7 @@ class Master:
         return found
 
     def _add_columns(
-        self,
-        prices: Prices,
-        found: list[tuple[float, int, Span]],
-        state: State,
+        self, prices: Prices, found: list[tuple[float, int, Span]], state: State
     ) -> bool:
         """Add the paths that are worth most beyond their cost, of intervals apart.
 

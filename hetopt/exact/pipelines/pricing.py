@@ -252,8 +252,8 @@ class Pricing:
         that much.
         """
         limit, size, widest = self._limit(), self.arcs.size, self.coupling.widest
-        units = self._held_most()
-        # What each replica earns is rounded up.
+        units = self.rows.size_high + self.layers  # held by a path, one replica each
+        # What each replica earns is rounded up, and what each stage holds.
         earned = (limit // 4 - self.layers * size) * self.rows.replicas * UNIT
         most = max(0, earned // (2 * size * units))
         most = min(most, limit, (1 << 61) // (units * max(size, widest)))
@@ -266,10 +266,6 @@ class Pricing:
         """The lowest prices: so low that what a path has to pay stays below 2^57."""
         none = (0,) * len(self.rows.gpus)
         return Prices(none, none, 0, -(self._limit() // 16), 0)
-
-    def _held_most(self) -> int:
-        """Return the most units that stages of a path hold, one replica each."""
-        return self.rows.size_high + self.layers  # each stage's are rounded up
 
     def _checked(self, prices: Prices) -> None:
         most = self.most_prices

@@ -37,9 +37,9 @@ from ...search import choices, grid, racing, sites
 from ...search.improving import improve
 from ...solving.certificates import BoxCertificate
 from ...solving.run import Report, Run
-from .. import enumeration
+from .. import enumeration, one_pipeline
 from ..pipelines.schedule import Planners, Schedule, Shares
-from . import alone, fitting
+from . import fitting
 from .refuting import Clock, Tightening, Times, endless
 
 Certificate = BoxCertificate
@@ -84,11 +84,7 @@ class _Task:
         return replace(self.run.limits, time_s=seconds, gap=None)
 
     def search(
-        self,
-        start: TrainingPlan | None,
-        until: float,
-        *,
-        seed: int | None = None,
+        self, start: TrainingPlan | None, until: float, *, seed: int | None = None
     ) -> bool:
         """Improve a plan until an instant; whether the incumbent is better for it."""
         run, sizes = self.run, self.schedule.searching
@@ -174,7 +170,7 @@ def goes_together(ways: Sequence[Instance]) -> bool:
 
 def lines_up(instance: Instance) -> bool:
     """Tell whether single pipelines of layers that differ are sought."""
-    sought = alone.of_sizes(instance, instance.workload.micro_batch_sizes)
+    sought = one_pipeline.of_sizes(instance, instance.workload.micro_batch_sizes)
     return sought is not None and not CostTable(instance).even
 
 
@@ -248,7 +244,9 @@ def _nowhere(task: _Task) -> str:
     # Any plan will do, and one layer has few.
     limits = Limits(time_s=task.schedule.searching.reason_s, gap=inf)
     run = Run(problem, light, limits)
-    ample = None if _one_stage_does(light) else enumeration.solve(light, run)
+    batch, table = instance.workload.global_batch, CostTable(light)
+    alone = any(not batch % b and impossible.takes(table, b) for b in sizes)
+    ample = None if alone else enumeration.solve(light, run)
     if ample is None or ample.plan is not None:
         return f"memory: {looked}, and in each a stage needs more than its GPUs have"
     if ample.proved:
@@ -259,13 +257,6 @@ def _nowhere(task: _Task) -> str:
             "measurements to workload.costs.profile"
         )
     return f"memory or micro-batches of {sizes}: {looked}, and none keeps all rules"
-
-
-def _one_stage_does(light: Instance) -> bool:
-    """Tell whether one stage takes the batch in micro-batches of some size."""
-    batch, table = light.workload.global_batch, CostTable(light)
-    sizes = (b for b in set(light.workload.micro_batch_sizes) if batch % b == 0)
-    return any(impossible.takes(table, b) for b in sizes)
 
 
 def _large(task: _Task) -> None:
@@ -298,14 +289,7 @@ def _large(task: _Task) -> None:
     for end in (end for end in ends if end > monotonic()):
         if not task.search(run.plan, end, seed=next(seeds)):
             break
-    while True:
-        if run.plan is None or task.deadline(shares.bound) > monotonic():
-            _refute(task, shares.bound, alone_us)
-        if run.plan is None:
-            _start(task, shares.late_planners)
-        if not _search_on(task, first, seeds):
-            break
-    run.check()
+    _prove(task, first, seeds, alone_us)
 
 
 def _no_room(task: _Task, way: Instance) -> str | None:
@@ -325,10 +309,19 @@ def _together(task: _Task) -> None:
     offer_single_gpus(instance, run.offer)
     if run.plan is None and _nowhere_at_all(task):
         return
-    first, seeds = run.plan, count(run.limits.seed)
+    _prove(task, run.plan, count(run.limits.seed))
+
+
+def _prove(
+    task: _Task, first: TrainingPlan | None, seeds: Iterator[int], alone_us: int = 0
+) -> None:
+    """Refute better times, and search for them, in turns while plans become better."""
+    run, shares = task.run, task.shares
     while True:
         if run.plan is None or task.deadline(shares.bound) > monotonic():
-            _refute(task, shares.bound)
+            _refute(task, shares.bound, alone_us)
+        if run.plan is None and len(settings.split_variants(task.instance)) == 1:
+            _start(task, shares.late_planners)
         if not _search_on(task, first, seeds):
             break
     run.check()
@@ -438,7 +431,7 @@ def _lay_one(task: _Task) -> int:
     None takes less than what is returned, in us.
     """
     run, limits = task.run, task.until(task.shares.one_pipeline)
-    least_us = alone.faster(task.instance, run.objective, limits, run.offer)
+    least_us = one_pipeline.faster(task.instance, run.objective, limits, run.offer)
     run.check()
     return least_us
 
@@ -449,7 +442,8 @@ def _line_up(task: _Task) -> None:
     larger = tuple(b for b in every if b > 1)
     of_one = len(larger) < len(every)
     limits = task.until(shares.one_pipeline if of_one else shares.only_pipeline)
-    alone.faster(task.instance, run.objective, limits, run.offer, larger)
+    known = task.instance, run.objective, limits, run.offer
+    one_pipeline.faster(*known, larger)
     run.check()
 
 

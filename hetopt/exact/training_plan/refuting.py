@@ -283,24 +283,17 @@ class _Progress:
     def patience(self) -> float:
         """Return the share of the time after which the next one is postponed."""
         goals = self._goals
-        return min(goals.patience, goals.first_patience if self._none else 1.0)
-
-    @property
-    def _none(self) -> bool:
-        return self._reached == inf
-
-    @property
-    def _hard(self) -> float:
-        """The easiest one that failed or is postponed."""
-        return max([self._failed, *self._postponed])
+        first = goals.first_patience if self._reached == inf else 1.0
+        return min(goals.patience, first)
 
     def _between(self) -> float | None:
         """One between what is reached and what is hard, or the next of the gaps."""
-        reached, hard = self._reached, self._hard
+        # Of those that failed or are postponed the easiest is hard.
+        reached, hard = self._reached, max([self._failed, *self._postponed])
         goals = self._goals
-        if self._none and hard == -inf:
+        if reached == inf and hard == -inf:
             return goals.first
-        if self._none:
+        if reached == inf:
             easier = [gap for gap in goals.gaps if gap > hard]
             enough = (gap for gap in easier if gap > goals.easier * hard)
             return min(enough, default=max(easier, default=None))

@@ -13,13 +13,11 @@ options, `Word` by name, and the function that asks for `Machines`: `exporter` m
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...errors import InstanceError, quoted
 from ...plans import TrainingPlan
-from ...problems.training_plan.shapes import place
 from ...schema import Instance, Node
 from ...text.documents import Document
 from .programs import Program, program
@@ -54,7 +52,7 @@ def shares(
 
     Nodes whose GPUs a scheduler calls differently are shares of their own.
     """
-    used = Counter(place(gpu)[0] for r in plan.replicas() for gpu in r.gpus)
+    used = plan.gpus_by_node
     found: dict[tuple[str, int, str | None], list[str]] = {}
     for node in data.planned_cluster.nodes:
         if node.name in used:

@@ -35,11 +35,8 @@ WORDS = {
     "restarts": Word(int, r"[0-9]{1,4}", "a number from 0 to 9999"),
 }
 OPTIONS = allocation.options(WORDS)
-_PRODUCT, GPU, _HOST = (
-    "nvidia.com/gpu.product",
-    "nvidia.com/gpu",
-    "kubernetes.io/hostname",
-)
+_PRODUCT, GPU = "nvidia.com/gpu.product", "nvidia.com/gpu"
+_HOST = "kubernetes.io/hostname"
 TYPE = "hetopt/gpu-type"
 _FOLDER, _EXECUTABLE = "/plan", 0o555
 _LAUNCH = """\
@@ -124,30 +121,20 @@ def pod(
     share: Share, head: str, called: str, run: str, labels: dict[str, str]
 ) -> Document:
     """Return a pod of a share, on a machine with no other pod of these labels."""
+    told = {"MASTER_ADDR": head, "MASTER_PORT": "29500", "NODES": " ".join(share.nodes)}
+    told |= {"TRAIN": "@TRAIN@", "ARGS": "@ARGS@"}
     container = {
         "name": "train",
         "image": "@IMAGE@",
         "command": ["bash", "-ec", run],
-        "env": [
-            {"name": name, "value": value}
-            for name, value in {
-                "MASTER_ADDR": head,
-                "MASTER_PORT": "29500",
-                "NODES": " ".join(share.nodes),
-                "TRAIN": "@TRAIN@",
-                "ARGS": "@ARGS@",
-            }.items()
-        ],
+        "env": [{"name": name, "value": value} for name, value in told.items()],
         "resources": {"limits": {GPU: share.gpus}},
         "volumeMounts": [
             {"name": "plan", "mountPath": _FOLDER},
             {"name": "shared", "mountPath": "/dev/shm"},
         ],
     }
-    alone = {
-        "labelSelector": {"matchLabels": labels},
-        "topologyKey": _HOST,
-    }
+    alone = {"labelSelector": {"matchLabels": labels}, "topologyKey": _HOST}
     return {
         "restartPolicy": "Never",
         "nodeSelector": selector(share),

@@ -26,11 +26,7 @@ from ...text.documents import Document
 from ..foreign import Foreign, read_record, whole_numbers
 from ..importing.placing import Claim
 
-OPTIONS: Document = {
-    "machines": str,
-    "micro_batches": str,
-    "micro_batch_size": int,
-}
+OPTIONS: Document = {"machines": str, "micro_batches": str, "micro_batch_size": int}
 _MOST = 10_000  # pipelines, stages of one, layers of one
 _Small = Annotated[int, Field(ge=0, le=_MOST)]
 _Row = Annotated[tuple[_Small, ...], Field(min_length=1, max_length=_MOST)]
@@ -114,7 +110,6 @@ def claims(
 
 
 def _machines(data: Instance, told: str) -> list[str]:
-    """Return the nodes that machines are, in the order of their numbers."""
     names = [node.name for node in data.planned_cluster.nodes]
     wanted = told.split(",") if told else names
     if unknown := [name for name in wanted if name not in names]:
@@ -144,7 +139,6 @@ def _gpus(
 
 
 def _counts(data: Instance, told: str, size: int, pipelines: int) -> list[int]:
-    """Return the micro-batches of every pipeline."""
     if not told:
         whole = data.workload.global_batch // size
         if whole < pipelines:

@@ -25,7 +25,7 @@ OPTIONS: Document = {
     "zero_groups": str,
     "runs_on": str,
 }
-_SHARE = "share of the peak of "
+SHARE = "share of the peak of "
 #: What may run the plan unless it is told, the freest first.
 _RUNNERS = ("executor", "megatron", "torchtitan", "architecture")
 _RUNS = "what runs the plan"
@@ -72,7 +72,7 @@ def card(
     if efficiency is None:
         known = generation(gpu)
         efficiency = known.efficiency
-        about = f"{_SHARE}{name}"
+        about = f"{SHARE}{name}"
         rows.append(
             Assumption(about, f"{efficiency:g}", known.source, "-o efficiency=X")
         )
@@ -93,11 +93,6 @@ def card(
 def room_of(name: str) -> str:
     """Return the subject of a row about a card's memory."""
     return f"memory of {name} for tensors"
-
-
-def of_the_peak(row: Assumption) -> bool:
-    """Return whether a row is of the share of the peak, unused where calibrated."""
-    return row.what.startswith(_SHARE)
 
 
 def training(

@@ -138,39 +138,29 @@ def recognise(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
     )
 
 
-def advise(
-    module: RunReader, asked: Asked, data: Instance, limit_s: float, hosts: str = ""
-) -> Advice:
+def advise(module: RunReader, asked: Asked, data: Instance, limit_s: float) -> Advice:
     """Return the changes that speed up a run whose trainer was recognised.
 
     Raises `InstanceError` where the run itself is none of the instance's.
     """
-    search = _Search(module, asked, data, hosts)
+    search = _Search(module, asked, data)
     run = search.judged(search.base)
     best, is_whole = search.best(time.monotonic() + limit_s)
     changed = [
         n for n in Settings._fields if getattr(best, n) != getattr(search.base, n)
     ]
-    changes, before = [], search.base
-    left = list(changed)
-    while left:
-        name = min(
-            left, key=lambda one: _order(search.judged(_with_value(before, best, one)))
-        )
-        left.remove(name)
-        now = _with_value(before, best, name)
-        alone = _with_value(search.base, best, name)
-        changes.append(
-            Change(
-                name,
-                getattr(search.base, name),
-                getattr(best, name),
-                tuple(search.words(before, now)),
-                search.judged(alone),
-                search.judged(now),
-            )
-        )
+    changes, now = [], search.base
+    while changed:
         before = now
+        name = min(
+            changed, key=lambda one: _order(search.judged(_with(before, best, one)))
+        )
+        changed.remove(name)
+        now = _with(before, best, name)
+        values = getattr(search.base, name), getattr(best, name)
+        words = tuple(search.words(before, now))
+        alone = search.judged(_with(search.base, best, name))
+        changes.append(Change(name, *values, words, alone, search.judged(now)))
     return Advice(
         run,
         search.judged(best),
@@ -183,7 +173,7 @@ def advise(
     )
 
 
-def _with_value(settings: Settings, best: Settings, name: str) -> Settings:
+def _with(settings: Settings, best: Settings, name: str) -> Settings:
     return settings._replace(**{name: getattr(best, name)})
 
 
@@ -199,7 +189,7 @@ class _Search:
     """Settings of one run, judged once each."""
 
     def __init__(
-        self, module: RunReader, asked: Asked, data: Instance, hosts: str
+        self, module: RunReader, asked: Asked, data: Instance, hosts: str = ""
     ) -> None:
         self.module, self.asked, self.data, self.hosts = module, asked, data, hosts
         claim: Claim = module.claimed(asked, data, hosts)
@@ -208,9 +198,8 @@ class _Search:
         self.known: dict[Settings, Assessment] = {}
         self.compared = 0  # of these, how many the trainer runs
         self._on: list[Instance] = []  # what runs that keep the rules were judged on
-        self.world = (
-            sum(len(r.gpus) for r in claim.plan.replicas()) if claim.plan else 0
-        )
+        replicas = claim.plan.replicas() if claim.plan else ()
+        self.world = sum(len(replica.gpus) for replica in replicas)
         self._told: Fields = module.words(self.base, asked, data)
 
     def asked_for(self, settings: Settings) -> Asked:
@@ -221,7 +210,6 @@ class _Search:
         return self.asked.changed(gone | new)
 
     def words(self, one: Settings, other: Settings) -> Iterator[Word]:
-        """Yield the names whose values differ between two settings of the run."""
         before, after = self.asked_for(one).values, self.asked_for(other).values
         for name in sorted({*before, *after}, key=[*before, *after].index):
             if before.get(name) != after.get(name):
@@ -279,12 +267,9 @@ class _Search:
         for one in ways.values():
             work = one.workload
             fields = {name: getattr(work, name) for name in work.model_fields_set}
-            fields |= {
-                "micro_batch_sizes": sizes,
-                "alternatives": Alternatives(**other),
-            }
+            fields["alternatives"] = Alternatives(**other)
             try:
-                whole = Workload.model_validate(fields)
+                whole = Workload.model_validate(fields | {"micro_batch_sizes": sizes})
             except ValidationError:
                 return ()
             made.append(one.model_copy(update={"workload": whole}))

@@ -300,7 +300,6 @@ def _ports(
 
 
 def _machines(hosts: Sequence[Host]) -> dict[str, list[Host]]:
-    """Return the hosts of every machine, by its name."""
     found: dict[str, list[Host]] = {}
     for host in hosts:
         found.setdefault(host.machine or host.name, []).append(host)

@@ -176,6 +176,14 @@ def same(place: str, found: Fields, expected: Fields) -> None:
             )
 
 
+def same_sizes(
+    place: str, data: Instance, batch: tuple[str, int], length: tuple[str, int]
+) -> None:
+    """`InstanceError` where a step, or a sequence, has another size by its name."""
+    own = data.workload.global_batch, data.workload.sequence_length
+    same(place, dict((batch, length)), {batch[0]: own[0], length[0]: own[1]})
+
+
 def same_adapters(
     rank: str | int | None, data: Instance, place: str, bits: int | None = None
 ) -> None:
@@ -260,11 +268,9 @@ def claim_of(
         notes = [*notes, f"judged with {told}, which the instance does not offer"]
     timed, said = (x.workload.costs.compute.calibration for x in (offering, data))
     if timed is not None and said is not None and timed.framework != said.framework:
-        notes = [
-            *notes,
-            f"time and memory are those of {timed.framework}, whose file it is, not of "
-            f"the instance's {said.framework}",
-        ]
+        ours = f"not of the instance's {said.framework}"
+        files = f"time and memory are those of {timed.framework}, whose file it is"
+        notes = [*notes, f"{files}, {ours}"]
     own = offering.workload.runs_on
     if next(targets.broken(offering, plan), None) is not None:
         offering = offering.on(by.trainer)

@@ -27,9 +27,7 @@ _RANK = 16
 _BESIDE = list(get_args(Lora.model_fields["beside"].annotation))
 
 
-def optimiser_fields(
-    options: Fields,
-) -> tuple[Document, tuple[Assumption, ...]]:
+def optimiser_fields(options: Fields) -> tuple[Document, tuple[Assumption, ...]]:
     """The fields of `workload.costs` of the optimiser, and what is assumed of it."""
     made: Document = {}
     known = list(get_args(Optimiser))
@@ -79,9 +77,7 @@ def with_links(
     return made
 
 
-def trained_part(
-    options: Fields,
-) -> tuple[Document, tuple[Assumption, ...]]:
+def trained_part(options: Fields) -> tuple[Document, tuple[Assumption, ...]]:
     """The fields of `workload.costs`, and what is assumed; none where all is trained.
 
     `options` are those of `OPTIONS` that were told. `UnknownName` for another way to

@@ -90,7 +90,6 @@ def read(source: Source) -> Form:
 
 
 def _is_run(values: Fields) -> bool:
-    """Return whether values of a configuration in Python are those of a run."""
     names = {name.rpartition(".")[2].replace("_", "-") for name in values}
     return not OF_A_RUN.isdisjoint(names)
 

@@ -50,10 +50,8 @@ def is_one(text: str) -> bool:
         return False
     names = [name.strip().strip('"') for name in header.split(sign)]
     found = columns.known(names, NAMES)
-    return "host" in found and found.get("gpu", found.get("gpus")) not in (
-        None,
-        found["host"],
-    )
+    of_gpus = found.get("gpu", found.get("gpus"))
+    return "host" in found and of_gpus not in (None, found["host"])
 
 
 def listed(path: Path) -> list[Host | LeftOut]:

@@ -10,9 +10,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ...catalogue import Gpu, Machine
-from ...catalogue import machine as usual_machine
-from ...errors import InstanceError, UnknownName
+from ...catalogue import Gpu, usual_machine
+from ...errors import InstanceError
 from ...schema import GbytesPerS, exact
 from ...text.documents import Document
 from .assumptions import Assumption
@@ -25,9 +24,7 @@ _CHANGE = "-o ports=N, port_gbytes_per_s=X"
 
 
 def rate(
-    host_gbytes_per_s: float | None,
-    ports: int | None,
-    port_gbytes_per_s: float | None,
+    host_gbytes_per_s: float | None, ports: int | None, port_gbytes_per_s: float | None
 ) -> float | None:
     """GB/s of a host, None where none is told; `InstanceError` for two that differ."""
     if port_gbytes_per_s is None:
@@ -54,7 +51,7 @@ def usual(card: Gpu | None, gpus: int, gbytes_per_s: float) -> int:
     for Ethernet of up to 100 Gb/s, and all where the rate is all of the machine's. One,
     too, where the catalogue knows no machine, or nothing of its network.
     """
-    machine = _machine(card)
+    machine = usual_machine(card.name) if card else None
     if machine is None or machine.adapters is None:
         return 1
     assert machine.adapter_gbytes_per_s is not None  # they go together
@@ -73,7 +70,7 @@ def assumption(
     more = []
     for (card, ports), sheet in {(x[0], x[2]): x[1] for x in hosts}.items():
         cards.setdefault(ports, []).append(card)
-        machine = _machine(sheet)
+        machine = usual_machine(sheet.name) if sheet else None
         if machine is not None and (machine.adapters or 1) > ports:
             each = f"{machine.adapter_gbytes_per_s:g} GB/s"
             more.append(f"{machine.name} has {machine.adapters} ports of {each}")
@@ -90,13 +87,3 @@ def assumption(
         "; ".join(["treated as the total rate of the host", *dict.fromkeys(more)]),
         _CHANGE,
     )
-
-
-def _machine(card: Gpu | None) -> Machine | None:
-    """Return the usual machine of a card, None where there is none."""
-    if card is None:
-        return None
-    try:
-        return usual_machine(card.name)
-    except UnknownName:
-        return None

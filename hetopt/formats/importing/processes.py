@@ -21,10 +21,7 @@ _VISIBLE = (
 )
 #: Variables that say how many processes there are.
 VARIABLES = frozenset(
-    {
-        *("SLURM_NNODES", "SLURM_GPUS_ON_NODE", "NPROC_PER_NODE", "NNODES"),
-        *_VISIBLE,
-    }
+    {*("SLURM_NNODES", "SLURM_GPUS_ON_NODE", "NPROC_PER_NODE", "NNODES"), *_VISIBLE}
 )
 _DEVICES = re.compile(r"[0-9]{1,3}(?:,[0-9]{1,3})*")
 _ELSEWHERE = {"srun", "mpirun", "mpiexec", "pdsh", "ray", "hostfile"}

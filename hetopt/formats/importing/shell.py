@@ -503,7 +503,6 @@ class _Script:
         return values
 
     def _value(self, total: str) -> int | None:
-        """Return the value of a sum of numbers and variables."""
         inside = re.sub(
             rf"\$?\b({_NAME})\b|\$\{{({_NAME})\}}",
             lambda one: "".join(self.variables.get(one[1] or one[2], ["?"]))[:_LONG],
@@ -552,13 +551,11 @@ class _Words:
         self._last = None
 
     def finished(self) -> list[str]:
-        """Return all words."""
         self._end()
         return self._done
 
 
 def _text_of(words: list[str]) -> str | None:
-    """Return the text that a command has a shell run; None for one that has none."""
     if words[:1] == ["eval"]:
         return " ".join(words[1:])
     behind = False  # a shell's name, and nothing but options since
@@ -585,7 +582,6 @@ def _script_of(words: list[str]) -> str | None:
 
 
 def _compare(words: list[str]) -> Truth:
-    """Return what a test says of words; None for a test that is not read."""
     match words:
         case [text]:
             return text != ""

@@ -36,8 +36,7 @@ from ..importing.current import (
     same_world,
 )
 from ..importing.placing import Claim, Settings
-from .arguments import arguments
-from .relatives import MESHES
+from .arguments import MESHES, arguments
 from .values import Arguments, Reading, plain
 
 OPTIONS: Document = {"hosts": str}
@@ -227,12 +226,10 @@ def _steps(settings: Settings, asked: Asked, data: Instance) -> dict[str, str | 
 
 
 def _told(given: Mapping[str, str], place: str) -> Reading:
-    """Return the fields that arguments tell."""
     return Reading(place, given, *TABLE.read(given))
 
 
 def _fields(told: Reading, data: Instance) -> Fields:
-    """Return the fields of a run that settings have, also those that it leaves out."""
     usual = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "zero_groups": 1, "recompute": "none"}
     made = {name: told.get(name, value) for name, value in usual.items()}
     division, mtp = told.get("division", Division()), data.model.mtp_layers

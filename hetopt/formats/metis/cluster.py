@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import InstanceError
 from ...text.documents import Document
 from ...text.parsing import read_text, read_tree
+from ..foreign import quantity
 from ..importing.clusters import named_well, node
-from .measured import field, number
 
 Unit = tuple[str, Fraction]
 
@@ -73,7 +73,7 @@ def hosts(hostfile: Path, clusterfile: Path, unit: Unit) -> list[Host]:
             )
         there = f"{clusterfile}: {ip}"
         seen[ip] = seen.get(ip, 0) + 1
-        kind = str(field(about[ip], "instance_type", there))
+        kind = str(_field(about[ip], "instance_type", there))
         named_well(place, "host", ip)
         named_well(there, "instance_type", kind)
         count = int(match[1])
@@ -82,7 +82,7 @@ def hosts(hostfile: Path, clusterfile: Path, unit: Unit) -> list[Host]:
                 ip if seen[ip] == 1 else f"{ip}#{seen[ip]}",
                 count,
                 spelt.setdefault(kind.casefold(), kind),
-                float(number(field(about[ip], "memory", there), f"{there}: memory")),
+                float(_number(_field(about[ip], "memory", there), f"{there}: memory")),
                 _rate(about[ip], "inter_bandwidth", there, unit)
                 if "inter_bandwidth" in about[ip]
                 else None,
@@ -94,9 +94,26 @@ def hosts(hostfile: Path, clusterfile: Path, unit: Unit) -> list[Host]:
     return found
 
 
+def _number(value: object, place: str) -> Fraction:
+    """Return a finite number from 0, as the decimal that the file shows."""
+    try:
+        return quantity(value)
+    except ValueError as error:
+        raise InstanceError(f"{place}: {error}") from None
+
+
+def _field(tree: object, path: str, place: str) -> Any:
+    """A value by its dotted path in an object; `InstanceError` where it is missing."""
+    for key in path.split("."):
+        if not isinstance(tree, dict) or tree.get(key) is None:
+            raise InstanceError(f"{place}: {path}: found none, expected it; add it")
+        tree = tree[key]
+    return tree
+
+
 def _rate(about: object, name: str, place: str, unit: Unit) -> float:
     """Return a bandwidth in GB/s; refused where no link is so fast or slow."""
-    value = number(field(about, name, place), f"{place}: {name}")
+    value = _number(_field(about, name, place), f"{place}: {name}")
     rate = float(value * unit[1])
     if not _SLOWEST <= rate <= _FASTEST:
         raise InstanceError(

@@ -16,26 +16,33 @@ intra_bandwidth there). Further micro-batches in flight add what `costs.profiles
 `--micro-batches` are sizes to choose from, by default all that divide the batch and
 that all GPUs together can take.
 
+Embedding and head have times of their own, so the instance has `head: omit`. A GPU's
+speed is that of a middle layer: where the data sheets have one peak for its name, the
+efficiency is the share of it that was reached; else the speed stands for the peak. It
+weighs GPUs against each other, and MFU refers to the peak; layer times are measured.
+
 Its Eq. 1 has no term for what is timed outside the layers, and neither has the
 instance: optimiser, batch generator and gradient all-reduces are named in `source`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
+from ...catalogue import find_gpu, gpus
 from ...costs.compute import ceil
 from ...errors import InstanceError
-from ...schema import LONGEST_NAME
+from ...schema import LONGEST_NAME, Length
 from ...text.complaints import validated
 from ...text.documents import Document, Fields
-from ..foreign import Foreign, Quantity, read_record
+from ..foreign import Foreign, Quantity, read_record, whole_numbers
+from ..importing import ports
 from ..importing.clusters import named_well
-from . import cluster, measured
+from . import cluster
 
 OPTIONS: Document = {
     "hostfile": Path,
@@ -44,7 +51,14 @@ OPTIONS: Document = {
     "bandwidth_unit": str,
     "parameter_unit": str,
     "bytes_per_element": int,
-    **measured.OPTIONS,
+    "name": str,
+    "hidden": int,
+    "heads": int,
+    "vocabulary": int,
+    "sequence_length": Length,
+    "global_batch": Length,
+    "micro_batches": str,
+    "ports": ports.OPTIONS["ports"],
 }
 NEEDS_PATHS = False
 
@@ -52,6 +66,8 @@ _NAME = re.compile(
     r"(?:DeviceType\.)?(.+)_tp([1-9][0-9]{0,3})_bs([1-9][0-9]{0,5})\.json"
 )
 _MOST_FILES = 10_000
+_MODEL = ("hidden", "heads", "sequence_length", "global_batch")
+_MOST_SIZES = 64
 
 
 _Layers = Annotated[tuple[Quantity, ...], Field(min_length=3)]
@@ -104,7 +120,7 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     if paths:
         raise InstanceError(f"found {paths[0]} besides the profiles; remove it")
     needed = ("hostfile", "clusterfile", "profiles", "bandwidth_unit", "parameter_unit")
-    measured.required(options, needed)
+    _required(options, needed)
     hosts = cluster.hosts(
         options["hostfile"],
         options["clusterfile"],
@@ -129,16 +145,32 @@ def read(paths: Sequence[Path], **options: Any) -> Document:
     rows = [_row(one, len(parameters), weighed=weighed) for one in found]
     name = first.profile.model.model_name[:LONGEST_NAME].strip()
     named_well(first.place, "model.model_name", name)
-    model = {"name": name, "layer_parameters": parameters}
-    made = measured.instance(
-        f"Metis profiles {options['profiles'].name}; {_outside(found)}",
-        model,
-        cluster.cluster(hosts),
-        rows,
-        options,
-    )
-    made["workload"]["costs"]["sync"] = "bottleneck"
-    return made
+    source = f"Metis profiles {options['profiles'].name}; {_outside(found)}"
+    model: Document = {
+        "name": name,
+        "layers": len(parameters),
+        "hidden": options["hidden"],
+        "heads": options["heads"],
+        "vocabulary": options.get("vocabulary") or 0,
+        "layer_parameters": parameters,
+    }
+    return _instance(source, model, cluster.cluster(hosts), rows, options)
+
+
+def _required(options: Fields, names: Iterable[str]) -> None:
+    """`InstanceError` that names every option of `names` and of the model not given."""
+    missing = [name for name in (*names, *_MODEL) if options.get(name) is None]
+    if missing:
+        flags = " ".join(f"--{name.replace('_', '-')} VALUE" for name in missing)
+        raise InstanceError(
+            f"import metis: the files do not say {', '.join(missing)}; give {flags}"
+        )
+    for name in (*_MODEL, "vocabulary"):
+        value = options.get(name)
+        if value is not None and value < (name != "vocabulary"):
+            raise InstanceError(
+                f"option {name}: found {value}, expected a positive number; correct it"
+            )
 
 
 # --- profiles --------------------------------------------------------------------
@@ -252,3 +284,100 @@ def _outside(found: Sequence[_Measured]) -> str:
                 most[name] = max(most.get(name, Fraction(0)), ms)
     told = ", ".join(f"{name} up to {float(ms):.3f}" for name, ms in most.items())
     return f"left out of the iteration: {told or 'nothing that the files time'}"
+
+
+# --- the instance --------------------------------------------------------------
+
+
+def _instance(
+    source: str,
+    model: Document,
+    cluster: Document,
+    rows: list[Document],
+    options: Fields,
+) -> Document:
+    length = options["sequence_length"]
+    _speeds(cluster["gpus"], rows, model, length)
+    gpus = sum(node["count"] for node in cluster["nodes"])
+    if (many := options.get("ports")) is not None:  # the tools tell none apart
+        for node in cluster["nodes"]:
+            node["adapters"] = many
+    largest = max(row["micro_batch"] for row in rows)
+    batch = options["global_batch"]
+    return {
+        "name": options.get("name") or model["name"],
+        "source": source[:2000],
+        "model": model,
+        "cluster": cluster,
+        "workload": {
+            "sequence_length": length,
+            "global_batch": batch,
+            "micro_batch_sizes": _sizes(
+                options.get("micro_batches"), batch, largest * gpus
+            ),
+            "costs": {
+                "head": "omit",
+                "recompute": "none",
+                "layer_times": "profile",
+                "profile": rows,
+                "sync": "bottleneck",
+            },
+        },
+    }
+
+
+def _sizes(told: str | None, batch: int, most: int) -> list[int]:
+    """Sizes of micro-batches: those told, else the divisors of the batch up to `most`.
+
+    `most` is what all GPUs can take at the largest size that was measured: a stage of
+    many replicas shares a micro-batch that none of them could take alone.
+    """
+    if told is None:
+        divisors = [b for b in range(1, min(batch, most) + 1) if batch % b == 0]
+        return divisors[:_MOST_SIZES]
+    return whole_numbers("micro_batches", told, "sizes such as 1,2,4")
+
+
+# --- speeds ----------------------------------------------------------------------
+
+
+def _speeds(
+    gpus: dict[str, Document], rows: list[Document], model: Document, length: int
+) -> None:
+    """Fill in the peak and the efficiency of every type of GPU."""
+    layer = model["layers"] // 2
+    parameters, hidden = model["layer_parameters"][layer], model["hidden"]
+    for name, gpu in gpus.items():
+        fastest = Fraction(0)
+        mine = [row for row in rows if row["gpu"] == name]
+        least = min(row["tensor_parallel"] for row in mine)
+        for row in mine:
+            t, b = row["tensor_parallel"], row["micro_batch"]
+            us = row["layer_us"][layer]
+            if t == least and us:
+                flops = 6 * parameters * b * length + 12 * b * length**2 * hidden
+                fastest = max(fastest, Fraction(flops, t * us * 10**6))
+        if not fastest:
+            raise InstanceError(
+                f"the profile of {name!r} times layer {layer} with 0; measure it again"
+            )
+        measured = max(float(round(fastest, 3)), 0.001)
+        peak = _sheet(name)
+        if peak is None or peak < measured:
+            gpu["peak_tflops"], gpu["efficiency"] = measured, 1.0
+        else:
+            gpu["peak_tflops"] = peak
+            gpu["efficiency"] = min(1.0, max(0.0001, round(measured / peak, 4)))
+
+
+def _sheet(name: str) -> float | None:
+    """The peak of the cards of that name, if they agree, else of the one it means."""
+    wanted = name.casefold()
+    peaks = {
+        card.peak_tflops
+        for own, card in gpus().items()
+        if wanted in (own.casefold(), own.partition("-")[0].casefold())
+    }
+    if len(peaks) > 1 and (card := find_gpu(name)) is not None:
+        return card.peak_tflops
+    return peaks.pop() if len(peaks) == 1 else None

@@ -90,12 +90,7 @@ def _task(share: Share, cluster: Cluster) -> str:
             "accelerators": {card.accelerator_name if card else name: gpus},
             **_place(kind),
         },
-        "envs": {
-            "HEAD": "",
-            "NODES": " ".join(share.nodes),
-            "TRAIN": "",
-            "ARGS": "",
-        },
+        "envs": {"HEAD": "", "NODES": " ".join(share.nodes), "TRAIN": "", "ARGS": ""},
         "run": _RUN,
     }
     return yaml_text(task, width=88)

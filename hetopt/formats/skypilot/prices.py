@@ -247,7 +247,6 @@ def _of_line(
     asked: _Asked,
     gone: _Gone,
 ) -> Iterator[_Row]:
-    """Yield a row for each price of a line."""
     name, region = _text(line, "AcceleratorName"), line.get("Region") or ""
     prices = {column: _text(line, column) for column in columns}
     card = skypilot_gpus().get(name) or find_gpu(name)

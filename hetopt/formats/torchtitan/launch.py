@@ -117,16 +117,14 @@ def _model(model: ModelSpec, length: int) -> Document:
 def _job(data: Instance, pipeline: Pipeline, reshard: str) -> Document:
     replicas = pipeline.stages[0].replicas
     costs = data.workload.costs
-    groups = (
-        {"groups": costs.updates.zero_groups} if costs.updates.zero_groups > 1 else {}
-    )
+    groups = costs.updates.zero_groups
     return {
         **_model(data.model, data.workload.sequence_length),
         "layers": data.model.layers,
         "pipeline_parallel_degree": len(pipeline.stages),
         "tensor_parallel_degree": replicas[0].degree,
         "replicas": len(replicas),
-        **groups,
+        **({"groups": groups} if groups > 1 else {}),
         "schedule": "GPipe" if costs.schedule.in_flight == "gpipe" else "1F1B",
         "activation_checkpoint": costs.compute.recompute,
         "reshard": reshard,

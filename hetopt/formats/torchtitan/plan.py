@@ -27,9 +27,9 @@ from ..importing.current import (
     divisors,
     gpus,
     replicas_of,
-    same,
     same_adapters,
     same_optimiser,
+    same_sizes,
     same_world,
 )
 from ..importing.placing import Claim, Settings
@@ -242,15 +242,7 @@ def _claim(
     batch = _number(training, "global_batch_size", place, -1)
     batch = size * replicas if batch < 0 else batch
     length = _number(training, "seq_len", place)
-    workload = data.workload
-    same(
-        place,
-        {"global_batch_size": batch, "seq_len": length},
-        {
-            "global_batch_size": workload.global_batch,
-            "seq_len": workload.sequence_length,
-        },
-    )
+    same_sizes(place, data, ("global_batch_size", batch), ("seq_len", length))
     samples = size
     if stages > 1:
         samples = _number(parallel, "pipeline_parallel_microbatch_size", place, 1)
@@ -353,7 +345,6 @@ def _same_training(given: Fields, data: Instance, place: str) -> None:
 
 
 def _unread(given: Fields) -> Iterator[str]:
-    """Yield a note of what changes time or memory and is not read."""
     found = [
         f"{name} {value}"
         for name, value in given.items()
@@ -407,7 +398,6 @@ def _rule(given: Fields, place: str) -> Recompute:
 
 
 def _rule_of_class(name: str) -> Recompute:
-    """Return the rule of a class such as FullAC.Config."""
     return "full" if name.startswith("Full") else "selective"
 
 

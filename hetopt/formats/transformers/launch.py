@@ -40,10 +40,7 @@ OPTIMISERS = {
     "adamw_8bit": "adamw_bnb_8bit",
 }
 #: Matrices beside which adapters lie, by `workload.costs.lora.beside`.
-BESIDE = {
-    "all": ["all-linear"],
-    "attention": ["q_proj", "k_proj", "v_proj", "o_proj"],
-}
+BESIDE = {"all": ["all-linear"], "attention": ["q_proj", "k_proj", "v_proj", "o_proj"]}
 _ABOUT = """\
 # launch.sh --model_name_or_path DIR --data FILE WORDS...: FILE is a .npy of token ids,
 # or JSON lines with text or messages; WORDS are of TrainingArguments, such as

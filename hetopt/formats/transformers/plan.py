@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...errors import InstanceError, Unsupported, quoted
 from ...schema import Instance, Recompute, Split, Workload
-from ...text.documents import Document, Fields
+from ...text.documents import Document
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
@@ -24,9 +24,9 @@ from ..importing.current import (
     divisors,
     gpus,
     replicas_of,
-    same,
     same_adapters,
     same_optimiser,
+    same_sizes,
     same_world,
 )
 from ..importing.forms import Form
@@ -191,7 +191,6 @@ def _kind(name: str, text: str) -> str | None:
 
 
 def _optimiser(text: str) -> str | None:
-    """Return an optimiser by our name; None for one that is not known."""
     text = text.lower().rpartition(".")[2]  # OptimizerNames.ADAMW_TORCH
     if _OTHER_STATES.search(text):
         return None
@@ -226,34 +225,27 @@ def _text(value: object) -> str | None:
 def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     """Return the run as a plan of an instance."""
     given, place = asked.values, asked.place
-    _same_launcher(given, asked)
-    ranks, shares = _ranks(given, asked, data, hosts)
-    tensor, context = (_number(given, name, asked, 1) for name in ("tensor", "context"))
+    _same_launcher(asked)
+    ranks, shares = _ranks(asked, data, hosts)
+    tensor, context = (_number(asked, name, 1) for name in ("tensor", "context"))
     replicas = replicas_of(len(ranks), tensor * context, place)
     told = []
     if "samples" not in given and not shares:
         # By DeepSpeed's rule: what a script of one's own loads, Accelerate's
         # configuration does not tell.
-        batch = _number(given, "batch", asked, data.workload.global_batch)
-        per_rank = _number(given, "accumulation", asked, 1) * replicas
-        size = max(1, batch // per_rank)
-        given = {**given, "samples": str(size)}
+        batch = _number(asked, "batch", data.workload.global_batch)
+        size = max(1, batch // (_number(asked, "accumulation", 1) * replicas))
+        asked = asked.changed({"samples": str(size)})
         told.append(
             f"no micro-batch size was given: assumed {size}, which matches the batch"
         )
-    samples, steps, found = _samples(given, asked, replicas, shares)
-    length = _number(given, "length", asked, data.workload.sequence_length)
+    samples, steps, found = _samples(asked, replicas, shares)
+    length = _number(asked, "length", data.workload.sequence_length)
     workload = data.workload
-    same(
-        place,
-        {"sequences of a step": found, "tokens of a sequence": length},
-        {
-            "sequences of a step": workload.global_batch,
-            "tokens of a sequence": workload.sequence_length,
-        },
-    )
-    _same_training(given, asked, data)
-    zero, groups = _zero(given, asked, data, replicas)
+    told_sizes = ("sequences of a step", found), ("tokens of a sequence", length)
+    same_sizes(place, data, *told_sizes)
+    _same_training(asked, data)
+    zero, groups = _zero(asked, data, replicas)
     layout = Layout(
         layers=(data.model.layers,),
         replicas=replicas,
@@ -279,15 +271,13 @@ def claimed(asked: Asked, data: Instance, hosts: str = "") -> Claim:
     whose = "the instance's precision" if own == kept else "the run's precision"
     told.append(f"memory is computed in {whose}, {kept or '16 bits'}")
     how = layout, ranks, weighed, place
-    timed = _timed(given, asked, workload, told)
+    timed = _timed(asked, workload, told)
     return claim_of(*how, RunAs(TRAINER, "trainer", timed), [*asked.notes, *told])
 
 
-def _timed(
-    given: Mapping[str, str], asked: Asked, workload: Workload, told: list[str]
-) -> Document:
+def _timed(asked: Asked, workload: Workload, told: list[str]) -> Document:
     """Return what times depend on besides, and tell how far it is counted."""
-    if given.get("liger") != "true":
+    if asked.values.get("liger") != "true":
         return {}
     what, counted = asked.spelled("liger"), "only its loss in chunks is counted"
     known = workload.costs.compute.calibration is not None
@@ -295,9 +285,9 @@ def _timed(
     return {"loss": "chunked"}
 
 
-def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
+def _same_launcher(asked: Asked) -> None:
     """Raise `InstanceError` where Accelerate hands over to another trainer."""
-    kind = given.get("distributed", "").lower()
+    kind = asked.values.get("distributed", "").lower()
     if kind in ("megatron_lm", "tp", "xla"):
         raise InstanceError(
             f"{asked.place}: {asked.spelled('distributed')}: found {kind.upper()}, "
@@ -306,16 +296,16 @@ def _same_launcher(given: Mapping[str, str], asked: Asked) -> None:
 
 
 def _ranks(
-    given: Fields, asked: Asked, data: Instance, hosts: str
+    asked: Asked, data: Instance, hosts: str
 ) -> tuple[list[str], tuple[Share, ...]]:
     """Return the GPUs of the ranks; where these differ, what each is told."""
-    if names.RANKS in given:
-        ranks, shares = _shares(given, asked, data)
+    if names.RANKS in asked.values:
+        ranks, shares = _shares(asked, data)
     else:
         ranks, shares = gpus(data, hosts or asked.hosts), ()
         for file in asked.files:
             same_world(file.form.values, ranks, file.place)
-    world = _number(given, "world", asked, len(ranks))
+    world = _number(asked, "world", len(ranks))
     if world != len(ranks):
         raise InstanceError(
             f"{asked.place}: {asked.spelled('world')}: found {world}, expected "
@@ -326,16 +316,16 @@ def _ranks(
 
 
 def _samples(
-    given: Mapping[str, str], asked: Asked, replicas: int, shares: Sequence[Share]
+    asked: Asked, replicas: int, shares: Sequence[Share]
 ) -> tuple[int, int, int]:
     """Return the size and number of micro-batches, and the sequences of a step."""
-    batch = _number(given, "batch", asked, 0)
+    batch = _number(asked, "batch", 0)
     if shares:
         samples, steps = shares[0].samples, shares[0].micro_batches
         found = sum(share.samples * share.micro_batches for share in shares)
     else:
-        samples = _number(given, "samples", asked)
-        steps = _number(given, "accumulation", asked, 0)
+        samples = _number(asked, "samples")
+        steps = _number(asked, "accumulation", 0)
         if not steps:
             steps = max(1, batch // (samples * replicas)) if samples else 1
         found = samples * steps * replicas
@@ -390,14 +380,12 @@ def choices(asked: Asked, data: Instance) -> dict[str, Sequence[object]]:
     return found
 
 
-def _shares(
-    given: Fields, asked: Asked, data: Instance
-) -> tuple[list[str], tuple[Share, ...]]:
+def _shares(asked: Asked, data: Instance) -> tuple[list[str], tuple[Share, ...]]:
     """Return the GPUs of the ranks, and what each is told; FSDP recomputes for all."""
-    by_fsdp = _recompute(given) == "full"
+    by_fsdp = _recompute(asked.values) == "full"
     ranks, shares = list[str](), list[Share]()
     known = set(data.planned_cluster.gpu_ids())
-    for number, row in enumerate(given[names.RANKS]):
+    for number, row in enumerate(asked.values[names.RANKS]):
         place = f"{asked.place}: {names.RANKS}[{number}]"
         told = {key: str(value) for key, value in row.items()}
         gpu = told.get("gpu", "")
@@ -428,14 +416,12 @@ def _recompute(given: Mapping[str, str]) -> Recompute:
     return "none" if told == "false" else "full"
 
 
-def _zero(
-    given: Mapping[str, str], asked: Asked, data: Instance, replicas: int
-) -> tuple[int, int]:
+def _zero(asked: Asked, data: Instance, replicas: int) -> tuple[int, int]:
     """The stage of ZeRO, and the groups of replicas that each divide all states."""
-    groups = _number(given, "groups", asked, 1)
+    given, groups = asked.values, _number(asked, "groups", 1)
     kind = given.get("distributed", "").lower()
     if "zero" in given:
-        zero = _number(given, "zero", asked)
+        zero = _number(asked, "zero")
         if zero > 3:
             raise InstanceError(
                 f"{asked.place}: {asked.spelled('zero')}: found {zero}, expected 0 to 3"
@@ -466,17 +452,17 @@ def _zero(
     return zero, groups if zero else 1
 
 
-def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
+def _same_training(asked: Asked, data: Instance) -> None:
     """Raise `InstanceError` where other weights are trained, or by another rule."""
-    place = asked.place
+    given, place = asked.values, asked.place
     where = asked.spelled("kind") if "kind" in asked.written else "what is trained"
     if (task := given.get("kind", "sft").lower()) not in ("pt", "sft"):
         raise InstanceError(
             f"{place}: {where}: found {task}, expected training by the model's own "
             "loss (pt, sft): hetopt plans no second model and no rollouts"
         )
-    _same_weights(given, asked, data)
-    _same_precision(given, asked, data)
+    _same_weights(asked, data)
+    _same_precision(asked, data)
     told = given.get("optimiser", "adamw")
     hosted = given.get("hosted", "none").lower() not in ("none", "false")
     rule = told, _optimiser(told)
@@ -489,10 +475,10 @@ def _same_training(given: Mapping[str, str], asked: Asked, data: Instance) -> No
         )
 
 
-def _same_weights(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
+def _same_weights(asked: Asked, data: Instance) -> None:
     """Raise where all weights are trained and not adapters, or the other way round."""
-    place = asked.place
-    bits = _number(given, "bits", asked, 0) or None
+    given, place = asked.values, asked.place
+    bits = _number(asked, "bits", 0) or None
     if given.get("four_bits") == "true" or given.get("adapter", "").lower() == "qlora":
         bits = 4
     if given.get("eight_bits") == "true":
@@ -501,7 +487,7 @@ def _same_weights(given: Mapping[str, str], asked: Asked, data: Instance) -> Non
     # Weights of so few bits are not trained: there are adapters beside them.
     kind = given.get("adapter", "full" if bits is None else "lora").lower()
     if kind in ("lora", "qlora", "true"):
-        rank = _number(given, "rank", asked, 16 if kind == "true" else 8)
+        rank = _number(asked, "rank", 16 if kind == "true" else 8)
         same_adapters(rank, data, place, bits)
     elif kind in ("full", "false", "none"):
         same_adapters(None, data, place)
@@ -512,9 +498,9 @@ def _same_weights(given: Mapping[str, str], asked: Asked, data: Instance) -> Non
         )
 
 
-def _same_precision(given: Mapping[str, str], asked: Asked, data: Instance) -> None:
+def _same_precision(asked: Asked, data: Instance) -> None:
     """Raise where products or weights have another precision than the instance's."""
-    place, costs = asked.place, data.workload.costs
+    given, place, costs = asked.values, asked.place, data.workload.costs
     if given.get("mixed_precision") == "fp8":
         timed = costs.compute.calibration
         if timed is None or timed.precision not in ("fp8", "mxfp8"):
@@ -556,12 +542,10 @@ def _in_precision(given: Mapping[str, str], data: Instance) -> Instance:
     return data.in_precision(kind)
 
 
-def _number(
-    given: Mapping[str, str], name: str, asked: Asked, default: int | None = None
-) -> int:
-    if name not in given and default is not None:
+def _number(asked: Asked, name: str, default: int | None = None) -> int:
+    if name not in asked.values and default is not None:
         return default
-    text = given.get(name, "")
+    text = asked.values.get(name, "")
     if not re.fullmatch(r"[0-9]{1,9}", text):
         remedy = "paste the expanded command" if "$" in text else "correct it"
         raise InstanceError(

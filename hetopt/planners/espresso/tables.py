@@ -15,6 +15,7 @@ from itertools import accumulate
 from math import floor, isinf
 from typing import NamedTuple
 
+from ...exact.provisioning.tables import Losses
 from ...plans import Provisioning, RentedStage
 from ...problems.provisioning import MICRO, Data
 from ...schema import exact
@@ -86,14 +87,15 @@ class Stock:
                 kind = kind._replace(peak=kind.rate * MICRO)
             if kind.stages and kind.layer_mib + kind.in_flight_mib <= kind.memory_mib:
                 kinds.append(kind)
-        most = min(data.max_stages, data.layers)
+        most, losses = min(data.max_stages, data.layers), Losses.of(data)
+        lost = (Fraction(losses.per_machine[x.gpu], losses.unit) for x in kinds)
         return cls(
             d=d,
             layers=data.layers,
             micro_batches=data.micro_batches,
             max_stages=most,
             kinds=tuple(kinds),
-            lost=tuple(_loss(data, kind.gpu) for kind in kinds),
+            lost=tuple(lost),
             choice=data.choice,
         )
 
@@ -154,12 +156,6 @@ class Stock:
             ),
             **self.choice,
         )
-
-
-def _loss(data: Data, gpu: str) -> Fraction:
-    rates = {offer.gpu: offer.losses_per_hour for offer in data.offers}
-    half = exact(data.checkpoint_every_s or 0) / 2
-    return exact(rates[gpu]) * (exact(data.restart_s or 0) + half) / 3600
 
 
 def allocation_of(stock: Stock, stages: Stages) -> Counts:

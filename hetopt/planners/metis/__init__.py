@@ -30,7 +30,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...errors import NoPlan, OutOfTime, keeping
+from ...errors import NoPlan, in_time
 from ...plans import TrainingPlan
 from ...schema import Instance
 from .costs import Laid, LineCost
@@ -63,20 +63,16 @@ def plan(
     line = LineCost(data, deadline)
     intra = Intra(line, layer_balancing=layer_balancing, dp_first=dp_first)
     best: tuple[int, int, int, list[Laid]] | None = None
-    in_time = True
-    with keeping(lambda: None if best is None else line.plan(*best[1:])):
-        try:
-            for shape in _shapes(line, variance, max_permute_len):
-                if intra.looked >= most_plans:
-                    break
-                for found in intra.plans(shape):
-                    value = line.iteration_us(shape.n, found)
-                    if best is None or value < best[0]:
-                        best = value, shape.n, shape.b, found
-        except OutOfTime:
-            in_time = False
+    with in_time("metis", lambda: None if best is None else line.plan(*best[1:])):
+        for shape in _shapes(line, variance, max_permute_len):
+            if intra.looked >= most_plans:
+                break
+            for found in intra.plans(shape):
+                value = line.iteration_us(shape.n, found)
+                if best is None or value < best[0]:
+                    best = value, shape.n, shape.b, found
     if best is None:
-        raise NoPlan(f"metis: {_reason(line, intra, in_time=in_time)}")
+        raise NoPlan(f"metis: {_reason(line, intra)}")
     return line.plan(*best[1:])
 
 
@@ -110,9 +106,7 @@ def _shapes(line: LineCost, variance: float, max_permute_len: int) -> Iterator[S
             yield Shape(line.micro_batches(b), b, chosen)
 
 
-def _reason(line: LineCost, intra: Intra, *, in_time: bool) -> str:
-    if not in_time:
-        return "no mapping of stages to device groups that fits was found in time"
+def _reason(line: LineCost, intra: Intra) -> str:
     if intra.nearest_mib is not None:
         return (
             "no mapping of stages to device groups fits; the nearest lacks "

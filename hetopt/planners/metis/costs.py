@@ -199,19 +199,14 @@ class LineCost:
 
 def one_pipeline(cost: FastCost, n: int, b: int, line: Sequence[Laid]) -> TrainingPlan:
     """The plan of `n` micro-batches of `b`; GPUs of a node are handed out in order."""
-    given = [0] * len(cost.nodes)
+    hand_out = cost.handing_out()
 
     def replica(share: Share) -> Replica:
-        start = given[share.node]
-        given[share.node] += share.t
-        ids = range(start, given[share.node])
-        gpus = tuple(f"{cost.names[share.node]}:{i}" for i in ids)
-        return Replica(gpus=gpus, samples=share.samples)
+        return Replica(gpus=hand_out(share.node, share.t), samples=share.samples)
 
     stages = tuple(
         Stage(
-            layers=(stage.first, stage.last),
-            replicas=tuple(map(replica, stage.shares)),
+            layers=(stage.first, stage.last), replicas=tuple(map(replica, stage.shares))
         )
         for stage in line
     )

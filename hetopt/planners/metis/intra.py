@@ -54,8 +54,9 @@ class Intra:
             yield from self._deeper(shape, start, most, [_STEPS])
             return
         options = [self.degrees(shape.b, group) for group in shape.groups]
-        for degrees in product(*options):
-            yield from self._as_they_are(shape, list(degrees))
+        for degrees in product(*options):  # layers move away where memory lacks
+            most = [self.line.layers] * len(degrees)
+            yield from self._deeper(shape, [*degrees], most, [_STEPS], widen=False)
 
     # --- replicas ----------------------------------------------------------------
 
@@ -152,11 +153,6 @@ class Intra:
 
     # --- depth first -----------------------------------------------------------------
 
-    def _as_they_are(self, shape: Shape, degrees: list[int]) -> Iterator[list[Laid]]:
-        """Yield the plan of given degrees, layers moved away where memory lacks."""
-        most = [self.line.layers] * len(degrees)
-        yield from self._deeper(shape, degrees, most, [_STEPS], widen=False)
-
     def _deeper(
         self,
         shape: Shape,
@@ -210,11 +206,7 @@ class Intra:
         return None
 
     def _most_layers(
-        self,
-        shape: Shape,
-        rows: Sequence[Row],
-        cuts: Sequence[int],
-        j: int,
+        self, shape: Shape, rows: Sequence[Row], cuts: Sequence[int], j: int
     ) -> int:
         """Return the most layers from the stage's first one that fit."""
         first = cuts[j]

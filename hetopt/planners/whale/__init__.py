@@ -25,18 +25,21 @@ Source: Jia et al., ATC 2022, section 3.3; the baseline of AutoHet.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
-from typing import Literal
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple
 
-from ...errors import NoPlan, OutOfTime, keeping
+from ...bounds.crossing import layer_flops
+from ...costs import compute
+from ...errors import NoPlan, in_time
 from ...plans import TrainingPlan
 from ...problems import training_plan
 from ...schema import Instance
 from ...search.fast_cost import FastCost, Pipe, Slot, stages_on
 from ...search.symmetric import (
     Shortage,
+    common_degrees,
     equal_cuts,
     least_useful,
     measured,
@@ -44,9 +47,30 @@ from ...search.symmetric import (
 )
 from ..metis.costs import Laid, Row, Share, one_pipeline
 from .shares import Fits, cuts, proportional
-from .structure import Structure, power_of, structures, work_before
 
 problem: Literal["training_plan"] = "training_plan"
+
+
+class Structure(NamedTuple):
+    """Nodes of the replicas of each stage; replica d of every stage is pipeline d."""
+
+    t: int
+    b: int
+    stages: tuple[tuple[int, ...], ...]
+
+    @property
+    def copies(self) -> int:
+        """Return the data-parallel degree."""
+        return len(self.stages[0])
+
+    def chains(self) -> Iterator[list[tuple[int, int]]]:
+        """Yield node and degree of the stages of each pipeline."""
+        for row in zip(*self.stages, strict=True):
+            yield [(node, self.t) for node in row]
+
+    def __str__(self) -> str:
+        shape = f"tp {self.t}, pp {len(self.stages)}, dp {self.copies}"
+        return f"{shape}, micro-batches of {self.b}"
 
 
 def plan(
@@ -63,17 +87,12 @@ def plan(
     cost = FastCost(data, deadline)
     nodes = sorted(cost.timed_nodes, key=lambda i: -cost.room[i])
     trial = _Trial(cost, equal_layers=equal_layers)
-    with keeping(lambda: trial.best and trial.best[1]):
-        try:
-            while nodes and trial.best is None:
-                for structure in structures(cost, nodes):
-                    trial.whole_pipelines(structure)
-                    trial.split_micro_batches(structure)
-                nodes.remove(least_useful(cost, nodes))
-        except OutOfTime:
-            if trial.best is None:
-                reason = "whale: no structure that fits was found in time"
-                raise NoPlan(reason) from None
+    with in_time("whale", lambda: trial.best and trial.best[1]):
+        while nodes and trial.best is None:
+            for structure in structures(cost, nodes):
+                trial.whole_pipelines(structure)
+                trial.split_micro_batches(structure)
+            nodes.remove(least_useful(cost, nodes))
     if trial.best is None:
         raise NoPlan(f"whale: no structure fits; {trial.nearest()}")
     return trial.best[1]
@@ -235,3 +254,38 @@ class _Trial:
         if short := worst_shortage(self._cost, pipes):
             found = short, str(structure)
             self._short = min(self._short or found, found)
+
+
+# --- structures, FLOPs of layers and compute of GPUs ---------------------------------
+
+
+def structures(cost: FastCost, nodes: Sequence[int]) -> Iterator[Structure]:
+    """Every structure on all GPUs of `nodes`, in both layouts of ranks."""
+    sizes = sorted(set(cost.instance.workload.micro_batch_sizes))
+    for t in common_degrees(cost, nodes):
+        groups = [node for node in nodes for _ in range(cost.nodes[node].count // t)]
+        for pp in range(1, min(len(groups), cost.layers) + 1):
+            dp, left = divmod(len(groups), pp)
+            if left:
+                continue
+            cost.check()
+            by_rank = tuple(tuple(groups[j * dp : (j + 1) * dp]) for j in range(pp))
+            in_nodes = tuple(tuple(groups[j::pp]) for j in range(pp))
+            for b in sizes:
+                if measured(cost, nodes, t, b):
+                    for stages in dict.fromkeys((by_rank, in_nodes)):
+                        yield Structure(t, b, stages)
+
+
+def work_before(cost: FastCost) -> list[int]:
+    """Return the FLOPs of a sample, both passes, of the layers before each, and of all.
+
+    The head's go with the last layer.
+    """
+    return [*accumulate(layer_flops(cost.table), initial=0)]
+
+
+def power_of(cost: FastCost, node: int) -> int:
+    """Effective MFLOP/s of a GPU of a node, at least 1."""
+    gpu = cost.table.gpu(cost.names[node])
+    return max(1, int(compute.flops_per_s(gpu) / 10**6))

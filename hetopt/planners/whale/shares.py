@@ -10,6 +10,8 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from math import gcd, lcm
 
+from ...caching import cached_method
+
 Fits = Callable[[int, int, int], bool]  # stage, first layer, one past the last
 
 
@@ -68,7 +70,6 @@ class _Stages:
         self._unit = lcm(*self._powers)
         self._fits, self._least = fits, least
         self._layers = len(work) - 1
-        self._held: dict[tuple[int, int], int] = {}
         self.whole = self._work[-1] * self._unit // min(self._powers)
 
     def ends(self, load: int) -> list[int] | None:
@@ -95,9 +96,8 @@ class _Stages:
         last = min(bisect_right(self._work, most, lo=first) - 1, self._layers - waiting)
         return min(last, self._memory_end(j, first))
 
+    @cached_method
     def _memory_end(self, j: int, first: int) -> int:
-        if (j, first) not in self._held:
-            ends = range(first + self._least, self._layers + 1)
-            fitting = bisect_left(ends, True, key=lambda z: not self._fits(j, first, z))
-            self._held[j, first] = first + self._least - 1 + fitting
-        return self._held[j, first]
+        ends = range(first + self._least, self._layers + 1)
+        fitting = bisect_left(ends, True, key=lambda z: not self._fits(j, first, z))
+        return first + self._least - 1 + fitting

@@ -113,10 +113,7 @@ def _queue(
         "name": instance.name,
         "cluster": instance.planned_cluster,
         "models": {
-            name: {
-                "spec": instance.model,
-                "sequence_length": workload.sequence_length,
-            }
+            name: {"spec": instance.model, "sequence_length": workload.sequence_length}
         },
         "jobs": tuple(
             {"name": f"job{n}", "model": name, "batch": b, "samples": b, "submit_s": 0}
@@ -163,8 +160,6 @@ def evaluate(data: Data, plan: plans.Round) -> Evaluation:
         if (used := held[slots.gpu, slots.size]) > slots.gpus:
             by = f"{used} held by jobs of {slots.size} or more, only {slots.gpus} exist"
             broken.append(Violation("slots", slots.gpu, by))
-    parts = {
-        "served": sum(served.values()),
-        "unserved": data.jobs - sum(served.values()),
-    }
+    done = sum(served.values())
+    parts = {"served": done, "unserved": data.jobs - done}
     return Evaluation(total, tuple(broken), parts)

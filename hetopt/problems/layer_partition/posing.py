@@ -130,9 +130,8 @@ def fields(line: Line, order: str) -> Fields:
 
 
 def _name(line: Line, j: int) -> str:
-    return f"{j}:" + "+".join(
-        dict.fromkeys(replica.node for replica in line.pipeline.stages[j].replicas)
-    )
+    nodes = dict.fromkeys(replica.node for replica in line.pipeline.stages[j].replicas)
+    return f"{j}:{'+'.join(nodes)}"
 
 
 # --- time ------------------------------------------------------------------------

@@ -133,9 +133,8 @@ def _names(
             nodes.add(name)
         elif colon and node in known and index.isdecimal():
             if int(index) >= known[node].count:
-                raise UnknownName(
-                    "GPU", name, [f"{node}:{i}" for i in range(known[node].count)]
-                )
+                every = [f"{node}:{i}" for i in range(known[node].count)]
+                raise UnknownName("GPU", name, every)
             gpus.setdefault(node, set()).add(int(index))
         else:
             raise UnknownName("node", name, sorted(known))

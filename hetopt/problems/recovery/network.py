@@ -153,7 +153,6 @@ class Network:
             yield Kind(node, size, sources, routes, tuple(pieces))
 
     def _pieces(self) -> Iterator[tuple[str, Piece]]:
-        """Every piece to be read, with the node that reads it."""
         data = self.data
         together: dict[tuple[str, str, int], list[str]] = {}
         for need in data.needs:

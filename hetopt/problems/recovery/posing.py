@@ -43,12 +43,8 @@ def pose(
         bytes_per_parameter=storage.bytes_per_parameter,
         nodes=tuple(_machine(cluster, node.name, storage) for node in cluster.nodes),
         pairs=tuple(
-            Pair(
-                first=pair.first,
-                second=pair.second,
-                bytes_per_s=_rate(pair.gbytes_per_s),
-            )
-            for pair in cluster.inter.pairs
+            Pair(first=x.first, second=x.second, bytes_per_s=_rate(x.gbytes_per_s))
+            for x in cluster.inter.pairs
         ),
         cloud_bytes_per_s=None if cloud is None else _rate(cloud),
         cloud_limit=storage.cloud_limit,

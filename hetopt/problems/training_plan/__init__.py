@@ -102,6 +102,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
 
     pinned = hosts.pinned_mib(table, plan, holders)
     broken += hosts.broken(table, pinned)
+    loading = [*hosts.overfull(table, hosts.loading_mib(table, plan))]
 
     costs = table.workload.costs
     timed = [_stage_times(table, pipeline) for pipeline in plan.pipelines]
@@ -131,8 +132,9 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
         **_rates(data, table, plan, iteration_us),
         "peak_memory_mib": memory,
         **({"host_memory_mib": pinned} if pinned else {}),
+        **({"loading_mib": loading} if loading else {}),
         "least_headroom_mib": min(row["headroom_mib"] for row in tightest),
-        **_fit(data, memory, costs.updates.zero),
+        **_fit(data, memory),
         "stages": timed,
         "divided": _degrees(table),
     }
@@ -162,13 +164,8 @@ def _interval(costs: CostSettings, iteration_us: int) -> dict[str, float]:
     return {"low_s": low, "high_s": high}
 
 
-def _fit(data: Instance, peaks: dict[str, int], zero: int) -> dict[str, Any]:
-    """Return the chance that a run dies of memory, where memory is calibrated.
-
-    It is None where not all is weighed that the program holds.
-    """
-    if not chances.are_known(data, zero):
-        return {"oom_probability": None}
+def _fit(data: Instance, peaks: dict[str, int]) -> dict[str, Any]:
+    """Return the chance that a run dies of memory, where memory is calibrated."""
     if (chance := chances.of_dying(data, peaks)) is None:
         return {}
     return {"fit": fit(chance), "oom_probability": round(chance, 4)}
@@ -193,7 +190,10 @@ def _structure(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
     if samples != (asked := instance.workload.global_batch):
         what = f"{samples} sequences, expected {asked}"
         yield Violation("global_batch", "plan", what)
-    yield from _every_gpu_once(plan)
+    used = Counter(gpu for replica in plan.replicas() for gpu in replica.gpus)
+    for gpu, times in used.items():
+        if times > 1:
+            yield Violation("gpu_twice", gpu, f"used {times} times")
 
 
 def _settings(instance: Instance, plan: TrainingPlan) -> Iterator[Violation]:
@@ -276,13 +276,6 @@ def _replicas(
             if len(types) > 1:
                 yield Violation("group_across_types", here, ", ".join(sorted(types)))
             yield Violation("group_across_nodes", here, ", ".join(nodes))
-
-
-def _every_gpu_once(plan: TrainingPlan) -> Iterator[Violation]:
-    used = Counter(gpu for replica in plan.replicas() for gpu in replica.gpus)
-    for gpu, times in used.items():
-        if times > 1:
-            yield Violation("gpu_twice", gpu, f"used {times} times")
 
 
 # --- memory and time -----------------------------------------------------------

@@ -126,7 +126,6 @@ class Slurm(Engine):
 
 
 def _machines(text: str) -> Iterator[tuple[str, _Node]]:
-    """Yield the machines of `scontrol show node` that have GPUs."""
     for line in text.splitlines():
         fields = dict(
             word.partition("=")[::2]

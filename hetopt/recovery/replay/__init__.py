@@ -223,7 +223,10 @@ class Replay:
         if run is not None and self._now >= run.ready_us:
             # It would be saved before the move.
             base, gone = (run.instance, run.plan), set()
-        change = changes.between(base[0], _only(self._instance, self._there))
+        cluster = self._instance.planned_cluster
+        left = cluster.only([cluster.node[name] for name in self._there])
+        here = self._instance.model_copy(update={"cluster": left})
+        change = changes.between(base[0], here)
         known = set(base[0].planned_cluster.node)
         storage = self._rules.storage.model_copy(
             update={"unsaved": tuple(sorted(gone & known))}
@@ -289,13 +292,6 @@ def _recovery(plan: object) -> Recovery:
     if not isinstance(plan, Recovery):
         raise NoPlan("no recovery was found")
     return plan
-
-
-def _only(instance: Instance, nodes: tuple[str, ...]) -> Instance:
-    """Return the instance with these nodes alone."""
-    cluster = instance.planned_cluster
-    left = cluster.only([cluster.node[name] for name in nodes])
-    return instance.model_copy(update={"cluster": left})
 
 
 def along(

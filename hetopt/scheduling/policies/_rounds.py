@@ -34,11 +34,7 @@ class Posed:
 
 
 def pose(
-    offers: Offers,
-    state: State,
-    free: Mapping[str, int],
-    *,
-    as_asked: bool = False,
+    offers: Offers, state: State, free: Mapping[str, int], *, as_asked: bool = False
 ) -> Posed:
     """Return the round's problem of the waiting jobs and of the running ones.
 
@@ -50,8 +46,9 @@ def pose(
             key = _key(offers.data, state, task, as_asked=as_asked)
             waiting.setdefault(key, []).append(task)
     groups: dict[ClassKey, list[Task]] = {}
-    for key, members in sorted(waiting.items(), key=_first):
-        groups[key] = sorted(members, key=_number)
+    # Groups are in order of submission, as tasks are.
+    for key, members in sorted(waiting.items(), key=lambda group: min(group[1])):
+        groups[key] = sorted(members)
     for number in sorted(state.running):
         task = state.running[number]
         key = _key(offers.data, state, task, as_asked=as_asked)
@@ -63,15 +60,6 @@ def pose(
         by_name[name], holds[name] = members, key[3]
     data = RoundData(classes=tuple(classes), slots=offers.slots(free))
     return Posed(data, by_name, holds)
-
-
-def _number(task: Task) -> int:
-    return task.number
-
-
-def _first(group: tuple[ClassKey, list[Task]]) -> int:
-    """Return the first number of a group: groups are in order of submission."""
-    return min(task.number for task in group[1])
 
 
 def _key(data: Data, state: State, task: Task, *, as_asked: bool) -> ClassKey:

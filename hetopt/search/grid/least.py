@@ -209,14 +209,11 @@ class Least:
         """Return the least that a stage with its share of the layers synchronises."""
         cost = self._cost
         t, replicas, stages, size, _ = shape[:5]
-        costs = cost.costs
-        if (
-            replicas == 1
-            or costs.updates.sync_overlap != "none"
-            or costs.updates.sync != "ring"
-        ):
+        costs, updates = cost.costs, cost.costs.updates
+        # Of groups of ZeRO little is between nodes.
+        if replicas == 1 or updates.sync_overlap != "none" or updates.zero_groups > 1:
             return 0.0
-        if costs.updates.zero_groups > 1:  # little of it is between nodes
+        if updates.sync != "ring":
             return 0.0
         x = -(-self._layers // stages)
         first = self._lightest[x]

@@ -100,10 +100,6 @@ def _like_llama_3(fields: Values) -> str | None:
     return None if is_own else "a rope scaling other than that of Llama 3.1"
 
 
-def _narrowest(fields: Values) -> object:
-    return fields["hidden"] // fields["heads"]
-
-
 _UNREAD = (
     *("fp8-param-gather", "fp8-dot-product-attention", "fp8-multi-head-attention"),
     *("first-last-layers-bf16", "fp4-param-gather"),
@@ -116,7 +112,7 @@ _UNREAD = (
     *("delay-wgrad-compute", "defer-embedding-wgrad-compute"),
     *("no-overlap-p2p-communication", "microbatch-group-size-per-vp-stage"),
     *("rampup-batch-size", "enable-cuda-graph", "external-cuda-graph"),
-    *("cross-entropy-loss-fusion", "packing", "padding-free"),
+    *("packing", "padding-free"),
     *("fsdp-double-buffer", "nccl-ub", "step-batch-size-schedule"),
     *("microbatch-group-size-per-virtual-pipeline-stage", "te-fp8-format"),
     *("hierarchical-context-parallel-sizes", "decoder-tp-comm-overlap"),
@@ -161,7 +157,7 @@ TABLE = Table(
             adds={"group-query-attention": True},
             needs="group-query-attention",
         ),
-        Row("kv-channels", "head_dim", default=_narrowest),
+        Row("kv-channels", "head_dim", default=lambda of: of["hidden"] // of["heads"]),
         Row("ffn-hidden-size", "intermediate"),
         Choice(
             "gated",
@@ -217,11 +213,7 @@ TABLE = Table(
         Row("moe-ffn-hidden-size", "moe_intermediate"),
         Row("moe-shared-expert-intermediate-size", "shared_width", default=0),
         Row("moe-layer-freq", "expert_layers", BITS),
-        Row(
-            "normalization",
-            "norm",
-            words(rms="RMSNorm", layer="LayerNorm"),
-        ),
+        Row("normalization", "norm", words(rms="RMSNorm", layer="LayerNorm")),
         Row("norm-epsilon", "norm_epsilon", NUMBER),
         Row("hidden-dropout", "dropout", NUMBER),
         Row("attention-dropout", "attention_dropout", NUMBER),
@@ -300,6 +292,7 @@ TABLE = Table(
         ),
         Row("recompute-modules", "modules", NAMED),
         Row("moe-grouped-gemm", "grouped", ON, default=False),  # moe_act needs it
+        Row("cross-entropy-loss-fusion", "fused_loss", ON, default=False),
         Choice(
             "zero",
             {0: {}, 1: {"use-distributed-optimizer": True}},

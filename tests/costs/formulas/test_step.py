@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas import step
-from hetopt.costs.formulas.architecture import Architecture
+from hetopt.costs.formulas.architecture import Architecture, mamba_2
 from hetopt.costs.formulas.kernels import traffic_s
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
 from hetopt.costs.formulas.wires import ring_s
 from hetopt.costs.runs.description import described
 from hetopt.costs.runs.rows import Run
-from hetopt.schema.layers import ATTENTION, DENSE, EXPERTS
+from hetopt.schema.layers import ATTENTION, DENSE, EXPERTS, MAMBA
 
 C = Table(plain(shipped.constants()))
 RATE = 3.35e12
@@ -58,31 +58,44 @@ def test_biases_of_experts_are_added_and_joined(tokens: int, chosen: int) -> Non
     by_hand = tokens * chosen * given_elements * 2 * (1 + 1) * 2
     assert (biased_s - plain_s) * RATE == pytest.approx(by_hand)
 
+    # In eight bits, what experts are given and what their function gives is cast.
+    narrow = replace(run, precision="fp8")
+    cast_s = traffic_s(C, H100, mixture, narrow, EXPERTS) - plain_s
+    by_hand = tokens * (4096 + chosen * (4096 + 2880)) * C("traffic.cast")
+    assert cast_s * RATE == pytest.approx(by_hand)
 
-@pytest.mark.parametrize(
-    ("model", "release", "sinks"),
-    [
-        ("GPT-OSS-120B", "26.04", True),
-        ("GPT-OSS-120B", "26.06", False),
-        ("gpt-oss-20b", None, False),
-    ],
-)
-def test_gpt_oss_has_biases_in_all_releases(
-    model: str, release: str | None, sinks: bool
-) -> None:
+
+@given(st.integers(1, 2**20), st.sampled_from([1, 2, 4]))
+def test_a_scan_runs_at_the_rate_of_32_bits(tokens: int, t: int) -> None:
+    """Memory has no part in it: seven FLOPs of each element of a state."""
+    run = Layout("megatron", "fused", "bf16", tokens, 1, 1, tp=t)
+    card = H100._replace(flops={"fp32": 67e12, **H100.flops})
+    mixer = mamba_2(4096, heads=64, head_dim=64, state=128)
+    with_scan, without = (
+        traffic_s(C, card, replace(LLAMA, mixers={MAMBA: x}), run, MAMBA)
+        for x in (mixer, mixer._replace(scan=0))
+    )
+    by_hand = C("mamba.scan") * tokens / t * 7 * 64 * 64 * 128 / 67e12
+    assert with_scan - without == pytest.approx(by_hand)
+
+
+def test_gpt_oss_has_biases_and_sinks() -> None:
     row = {
-        **{"model": model, "gpu": "h100_80gb", "gpus": 8, "layers": 4, "hidden": 2880},
+        **{
+            "model": "GPT-OSS-120B",
+            "gpu": "h100_80gb",
+            "gpus": 8,
+            "layers": 4,
+            "hidden": 2880,
+        },
         **{"heads": 64, "vocabulary": 201088, "seq": 4096, "experts": 128},
         **{"experts_per_token": 4, "moe_intermediate": 2880, "framework": "Megatron"},
         **{"dp": 8, "tp": 1, "pp": 1, "ep": 8, "mbs": 1, "gbs": 64},
-        **{"precision": "bf16", "release": release, "gated": True},
+        **{"precision": "bf16", "gated": True},
     }
-    of_gpt_oss = described(Run.model_validate(row)).layout
-    assert of_gpt_oss.expert_biases
-    assert of_gpt_oss.sinks is sinks
-    other = described(Run.model_validate({**row, "model": "Qwen3-30B-A3B"})).layout
-    assert not other.expert_biases
-    assert not other.sinks
+    for model, has in (("GPT-OSS-120B", True), ("Qwen3-30B-A3B", False)):
+        run = described(Run.model_validate({**row, "model": model})).layout
+        assert (run.expert_biases, run.sinks) == (has, has)
 
 
 #: No hop, and what is apart from layers but the head takes no time.

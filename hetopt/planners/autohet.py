@@ -3,7 +3,7 @@
 1. Grouping: devices (tensor-parallel groups of t GPUs) into D groups of balanced
    effective compute (Eq. 2 and 3), proved to be within a thousandth of the optimum:
    the last of it can take minutes at 300 GPUs. K = B / (b D).
-2. Mapping: nodes and stages to groups (`mapping`).
+2. Mapping: nodes and stages to groups (`map_stages`).
 3. Balancing: layers to the stages of each group, exactly.
 The plan of the least cost among all degrees and micro-batch sizes is kept.
 
@@ -25,34 +25,29 @@ Source: AutoHet, section III.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...clock import monotonic
-from ...errors import InstanceError, NoPlan, OutOfTime, keeping
-from ...exact import device_grouping
-from ...modelling import Limits
-from ...plans import Grouping, TrainingPlan
-from ...problems.device_grouping import Data
-from ...problems.device_grouping import data as grouping_of
-from ...result import Result, Stop
-from ...schema import Instance
-from ...search.balancing import Balancer, Chain
-from ...search.fast_cost import Best, FastCost, Pipe, Slot, stages_on
-from ...search.symmetric import (
-    common_degrees,
-    equal_cuts,
-    measured,
-    worst_shortage,
-)
-from ...solving import statements
-from .mapping import Group, in_order, map_stages
+from ..clock import monotonic
+from ..errors import InstanceError, NoPlan, OutOfTime, keeping
+from ..exact import device_grouping
+from ..modelling import Limits
+from ..plans import Grouping, TrainingPlan
+from ..problems.device_grouping import Data
+from ..problems.device_grouping import data as grouping_of
+from ..result import Result, Stop
+from ..schema import Instance
+from ..search.balancing import Balancer, Chain
+from ..search.fast_cost import Best, FastCost, Pipe, Slot, stages_on
+from ..search.symmetric import common_degrees, equal_cuts, measured, worst_shortage
+from ..solving import statements
 
 problem: Literal["training_plan"] = "training_plan"
 
+Group = Mapping[str, int]  # devices of each GPU type
 GroupingBy = Literal["method", "statement", "counts"]
 
 _GAP = 1e-3  # of groupings
@@ -254,3 +249,72 @@ def grouping_data(
     return grouping_of(
         cost.instance, tensor_parallel=t, micro_batch=b, micro_batches=micro_batches
     )
+
+
+# --- which node serves which stage of which group: Algorithm 1, line 10 ------------
+
+
+def compute_of(cost: FastCost) -> dict[str, float]:
+    """Effective TFLOP/s of a GPU of each type."""
+    gpus = cost.instance.planned_cluster.gpus
+    return {name: gpu.peak_tflops * gpu.efficiency for name, gpu in gpus.items()}
+
+
+def devices_of(cost: FastCost, t: int) -> dict[int, int]:
+    """Free devices of each node."""
+    return {i: node.count // t for i, node in enumerate(cost.nodes)}
+
+
+def map_stages(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]:
+    """Return the nodes of the stages of each group, in order.
+
+    Types by ascending compute. While every group has a device of the type left and
+    one node has one free for each group, these become the next stage of every group:
+    the replicas of its layers share the links of that node. What is left follows,
+    group by group, in the same order of types, from the node that has most free.
+    """
+    power = compute_of(cost)
+    types = sorted(power, key=lambda name: (power[name], name))
+    left = [Counter(group) for group in groups]
+    free = devices_of(cost, t)
+    rows: list[list[int]] = [[] for _ in groups]
+    nodes = {name: _of(cost, name) for name in types}
+    for name in types:
+        while all(group[name] for group in left):
+            node = next((i for i in nodes[name] if free[i] >= len(groups)), None)
+            if node is None:
+                break
+            free[node] -= len(groups)
+            for group, row in zip(left, rows, strict=True):
+                group[name] -= 1
+                row.append(node)
+    # Of each type the node that has most free comes first, then the first one.
+    heaps = {name: [(-free[i], i) for i in nodes[name]] for name in types}
+    for heap in heaps.values():
+        heapify(heap)
+    for group, row in zip(left, rows, strict=True):
+        cost.check()
+        for name in types:
+            for _ in range(group[name]):
+                used, node = heaps[name][0]
+                heapreplace(heaps[name], (used + 1, node))
+                row.append(node)
+    return rows
+
+
+def in_order(cost: FastCost, groups: Sequence[Group], t: int) -> list[list[int]]:
+    """The mapping switched off: devices by the order of nodes, and stages too."""
+    free = devices_of(cost, t)
+    rows = []
+    waiting = {
+        name: iter([i for i in _of(cost, name) for _ in range(free[i])])
+        for name in compute_of(cost)
+    }
+    for group in groups:
+        row = [next(waiting[name]) for name, n in group.items() for _ in range(n)]
+        rows.append(sorted(row))
+    return rows
+
+
+def _of(cost: FastCost, name: str) -> list[int]:
+    return [i for i, node in enumerate(cost.nodes) if node.gpu == name]
