@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -33,7 +33,6 @@ KINDS = {
     "machines": "usual machines of these cards",
     "capabilities": "which method carries which setting",
 }
-Kind = Literal[tuple(KINDS)]  # type: ignore[valid-type]
 #: The folders of kinds that are called otherwise.
 _FOLDER = {"methods": "exact", "policies": "scheduling.policies"}
 
@@ -233,9 +232,17 @@ def _default(value: object) -> str | int | float | None:
     return str(value) if isinstance(value, Path) else value
 
 
+def _kind(name: str | None) -> str | None:
+    if name is None or name in KINDS:
+        return name
+    known = ", ".join(map(repr, KINDS))
+    raise typer.BadParameter(f"{name!r} is not one of {known}.")
+
+
 def list_entries(
     kind: Annotated[
-        Kind | None, arg(f"One of {', '.join(KINDS)}; none: these.", "KIND")
+        str | None,
+        arg(f"One of {', '.join(KINDS)}; none: these.", "KIND", callback=_kind),
     ] = None,
     problem: Annotated[
         str | None,
