@@ -60,8 +60,7 @@ def pools(target: str, data: post_training.Data, plan: PostTraining) -> Pools:
     stages = normal(plan.trains).pipelines[0].stages
     split = split_of(instance, plan.trains)
     degrees = {
-        "tensor_model_parallel_size": first.stages[0].replicas[0].degree
-        // split.context,
+        "tensor_model_parallel_size": stages[0].replicas[0].degree // split.context,
         "pipeline_model_parallel_size": len(stages),
         "context_parallel_size": split.context,
         "expert_model_parallel_size": split.experts,
