@@ -65,9 +65,11 @@ class Weighing:
         """Return what is beside what each micro-batch keeps, and the states."""
         run = self._run(gpu, t, b, alone=first and last)
         parameters = self._parameters(layers, run, first=first, last=last)
-        leaves = memory.leaving(self._architecture, run, parameters)
-        passes = [self._pass(gpu, t, b, x) for x in {self.sorts[x] for x in layers}]
-        found = max((once for _, once in passes), default=0) + math.ceil(leaves)
+        sorts = {self.sorts[x] for x in layers}
+        shapes = (self._times.of(sort.parts) for sort in sorts)
+        leaves = (memory.leaving(shape, run, parameters) for shape in shapes)
+        passes = [self._pass(gpu, t, b, x)[1] for x in sorts]
+        found = max(passes, default=0) + math.ceil(max(leaves, default=0.0))
         of = self._constant, self._architecture, run
         gathered, more = memory.undivided(*of, parameters)
         last &= self._times.workload.costs.compute.head != "omit"

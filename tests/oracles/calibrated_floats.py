@@ -156,7 +156,7 @@ class FloatTimes:
             tp=t // self.costs.context_parallel, cp=self.costs.context_parallel,
             ep=self.costs.expert_parallel, recompute=titan.get(rule, rule), kernel=said,
             split_sequence=self.costs.sequence_parallel, dropout=self.model.dropout,
-            states="fp32" if self.costs.precision == "fp32" else "mixed",
+            states={"fp32": "fp32", "bf16": "16bit"}.get(self.costs.precision, "mixed"),
             fused_loss=self.costs.fused_loss
             or self.calibration.framework in ("megatron", "llm-foundry")
             or bool(titan and self.calibration.style == "compiled"),
@@ -203,7 +203,8 @@ class FloatTimes:
             tables * m.vocabulary * m.hidden / run.tp,
             max(map(sum, zip(whole, own, strict=True))),
         )
-        passing = max(x.working for x in each) + memory.leaving(shape, run, parts)
+        leaves = max(memory.leaving(self.shape(x), run, parts) for x in layers)
+        passing = max(x.working for x in each) + leaves
         once = sum(memory.undivided(c, shape, run, parts))
         if last and self.costs.head == "include":
             passing = max(passing, activations.head(c, shape, run))
