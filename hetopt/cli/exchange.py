@@ -86,7 +86,8 @@ OPTION = Annotated[
         "adamw_8bit), offload (optimiser), host_gbytes_per_s; framework, "
         "style, kernel, products of calibrated times, and where known release (26.02), "
         "site, overlap (tp, experts, untold), dispatcher (alltoall, flexible), loss "
-        "(whole, plain, chunked); mtp, parameters of the model."
+        "(whole, plain, chunked); mtp, parameters of the model; of RL post-training "
+        "answers, prompt_tokens, mean_tokens, longest_tokens, staleness."
     ),
 ]
 

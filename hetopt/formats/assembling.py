@@ -27,6 +27,11 @@ from .importing import (
 )
 
 _OF_MODEL: Document = {"mtp": bool}
+#: Of RL post-training; without answers none is meant.
+_OF_ANSWERS: Document = {
+    **{"answers": int, "prompt_tokens": int, "mean_tokens": int},
+    **{"longest_tokens": int, "staleness": float},
+}
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,9 @@ def assembly(
 
     `config` is a file, or where there is none of that path a model's name in the
     catalogue; as text it is such a name, and no file is looked for.
-    `options` are those of the cluster's importer, `mtp` of the configuration's, and of
-    how and what is trained (`importing.assumptions`, `finetuning`), as `name=value`;
+    `options` are those of the cluster's importer, `mtp` of the configuration's,
+    `answers` and their lengths of RL post-training, and of how and what is trained
+    (`importing.assumptions`, `finetuning`), as `name=value`;
     `workload` has the rest of it, and where that has `costs`, they say how it is
     trained. `times` are `calibrated`, where all cards are in the catalogue and no
     `efficiency` is told, or `analytic`. Raises `InstanceError`
@@ -116,10 +122,11 @@ def _assembly_from(
     own: Document = {}
     if "costs" not in workload:
         own = assumptions.OPTIONS | finetuning.OPTIONS | calibrating.OPTIONS
-    told = typed({**clusters.OPTIONS, **own, **_OF_MODEL}, options)
+    told = typed({**clusters.OPTIONS, **own, **_OF_MODEL, **_OF_ANSWERS}, options)
     how = {name: told.pop(name) for name in own if name in told}
     read = _model(config, {name: told.pop(name) for name in _OF_MODEL if name in told})
     model = read.document
+    workload = {**workload, **_generation(told)}
     found = read_cluster(told)
     cluster = found.document["cluster"]
     cards = {name: find_gpu(name) for name in cluster["gpus"]}
@@ -151,6 +158,16 @@ def _assembly_from(
             if not (row.what.startswith(assumptions.SHARE) or row.what in newer)
         )
     return Imported(in_groups(made), (*more, *assumed))
+
+
+def _generation(told: Document) -> Document:
+    """Return what options say of answers, which go from them."""
+    given = {name: told.pop(name) for name in _OF_ANSWERS if name in told}
+    tokens = {x: given.pop(f"{x}_tokens", None) for x in ("mean", "longest")}
+    if not given and not any(tokens.values()):
+        return {}
+    lengths = {x: y for x, y in tokens.items() if y is not None}
+    return {"generation": {**given, "answer_tokens": lengths}}
 
 
 def _model(config: Path | str | ModelSpec, told: Fields) -> Imported:
