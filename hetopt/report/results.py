@@ -46,9 +46,9 @@ def sheet(
 ) -> Sheet:
     """Return what is known of a result, and its plan, with further facts and sections.
 
-    A training plan's answer is its own; another one's is what was `answered`.
+    Plans of training have an answer of their own; others' is what was `answered`.
     """
-    if result.problem == "training_plan":
+    if result.problem in ("training_plan", "post_training"):
         answered = answer(result)
     told, parts = [*known(result)], list[Section]()
     if result.plan is not None and result.evaluation is not None:
@@ -64,12 +64,15 @@ def answer(result: Result) -> str:
         if result.status is Status.INFEASIBLE:
             return f"No plan is possible (proved): {'; '.join(result.reasons)}."
         return "No plan was found, nor a proof that there is none."
-    takes = f"takes {words.amount(result.objective, 'us')} per iteration"
+    where, each = "The", "iteration"
+    if isinstance(result.plan, PostTraining):
+        where, each = f"{_where(result.data.instance, result.plan)}: the", "step"
+    takes = f"takes {words.amount(result.objective, 'us')} per {each}"
     if result.status is Status.OPTIMAL:
         assert result.bound is not None
         proof = words.proof(result.bound.proof)
-        return f"The best plan {takes}: no plan is faster (proved, {proof})."
-    said = f"The best plan found {takes}"
+        return f"{where} best plan {takes}: no plan is faster (proved, {proof})."
+    said = f"{where} best plan found {takes}"
     if result.bound is None:
         return f"{said}; its distance from the best is unknown."
     least = words.amount(result.bound.value, "us")
@@ -77,6 +80,27 @@ def answer(result: Result) -> str:
         f"{said}; no plan takes less than {least} (proved, "
         f"{words.proof(result.bound.proof)}), so it is at most "
         f"{words.share(result.gap)} from optimal."
+    )
+
+
+def _where(instance: Instance, plan: PostTraining) -> str:
+    """Say which GPUs train, and which generate in how many engines."""
+    node = instance.planned_cluster.node
+
+    def cards(counts: Iterable[tuple[str, int]]) -> str:
+        found = Counter[str]()
+        for name, count in counts:
+            found[node[name].gpu] += count
+        return " and ".join(f"{n} × {card}" for card, n in found.items())
+
+    ids = [gpu for part in plan.engines for gpu in part.gpus]
+    serves = cards((gpu.rpartition(":")[0], 1) for gpu in ids)
+    sizes = ((len(part.gpus) // part.degree, part.degree) for part in plan.engines)
+    engines = " and ".join(f"{n} engine{'s' * (n > 1)} of TP {d}" for n, d in sizes)
+    shared = " in turn" if plan.shared is not None else ""
+    return (
+        f"Train on {cards(plan.trains.gpus_by_node.items())}, generate{shared} on "
+        f"{serves} in {engines}"
     )
 
 
