@@ -276,7 +276,7 @@ def list_entries(
     from ..report import listing
 
     found = entries(kind, problem)
-    if markdown and not as_json:
+    if markdown and kind and not as_json:
         output.print_text(listing.page(kind, found))
     else:
         shown = partial(listing.sheet, kind or "kinds", found)
