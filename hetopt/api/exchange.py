@@ -89,7 +89,7 @@ def texts_for(
         return exporting.export_plan(to, data, training, options)
     if options:
         raise Unsupported(f"{to} takes no options, found {', '.join(options)}")
-    return formats.placer(to).placed(data, made)
+    return formats.placed(to, data, made)
 
 
 def simulate(

@@ -16,8 +16,8 @@ from ..bounds.training_plan import training_plan_bound
 from ..caching import cached_method
 from ..costs.decoding import Engine
 from ..errors import NoPlan
-from ..plans import Engines, PostTraining, TrainingPlan
-from ..problems.post_training import Data
+from ..plans import Engines, TrainingPlan
+from ..problems.post_training import Data, Plan
 from ..schema import Instance, Node
 from .quick import replanned, time_of
 
@@ -170,7 +170,7 @@ class Halves:
             found.append(Way(us, some, partial(does, sent, us)))
         return min(found, key=lambda way: way.us, default=None)
 
-    def plan(self, division: Division, training: TrainingPlan, us: int) -> PostTraining:
+    def plan(self, division: Division, training: TrainingPlan, us: int) -> Plan:
         """Return the plan with engines that are quickest for such an iteration."""
         way, found = self.way(division, us), dict[int, list[str]]()
         if way is None:
@@ -184,7 +184,7 @@ class Halves:
                     first += d
         engines = (Engines(gpus=tuple(found[d]), degree=d) for d in sorted(found))
         half = "training" if division else "shared"
-        return PostTraining.model_validate({half: training, "engines": tuple(engines)})
+        return Plan.model_validate({half: training, "engines": tuple(engines)})
 
     # -- training ----------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class Halves:
 
     def quick(
         self, name: str, division: Division, deadline: float | None, seed: int
-    ) -> PostTraining:
+    ) -> Plan:
         """Return the plan of the heuristic `name`, with quick training, or `NoPlan`."""
         known = self.look(division, deadline, seed=seed)
         if known.plan is None or known.us is None:
@@ -265,3 +265,13 @@ class Halves:
             return self.plan(division, known.plan, known.us)
         except NoPlan as error:
             raise NoPlan(f"{name}: {error}") from None
+
+
+def by_rule(name: str, rule: Callable[[Halves], Division]) -> Callable[..., Plan]:
+    """Return the planner `name`, of a rule and a quick training plan."""
+
+    def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Plan:
+        """Return the plan by the rule; `NoPlan` where one side has no room."""
+        return (halves := Halves(data)).quick(name, rule(halves), deadline, seed)
+
+    return plan
