@@ -8,6 +8,7 @@ least time in which all nodes do them all is found by bisection. It is exact.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from ..schema import Instance, Node
 from .quick import replanned, time_of
 
 Division = tuple[int, ...] | None  # units of each class that train; None is in turn
+Does = Callable[[Engine], int]  # the answers that an engine does
 
 
 class Trained(NamedTuple):
@@ -49,7 +51,7 @@ class Way(NamedTuple):
 
     us: int
     rooms: list[Room]
-    does: Callable[[Engine], int]
+    does: Does
 
 
 class Halves:
@@ -59,21 +61,17 @@ class Halves:
         """Take the classes of nodes; nothing is known of training yet."""
         self.data, self.tables = data, data.tables
         self.known: dict[Division, Trained] = {}
-        self._classes = self.tables.classes
-        sizes = [nodes[0].count for nodes in self._classes]
-        self._sizes = sizes if data.divide == "gpus" else [1] * len(sizes)
-        #: Units of each class in all.
+        self._classes, divided = self.tables.classes, data.divide == "gpus"
+        self._sizes = [nodes[0].count if divided else 1 for nodes in self._classes]
         rows = zip(self._classes, self._sizes, strict=True)
         self.units = tuple(len(nodes) * size for nodes, size in rows)
 
     def trainers(self, division: Division) -> list[Node]:
         """Return the nodes that train, with as many GPUs as do; none in turn."""
         found: list[Node] = []
-        for nodes, size, units in zip(
-            *(self._classes, self._sizes, division or ()), strict=division is not None
-        ):
-            whole, more = divmod(units, size)
-            found += nodes[:whole]
+        for kind, units in enumerate(division or ()):
+            whole, more = divmod(units, self._sizes[kind])
+            found += (nodes := self._classes[kind])[:whole]
             found += [x.model_copy(update={"count": more}) for x in nodes[whole:][:1]]
         return [node for node in found if node.count]
 
@@ -92,9 +90,9 @@ class Halves:
             if any(d <= node.count - first for d, _ in self.engines(kind)):
                 found.setdefault((kind, node.count - first), []).append(node.name)
         trainers = [] if least else [node.name for node in self.trainers(division)]
+        sent = self.tables.sent_us
         return [
-            Room(*place, len(names), self.tables.sent_us(trainers, names))
-            for place, names in found.items()
+            Room(*x, len(names), sent(trainers, names)) for x, names in found.items()
         ]
 
     # -- what it takes -----------------------------------------------------------
@@ -115,9 +113,7 @@ class Halves:
         every = range(1, self.tables.answers + 1)
         return bisect_right(every, 1000 * us, key=partial(self._ns, one, steps))
 
-    def _packed(
-        self, room: Room, does: Callable[[Engine], int]
-    ) -> tuple[int, list[int]]:
+    def _packed(self, room: Room, does: Does) -> tuple[int, list[int]]:
         """Return the most answers that a node's GPUs do, and degrees that do them."""
         rows = [(d, n) for d, one in self.engines(room.kind) if (n := does(one))]
         best: list[tuple[int, list[int]]] = [(0, [])]
@@ -155,11 +151,10 @@ class Halves:
         if division is None and tables.full_hosts:
             return None
         rooms = self.rooms(division) if rooms is None else rooms
-        behind, older = self.behind_us(division, iteration_us), 1 + tables.staleness
+        behind = self.behind_us(division, iteration_us)
+        older = 1 + (tables.staleness if division else Fraction())
 
         def does(sent: int, us: int, one: Engine) -> int:
-            if division is None:
-                return self.most(one, tables.steps_alone, us - behind)
             whole = us * older.numerator // older.denominator - behind - sent
             keeps_up = self.most(one, tables.steps_apart, us - sent)
             return min(keeps_up, self.most(one, tables.steps_alone, whole))
@@ -199,9 +194,9 @@ class Halves:
     def trained(self, division: Division) -> Trained:
         """Return what is known of training there, at least a cheap bound."""
         if division not in self.known:
-            instance, least = self.instance(division), None
-            if not impossible.reason(instance):
-                least = int(training_plan_bound(instance).value)
+            instance = self.instance(division)
+            never = impossible.reason(instance)
+            least = None if never else int(training_plan_bound(instance).value)
             self.known[division] = Trained(least)
         return self.known[division]
 
@@ -213,8 +208,8 @@ class Halves:
         us = None if plan is None else time_of(self.instance(division), plan)
         if us is not None and (known.us is None or us < known.us):
             known = known._replace(us=us, plan=plan)
-        known = known._replace(at_least_us=max(least_us, known.at_least_us or 0))
-        self.known[division] = known
+        least_us = max(least_us, known.at_least_us or 0)
+        self.known[division] = known = known._replace(at_least_us=least_us)
         return known
 
     def look(
@@ -226,14 +221,10 @@ class Halves:
         seed: int = 0,
     ) -> Trained:
         """Return what is known of training, and a quick plan, improved in `rounds`."""
-        if self.trained(division).at_least_us is None:
-            return self.trained(division)
-        made = replanned(
-            *(self.instance(division), None),
-            rounds=rounds,
-            deadline=deadline,
-            seed=seed,
-        )
+        if (known := self.trained(division)).at_least_us is None:
+            return known
+        asked = {"rounds": rounds, "seed": seed}
+        made = replanned(self.instance(division), None, deadline=deadline, **asked)
         return self.learn(division, made)
 
     # -- heuristics --------------------------------------------------------------
