@@ -7,7 +7,7 @@ least time in which all nodes do them all is found by bisection. It is exact.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from .quick import replanned, time_of
 
 Division = tuple[int, ...] | None  # units of each class that train; None is in turn
 Does = Callable[[Engine], int]  # the answers that an engine does
+Degrees = Callable[[int, int], Iterable[int]]  # of a class's node with so many GPUs
 
 
 class Trained(NamedTuple):
@@ -102,16 +103,17 @@ class Halves:
         """Return the degrees of a class's engines, and their times."""
         return self.tables.engines(self._classes[kind][0].name)
 
-    def _ns(self, one: Engine, steps: int, answers: int) -> int:
+    def us(self, one: Engine, steps: int, answers: int) -> int:
         """Return what an engine takes for answers, in so many steps or more."""
         mean = self.tables.mean
         needed = max(steps, -(-answers * mean // one.at_once))
-        return one.step_ns * needed + (one.answer_ns * mean + one.prompt_ns) * answers
+        ns = one.step_ns * needed + (one.answer_ns * mean + one.prompt_ns) * answers
+        return -(-ns // 1000)
 
     def most(self, one: Engine, steps: int, us: int) -> int:
         """Return the most answers that an engine does in a time and so many steps."""
         every = range(1, self.tables.answers + 1)
-        return bisect_right(every, 1000 * us, key=partial(self._ns, one, steps))
+        return bisect_right(every, us, key=partial(self.us, one, steps))
 
     def _packed(self, room: Room, does: Does) -> tuple[int, list[int]]:
         """Return the most answers that a node's GPUs do, and degrees that do them."""
@@ -134,7 +136,7 @@ class Halves:
 
         of_all = self.tables.steps_alone, self.tables.answers  # on one engine
         some = (one for room in rooms for _, one in self.engines(room.kind)[:1])
-        high = low + max(self._ns(one, *of_all) for one in some) // 1000 + 1
+        high = low + max(self.us(one, *of_all) for one in some) + 1
         return low + bisect_left(range(low, high), True, key=reached)
 
     def behind_us(self, division: Division, iteration_us: int) -> int:
@@ -167,19 +169,22 @@ class Halves:
 
     def plan(self, division: Division, training: TrainingPlan, us: int) -> Plan:
         """Return the plan with engines that are quickest for such an iteration."""
-        way, found = self.way(division, us), dict[int, list[str]]()
-        if way is None:
+        if (way := self.way(division, us)) is None:
             raise NoPlan("what generates has no room for weights, or hosts for states")
-        rooms = {(room.kind, room.gpus): room for room in way.rooms}
+        of = {(x.kind, x.gpus): self._packed(x, way.does)[1] for x in way.rooms}
+        return self.placed(division, training, lambda *room: of.get(room, ()))
+
+    def placed(self, division: Division, training: TrainingPlan, of: Degrees) -> Plan:
+        """Return the plan with engines of such degrees on a class's free GPUs."""
+        found: dict[int, list[str]] = {}
         for kind, node, first in self.free(division):
-            if (room := rooms.get((kind, node.count - first))) is not None:
-                for d in sorted(self._packed(room, way.does)[1], reverse=True):
-                    ids = [f"{node.name}:{i}" for i in range(first, first + d)]
-                    found.setdefault(d, []).extend(ids)
-                    first += d
-        engines = (Engines(gpus=tuple(found[d]), degree=d) for d in sorted(found))
+            for d in sorted(of(kind, node.count - first), reverse=True):
+                ids = [f"{node.name}:{i}" for i in range(first, first + d)]
+                found.setdefault(d, []).extend(ids)
+                first += d
+        engines = tuple(Engines(gpus=tuple(found[d]), degree=d) for d in sorted(found))
         half = "training" if division else "shared"
-        return Plan.model_validate({half: training, "engines": tuple(engines)})
+        return Plan.model_validate({half: training, "engines": engines})
 
     # -- training ----------------------------------------------------------------
 
