@@ -25,18 +25,16 @@ Plans that are no better than all answers on engines of one kind are left out. X
 the plan that is known for a division, which need not be its best (`bound`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
 from math import ceil, prod
 from typing import NamedTuple
 
-from hetopt.costs.decoding import Engine
 from hetopt.errors import Unsupported
 from hetopt.modelling import SIZE, Model, ReadPlan, look
-from hetopt.plans import Engines, PostTraining, TrainingPlan
+from hetopt.plans import PostTraining, TrainingPlan
 from hetopt.problems.post_training import Data
-from hetopt.problems.post_training.tables import Tables
 from hetopt.search.halves import Division, Halves
 
 problem = "post_training"
@@ -68,9 +66,9 @@ def cases(data: Data) -> list[Case]:
         look()
         rooms = {(x.kind, x.gpus): (x.nodes, x.sent_us) for x in halves.rooms(i)}
         known = halves.look(i, rounds=ROUNDS) if rooms else halves.trained(i)
-        if rooms and known.at_least_us is not None:
-            behind = halves.behind_us(i, known.us or known.at_least_us)
-            found.append(Choice(i, known.plan, behind, halves.behind_us(i, known.at_least_us), rooms))
+        if rooms and (least := known.at_least_us) is not None:
+            behind = (halves.behind_us(i, us) for us in (known.us or least, least))
+            found.append(Choice(i, known.plan, *behind, rooms))
     if found and not any(one.plan for one in found):
         raise Unsupported("no training plan was found on any division: use the exact method")
     return [(data, found)] if found else []
@@ -85,20 +83,19 @@ def build(case: Case, model: Model) -> ReadPlan:
     X, turn = {i: one.behind for i, one in I.items()}, [i for i, one in I.items() if one.division is None]
     Y = {(i, r): I[i].rooms[r][1] for i in I for r in I[i].rooms}
     engine = {(r, d): one for r in R for d, one in halves.engines(r[0]) if d <= r[1]}
-    slots = {(i, r, d): I[i].rooms.get(r, (0, 0))[0] * (r[1] // d) for i in I for r, d in engine}  # engines
+    # engines of a kind that a division has GPUs for
+    slots = {(i, r, d): I[i].rooms[r][0] * (r[1] // d) for i in I for r, d in engine if r in I[i].rooms}
     if (many := len(engine) * t.answers) > SIZE.most:
         raise Unsupported(f"{many} kinds of engines and answers: use the exact method")
-    most = {(r, d): max(slots[i, r, d] for i in I) for r, d in engine}
-    alone = {
-        (i, r, d): _us(t, engine[r, d], ceil(Fraction(t.answers, n)), t.steps_alone)
-        for (i, r, d), n in slots.items()
-        if n
-    }
-    high = min(us + X[i] + Y[i, r] for (i, r, d), us in alone.items())  # all on engines of one kind
-    p, q = t.staleness.numerator, t.staleness.denominator
+    most = {e: max(slots.get((i, *e), 0) for i in I) for e in engine}
+    alone = (
+        (i, r, halves.us(engine[r, d], t.steps_alone, -(-t.answers // n))) for (i, r, d), n in slots.items()
+    )
+    high = min(us + X[i] + Y[i, r] for i, r, us in alone)  # all on engines of one kind
+    p, q = t.staleness.as_integer_ratio()
     G, L = {}, {}
     for (r, d), k in product(engine, range(1, t.answers + 1)):
-        g, whole = (_us(t, engine[r, d], k, steps) for steps in (t.steps_apart, t.steps_alone))
+        g, whole = (halves.us(engine[r, d], steps, k) for steps in (t.steps_apart, t.steps_alone))
         if g <= high and q * whole <= (p + q) * high:
             G[r, d, k], L[r, d, k] = g, whole
     E = sorted({e[:2] for e in G})
@@ -118,7 +115,7 @@ def build(case: Case, model: Model) -> ReadPlan:
     model.each("level",    {(r, d): total(at[r, d, k] for k in K[r, d]) <= on[r]             for r, d in E})
     model.each("engines",  {e: n[e] <= most[e[:2]] * at[e]                                   for e in G})
     model.each("room",     {(r, d): total(D * n[r, D, k] for D in D_of[r] if d <= D for k in K[r, D])
-                            <= total(d * slots[i, r, d] * use[i] for i in I)                 for r, d in E})
+                            <= total(d * slots[i, r, d] * use[i] for i in I if (i, r) in Y)  for r, d in E})
     model.add("answers", (),  total(e[2] * n[e] for e in G) >= t.answers)
     model.each("sent",     {r: y >= total(Y[i, r] * use[i] for i in I if (i, r) in Y) - farthest * (1 - on[r])
                                                                                              for r in R})
@@ -133,16 +130,15 @@ def build(case: Case, model: Model) -> ReadPlan:
     def read(value: Callable[[object], float]) -> PostTraining:
         one = next(I[i] for i in I if round(value(use[i])))
         left = {(r, d): sum(round(value(n[r, d, k])) for k in K[r, d]) for r, d in E}
-        found: dict[int, list[str]] = {}
-        for kind, node, first in halves.free(one.division):
-            room = kind, node.count - first
-            for d in sorted(D_of.get(room, ()), reverse=True):
-                while left[room, d] and first + d <= node.count:
-                    found.setdefault(d, []).extend(f"{node.name}:{j}" for j in range(first, first + d))
-                    left[room, d], first = left[room, d] - 1, first + d
-        engines = tuple(Engines(gpus=tuple(gpus), degree=d) for d, gpus in sorted(found.items()))
-        half = "training" if one.division else "shared"
-        return PostTraining.model_validate({half: one.plan, "engines": engines})
+
+        def degrees(*r: int) -> Iterator[int]:
+            free = r[1]
+            for d in sorted(D_of.get(r, ()), reverse=True):
+                many = min(left[r, d], free // d)
+                left[r, d], free = left[r, d] - many, free - many * d
+                yield from [d] * many
+
+        return halves.placed(one.division, one.plan, degrees)
 
     return read
 
@@ -154,13 +150,7 @@ def bound(case: Case, value: Fraction) -> int:
     """
     found = []
     for one in case[1]:
-        exact = one.plan is not None and one.behind == one.least
         share = Fraction(one.least, max(1, one.behind)) * (value - 1)
-        found.append(ceil(value) if exact else one.least if one.plan is None else max(one.least, ceil(share)))
+        known = ceil(value if one.behind == one.least else share)
+        found.append(max(one.least, known) if one.plan else one.least)
     return min(found)
-
-
-def _us(tables: Tables, one: Engine, answers: int, steps: int) -> int:
-    """Return what an engine takes for so many answers, in so many steps at the least."""
-    many = max(steps, ceil(Fraction(answers * tables.mean, one.at_once)))
-    return ceil(Fraction(one.step_ns * many + answers * (one.answer_ns * tables.mean + one.prompt_ns), 1000))

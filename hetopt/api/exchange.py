@@ -51,15 +51,10 @@ def assemble(
     """
     files = [hosts] if isinstance(hosts, str | Path) else hosts
     listed = assembling.Listed(format, [*map(Path, files)], islands)
-    workload: Document = {
-        "sequence_length": sequence_length,
-        "global_batch": global_batch,
-        "micro_batch_sizes": [*micro_batches],
-    }
-    words = _words(options)
-    return load(
-        assembling.assembly(Path(config), listed, words, workload, name, times).document
-    )
+    workload = {"sequence_length": sequence_length, "global_batch": global_batch}
+    work: Document = {**workload, "micro_batch_sizes": [*micro_batches]}
+    given = Path(config), listed, _words(options), work, name, times
+    return load(assembling.assembly(*given).document)
 
 
 def export(
@@ -89,7 +84,7 @@ def texts_for(
         return exporting.export_plan(to, data, training, options)
     if options:
         raise Unsupported(f"{to} takes no options, found {', '.join(options)}")
-    return formats.placer(to).placed(data, made)
+    return formats.placed(to, data, made)
 
 
 def simulate(

@@ -121,11 +121,9 @@ def _refuse(
     if name is not None:
         known = registry.known_for("planners", "training_plan")
         refuse_unknown("planner", [name], known)
-    if name is not None and start is not None:
-        raise Unsupported(
-            "planner and start exclude each other: a planner makes its own plan; "
-            "leave one out"
-        )
+        if start is not None:
+            both = "planner and start exclude each other: a planner makes its own plan"
+            raise Unsupported(f"{both}; leave one out")
     if improve and exact:
         raise Unsupported(
             "improve and exact exclude each other, as the exact method includes local "
@@ -137,10 +135,10 @@ def exactly(
     problem: str, data: Any, given: Sequence[Result], progress: Progress, limits: Limits
 ) -> Result:
     """Return what the exact method finds, from the first of the results given."""
-    start = given[0] if given else None
-    plan = None if start is None else start.plan
-    found = portfolio.exactly(problem, data, limits, plan, progress.report)
-    return found if start is None else replace(found, started_from=start.started_from)
+    if not given:
+        return portfolio.exactly(problem, data, limits, None, progress.report)
+    found = portfolio.exactly(problem, data, limits, given[0].plan, progress.report)
+    return replace(found, started_from=given[0].started_from)
 
 
 def answered(found: Result, known: Known, limits: Limits) -> Result:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 from ..costs.constants import Constant, shipped
@@ -100,8 +101,7 @@ def predict(
         found = tuple(decoded(index, row) for index, row in enumerate(served))
         new = not_calibrated([served[x.row] for x in found if x.iteration_s])
         return Predicted(tuple(served), found, summaries(served, found), new)
-    rows = _runs(read_rows)
-    known = _constants_of(constants)
+    rows, known = _runs(read_rows), _constants_of(constants)
     if fit_on is not None:
         known = fitted_on(_runs(fit_on), known)
     return _prediction(rows, known)
@@ -118,11 +118,9 @@ def calibrate(runs: Iterable[Runs], *, constants: Place | None = None) -> Calibr
     before = _prediction(rows, known)
     if not before.summary["all"].predicted:
         why = {row.not_modelled for row in before.rows} - {None}
-        raise InstanceError(
-            "found no run with a time that the model can express: "
-            + ("; ".join(sorted(map(str, why))) or "no run has a time")
-            + "; complete the rows"
-        )
+        told = "; ".join(sorted(map(str, why))) or "no run has a time"
+        fault = f"found no run with a time that the model can express: {told}"
+        raise InstanceError(f"{fault}; complete the rows")
     fitted = fitted_on(rows, known)
     moved = {
         name: (known.get(name, Constant(1.0, one.spread)), one)
@@ -147,9 +145,7 @@ def _prediction(rows: Sequence[Run], known: Mapping[str, Constant]) -> Predicted
 
 
 def _read(runs: Place | Sequence[Run | Served]) -> Sequence[Run | Served]:
-    if isinstance(runs, str | Path) or hasattr(runs, "__fspath__"):
-        return read(runs)
-    return runs
+    return read(runs) if isinstance(runs, str | PathLike) else runs
 
 
 def _runs(runs: Place | Sequence[Run | Served]) -> Sequence[Run]:
@@ -163,7 +159,5 @@ def _runs(runs: Place | Sequence[Run | Served]) -> Sequence[Run]:
 
 def _constants_of(path: Place | None) -> dict[str, Constant]:
     """Shipped constants, those of a file in their place."""
-    known = dict(shipped.constants())
-    if path is not None:
-        known |= read_file(Path(path))
-    return known
+    own = {} if path is None else read_file(Path(path))
+    return {**shipped.constants(), **own}

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, NamedTuple, Self
 
 from ..catalogue import Gpu, called, find_gpu
 from ..errors import InstanceError
-from ..schema import GpuType, ModelSpec
+from ..schema import Generation, GpuType, ModelSpec
 from ..schema.layers import ATTENDING, EXPERTS, FURTHER, MIXERS, WINDOW
 from ..text.parsing import read_tree
 
@@ -35,16 +35,6 @@ class Engine(NamedTuple):
     answer_ns: int  # more for each answer in flight, in the middle of its generation
     prompt_ns: int  # once an answer: its prompt
     at_once: int  # answers at the longest length
-
-
-class EngineWork(TypedDict):
-    """The tokens of an engine's work, its precision, the rate of a GPU's links."""
-
-    prompt: int
-    mean: int
-    longest: int
-    precision: str
-    link_gbytes_per_s: float
 
 
 class Serving(NamedTuple):
@@ -217,40 +207,44 @@ def peak(sixteen: float, peaks: Mapping[Any, float], precision: str) -> float:
 
 
 def engine(
-    model: ModelSpec, gpu: GpuType, name: str, degree: int, **work: Unpack[EngineWork]
+    model: ModelSpec,
+    told: Generation,
+    gpu: GpuType,
+    name: str,
+    degree: int,
+    link: float,
 ) -> Engine | None:
     """Return the engine of `degree` GPUs of type `name`; None where weights do not fit.
 
-    Answers have `mean` tokens on average and `longest` at the most. What `gpu` lacks,
-    the rate of its memory and peaks by precision, is the catalogue's, by its name. A
-    step of a answers takes `step_ns + answer_ns a`: exact for dense models; of a
-    mixture the line through one answer and `at_once`, which is below the concave curve
-    of the experts reached, at some dozens of answers by up to half. Raises
-    `InstanceError` where the rate of the memory is not known.
+    What `gpu` lacks, the rate of its memory and peaks by precision, is the catalogue's,
+    by its name. A step of a answers takes `step_ns + answer_ns a`: exact for dense
+    models; of a mixture the line through one answer and `at_once`, which is below the
+    concave curve of the experts reached, at some dozens of answers by up to half.
+    Raises `InstanceError` where the rate of the memory is not known.
     """
     card = card_of(gpu.card or name, gpu.memory_gib)
     rate = gpu.memory_gbytes_per_s or (card.memory_gbytes_per_s if card else None)
     if rate is None:
-        fault = (
-            "found no memory_gbytes_per_s, and no such card in the catalogue; add it"
-        )
+        fault = "found no memory_gbytes_per_s, nor the card in the catalogue; add it"
         raise InstanceError.at(None, f"cluster.gpus.{name}", fault)
-    precision, lengths = work["precision"], (work["prompt"], work["mean"])
-    tflops = peak(gpu.peak_tflops, gpu.peaks or (card.peaks if card else {}), precision)
-    on = Serving(tflops, rate, work["link_gbytes_per_s"], degree, degree, precision)
-    shape = DecoderShape.of(model)
-    plain, expert = shape.bytes_of(precision)
+    of, tokens, prompt = told.precision, told.answer_tokens, told.prompt_tokens
+    tflops = peak(gpu.peak_tflops, gpu.peaks or (card.peaks if card else {}), of)
+    on, shape = (
+        Serving(tflops, rate, link, degree, degree, of),
+        DecoderShape.of(model),
+    )
+    plain, expert = shape.bytes_of(of)
     weights = shape.plain * plain + shape.routed * expert
     weights += BYTES["bf16"] * (shape.head + shape.beside)
     left = _SHARE * gpu.memory_gib * 2**30 - _RESERVE - weights / degree
     if left < 0:
         return None
-    longest = work["prompt"] + work["longest"]
-    at_once = int(left / max(1, shape.cache(longest, degree, precision, math.inf)))
+    each = shape.cache(prompt + tokens.longest, degree, of, math.inf)
+    at_once = int(left / max(1, each))
     most = max(2, at_once)
     one, full, begun = (
-        1e9 * seconds(terms(shape, on, answers, prompts, lengths))
-        for answers, prompts in ((1, 0), (most, 0), (1, 1))
+        1e9 * seconds(terms(shape, on, *some, (prompt, tokens.mean)))
+        for some in ((1, 0), (most, 0), (1, 1))
     )
     answer = (full - one) / (most - 1)
     times = math.ceil(one - answer), math.ceil(answer), math.ceil(begun - one)

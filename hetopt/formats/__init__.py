@@ -17,12 +17,12 @@ import warnings
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import cast
+from typing import Any, cast
 
 from .. import registry
 from ..errors import PluginBroken, UnknownName
 from ..text.documents import Document
-from .contract import Exporter, Importer, Placer, PlanReader
+from .contract import Exporter, Importer, PlanReader
 
 _FUNCTIONS = {
     "importer": {"read": "", "claims": "_plan"},
@@ -42,7 +42,7 @@ def exporters() -> dict[str, Exporter]:
     return _all("exporter")
 
 
-def placers() -> dict[str, Placer]:
+def placers() -> Document:
     """Return the modules that write plans of post-training, by their names, sorted."""
     return _all("placer")
 
@@ -57,12 +57,12 @@ def exporter(name: str) -> Exporter:
     return cast(Exporter, _one("exporter", name))
 
 
-def placer(name: str) -> Placer:
-    """Return the module that writes plans of post-training for a program."""
-    return cast(Placer, _one("placer", name))
+def placed(name: str, data: object, plan: object) -> dict[str, str]:
+    """Return the files of a plan of post-training for a program, by their names."""
+    return cast(dict[str, str], _one("placer", name).placed(data, plan))
 
 
-def _one(kind: str, name: str) -> object:
+def _one(kind: str, name: str) -> Any:
     """Dashes stand for underscores; no other tool is loaded than that of the name."""
     name = name.replace("-", "_")
     tool = name.removesuffix("_plan")

@@ -4,7 +4,7 @@
     PlanReader  claims(path, data, **options)           plans, judged on an instance
     RunReader   a PlanReader that knows a trainer's own names (`importing.asked`)
     Exporter    export(data, plan, **options)           texts by file name
-    Placer      placed(data, plan)                      the same, of post-training
+    placed(data, plan)                                  the same, of post-training
 
 `OPTIONS` has the names of options and their types. A module that reads has it, one
 that writes where it takes options. Beside `export` there may be `refusals`, `RULES`,
@@ -15,12 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from ..plans import PostTraining, TrainingPlan
+from ..plans import TrainingPlan
 from ..schema import Instance
 from ..text.documents import Document, Fields
 
 if TYPE_CHECKING:
-    from ..problems import post_training
     from .importing.asked import Asked, File
     from .importing.clusters import Host, LeftOut
     from .importing.placing import Claim, Settings
@@ -110,12 +109,3 @@ class Exporter(Protocol):
         self, data: Instance, plan: TrainingPlan, /, **options: Any
     ) -> dict[str, str]:
         """Return texts by file name."""
-
-
-class Placer(Protocol):
-    """A module that writes plans of post-training for a program, with `HELD`."""
-
-    def placed(
-        self, data: "post_training.Data", plan: PostTraining, /
-    ) -> dict[str, str]:
-        """Return texts by file name; `Unsupported` for what cannot be written."""

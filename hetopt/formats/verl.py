@@ -4,28 +4,19 @@
 all else is your own configuration's. Apart, they are those of
 `verl.experimental.fully_async_policy` (and, but for `async_training`, of
 `one_step_off_policy`). Pools name no nodes, and Ray takes any that are free: on mixed
-nodes it has to be kept to those that the comments name.
+nodes it has to be kept to those that the comments name. Held against verl 0.9.1.
 """
 
-from ..plans import PostTraining
-from ..problems.post_training import Data
+from collections import Counter
+from functools import partial
+
 from ..text.documents import Document
-from .contract import Held
-from .exporting.pools import Pools, pools, written
-
-HELD = Held("verl", "0.9.1", ("0.9.1",), "verl")
+from .exporting.pools import Pools, placement
 
 
-def placed(data: Data, plan: PostTraining) -> dict[str, str]:
-    """`placement.yaml`."""
-    made = pools("verl", data, plan)
-    return {"placement.yaml": made.head + written("verl", _words(data, made))}
-
-
-def _words(data: Data, made: Pools) -> Document:
-    nodes = {"nnodes": len(made.trainers), "n_gpus_per_node": made.training_gpus}
+def _words(made: Pools) -> Document:
     found: Document = {
-        "trainer": nodes,
+        "trainer": _pool(made.training),
         "actor_rollout_ref": {
             "hybrid_engine": made.shared,
             "actor": {"strategy": "megatron", "megatron": made.megatron},
@@ -33,10 +24,13 @@ def _words(data: Data, made: Pools) -> Document:
         },
     }
     if not made.shared:
-        found["rollout"] = {
-            "nnodes": len(made.generators),
-            "n_gpus_per_node": made.engine_gpus,
-        }
-        stale = float(data.tables.staleness)
-        found["async_training"] = {"staleness_threshold": stale}
+        found["rollout"] = _pool(made.serving)
+        found["async_training"] = {"staleness_threshold": float(made.staleness)}
     return found
+
+
+def _pool(gpus: Counter[str]) -> Document:
+    return {"nnodes": len(gpus), "n_gpus_per_node": max(gpus.values())}
+
+
+placed = partial(placement, "verl", _words)

@@ -33,22 +33,18 @@ def sheet(found: Predicted) -> Sheet:
             continue
         assert row.low_s is not None
         assert row.high_s is not None
-        measured = run.measured_s
-        error = "" if measured is None else f"{row.iteration_s / measured - 1:+.0%}"
+        told = error = ""
+        if (measured := run.measured_s) is not None:
+            told = words.duration(measured)
+            error = f"{row.iteration_s / measured - 1:+.0%}"
         memory = "" if row.peak_gib is None else f"{row.peak_gib:.1f} GiB"
-        cells = (
-            "" if measured is None else words.duration(measured),
-            words.duration(row.iteration_s),
-            words.interval(row.low_s, row.high_s) + _missing(row.widened_by),
-            error,
-            memory + _fit(row),
-        )
-        rows.append((*names, *cells))
+        cells = told, words.duration(row.iteration_s)
+        wide = words.interval(row.low_s, row.high_s) + _missing(row.widened_by)
+        rows.append((*names, *cells, wide, error, memory + _fit(row)))
     table = Table.of(_RUNS, rows, texts=("model", "GPUs", "memory"))
     weighed = any(row.peak_gib is not None for row in found.rows)
-    below = Section(
-        notes=(_MEMORY,) * weighed, points=_more(len(found.rows), _MOST_ROWS)
-    )
+    more = _more(len(found.rows), _MOST_ROWS)
+    below = Section(notes=(_MEMORY,) * weighed, points=more)
     sections = Section(table=table), below, Section(table=errors(found.summary))
     return Sheet("Predictions", sections)
 
@@ -85,9 +81,8 @@ def calibrated(found: Calibrated) -> Sheet:
         "after": found.after.summary["all"],
         "left out of its own fit": found.left_out,
     }
-    moved = sorted(
-        found.moved.items(), key=lambda one: -abs(one[1][1].value / one[1][0].value - 1)
-    )
+    far = {x: abs(new.value / old.value - 1) for x, (old, new) in found.moved.items()}
+    moved = sorted(found.moved.items(), key=lambda one: -far[one[0]])
     rows = (
         (name, f"{old.value:.4g}", f"{new.value:.4g}", f"{new.spread:.0%}")
         for name, (old, new) in moved[:_MOST_MOVED]

@@ -15,6 +15,7 @@ from ..plans import (
     PostTraining,
     Provisioning,
     Recovery,
+    Replica,
     Round,
     Stage,
     TrainingPlan,
@@ -268,13 +269,9 @@ def table(data: Any, plan: Plan, parts: Document) -> Table | None:
     if isinstance(plan, TrainingPlan):
         return _stages(data, plan, parts) if "stages" in parts else None
     if isinstance(plan, Grouping):
-        groups = (
-            (str(g.copies), ", ".join(f"{n} × {t}" for t, n in g.gpus.items()))
-            for g in plan.groups
-        )
-        return Table.of(
-            ("groups", "devices of each"), groups, texts=("devices of each",)
-        )
+        gpus = (", ".join(f"{n} × {t}" for t, n in g.gpus.items()) for g in plan.groups)
+        rows = zip((str(g.copies) for g in plan.groups), gpus, strict=True)
+        return Table.of(("groups", "devices of each"), rows, texts=("devices of each",))
     if isinstance(plan, Recovery):
         return _links(parts) if "carried" in parts else None
     if isinstance(plan, PostTraining):
@@ -293,18 +290,11 @@ def table(data: Any, plan: Plan, parts: Document) -> Table | None:
         cells = ((name, str(n), words.amount(us, "us")) for name, n, us in layers)
         return Table.of(("stage", "layers", "time"), cells)
     if isinstance(plan, Provisioning):
-        offers = {offer.gpu: offer for offer in data.offers}
-        rows = (
-            (
-                words.plain(_gpus(plan.data_parallel, offers[stage.gpu])),
-                str(stage.layers),
-                words.amount(us, "us"),
-                words.memory(mib),
-            )
-            for stage, us, mib in zip(
-                plan.stages, times, parts["headroom_mib"], strict=True
-            )
-        )
+        many, of = plan.data_parallel, {offer.gpu: offer for offer in data.offers}
+        on = (words.plain(_gpus(many, of[x.gpu])) for x in plan.stages)
+        held = (str(stage.layers) for stage in plan.stages)
+        us = (words.amount(us, "us") for us in times)
+        rows = zip(on, held, us, map(words.memory, parts["headroom_mib"]), strict=True)
         return Table.of(("stage", "layers", "time", "headroom"), rows)
     return None
 
@@ -322,21 +312,17 @@ def _halves(instance: Instance, plan: PostTraining, parts: Document) -> Table:
         on = f"{size} × {degree} × {card}" if degree > 1 else f"{size} × {card}"
         longest = max(row["us"] for row in alike)
         rows.append(("generates", on, f"{done:,}", words.amount(longest, "us")))
-    used = Counter[str]()
-    for node, count in plan.trains.gpus_by_node.items():
-        used[nodes[node].gpu] += count
+    used = Counter(nodes[x].gpu for x in plan.trains.gpus_by_node.elements())
     trains = ", ".join(f"{n} × {card}" for card, n in used.items())
     total = f"{sum(row['answers'] for row in parts['engines']):,}"
-    rows += [
-        (what, on, answers, words.amount(parts[key], "us"))
-        for what, on, answers, key in (
-            ("scores", trains, total, "scoring_us"),
-            ("trains", trains, total, "training_us"),
-            ("sends weights", "", "", "sent_us"),
-            ("switches", "all, in turn", "", "switch_us"),
-        )
-        if parts[key]
-    ]
+    for what, on, answers, key in (
+        ("scores", trains, total, "scoring_us"),
+        ("trains", trains, total, "training_us"),
+        ("sends weights", "", "", "sent_us"),
+        ("switches", "all, in turn", "", "switch_us"),
+    ):
+        if us := parts[key]:
+            rows.append((what, on, answers, words.amount(us, "us")))
     return Table.of(("part", "on", "answers", "time"), rows, texts=("part", "on"))
 
 
@@ -419,7 +405,13 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
 def _stage_row(
     stage: Stage, row: dict[str, int], cluster: Cluster, parts: Document
 ) -> _Shown:
-    need, headroom = _memory(stage, cluster, parts["peak_memory_mib"])
+    peak_mib = parts["peak_memory_mib"]
+
+    def headroom(replica: Replica) -> int:
+        gpu = cluster.gpus[cluster.node[replica.node].gpu]
+        return int(exact(gpu.memory_gib) * 1024) - peak_mib[replica.gpus[0]]
+
+    fullest = min(stage.replicas, key=headroom)
     groups = ((r.degree, cluster.node[r.node].gpu) for r in stage.replicas)
     return _Shown(
         held=len(stage.span),
@@ -429,8 +421,8 @@ def _stage_row(
         cells=(
             words.amount(row["compute_us"], "us"),
             words.amount(row["hop_us"], "us"),
-            words.memory(need),
-            words.memory(headroom),
+            words.memory(peak_mib[fullest.gpus[0]]),
+            words.memory(headroom(fullest)),
         ),
     )
 
@@ -452,16 +444,3 @@ def _on(stages: Sequence[Stage], shown: _Shown, cluster: Cluster) -> str:
     groups = ", ".join(x if n == 1 else f"{n} × ({x})" for x, n in texts.items())
     on = ", ".join(runs_of(nodes))
     return words.plain(f"{groups} each, on {on}") + shown.rule
-
-
-def _memory(
-    stage: Stage, cluster: Cluster, peak_mib: dict[str, int]
-) -> tuple[int, int]:
-    """Need and headroom of the stage's fullest GPU, in MiB."""
-    pairs = []
-    for replica in stage.replicas:
-        gpu = cluster.gpus[cluster.node[replica.node].gpu]
-        need = peak_mib[replica.gpus[0]]
-        pairs.append((int(exact(gpu.memory_gib) * 1024) - need, need))
-    headroom, need = min(pairs, key=lambda pair: pair[0])
-    return need, headroom

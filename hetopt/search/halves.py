@@ -7,7 +7,8 @@ least time in which all nodes do them all is found by bisection. It is exact.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
@@ -16,12 +17,14 @@ from ..bounds.training_plan import training_plan_bound
 from ..caching import cached_method
 from ..costs.decoding import Engine
 from ..errors import NoPlan
-from ..plans import Engines, PostTraining, TrainingPlan
-from ..problems.post_training import Data
+from ..plans import Engines, TrainingPlan
+from ..problems.post_training import Data, Plan
 from ..schema import Instance, Node
 from .quick import replanned, time_of
 
 Division = tuple[int, ...] | None  # units of each class that train; None is in turn
+Does = Callable[[Engine], int]  # the answers that an engine does
+Degrees = Callable[[int, int], Iterable[int]]  # of a class's node with so many GPUs
 
 
 class Trained(NamedTuple):
@@ -49,7 +52,7 @@ class Way(NamedTuple):
 
     us: int
     rooms: list[Room]
-    does: Callable[[Engine], int]
+    does: Does
 
 
 class Halves:
@@ -59,21 +62,17 @@ class Halves:
         """Take the classes of nodes; nothing is known of training yet."""
         self.data, self.tables = data, data.tables
         self.known: dict[Division, Trained] = {}
-        self._classes = self.tables.classes
-        sizes = [nodes[0].count for nodes in self._classes]
-        self._sizes = sizes if data.divide == "gpus" else [1] * len(sizes)
-        #: Units of each class in all.
+        self._classes, divided = self.tables.classes, data.divide == "gpus"
+        self._sizes = [nodes[0].count if divided else 1 for nodes in self._classes]
         rows = zip(self._classes, self._sizes, strict=True)
         self.units = tuple(len(nodes) * size for nodes, size in rows)
 
     def trainers(self, division: Division) -> list[Node]:
         """Return the nodes that train, with as many GPUs as do; none in turn."""
         found: list[Node] = []
-        for nodes, size, units in zip(
-            *(self._classes, self._sizes, division or ()), strict=division is not None
-        ):
-            whole, more = divmod(units, size)
-            found += nodes[:whole]
+        for kind, units in enumerate(division or ()):
+            whole, more = divmod(units, self._sizes[kind])
+            found += (nodes := self._classes[kind])[:whole]
             found += [x.model_copy(update={"count": more}) for x in nodes[whole:][:1]]
         return [node for node in found if node.count]
 
@@ -92,9 +91,9 @@ class Halves:
             if any(d <= node.count - first for d, _ in self.engines(kind)):
                 found.setdefault((kind, node.count - first), []).append(node.name)
         trainers = [] if least else [node.name for node in self.trainers(division)]
+        sent = self.tables.sent_us
         return [
-            Room(*place, len(names), self.tables.sent_us(trainers, names))
-            for place, names in found.items()
+            Room(*x, len(names), sent(trainers, names)) for x, names in found.items()
         ]
 
     # -- what it takes -----------------------------------------------------------
@@ -104,20 +103,19 @@ class Halves:
         """Return the degrees of a class's engines, and their times."""
         return self.tables.engines(self._classes[kind][0].name)
 
-    def _ns(self, one: Engine, steps: int, answers: int) -> int:
+    def us(self, one: Engine, steps: int, answers: int) -> int:
         """Return what an engine takes for answers, in so many steps or more."""
         mean = self.tables.mean
         needed = max(steps, -(-answers * mean // one.at_once))
-        return one.step_ns * needed + (one.answer_ns * mean + one.prompt_ns) * answers
+        ns = one.step_ns * needed + (one.answer_ns * mean + one.prompt_ns) * answers
+        return -(-ns // 1000)
 
     def most(self, one: Engine, steps: int, us: int) -> int:
         """Return the most answers that an engine does in a time and so many steps."""
         every = range(1, self.tables.answers + 1)
-        return bisect_right(every, 1000 * us, key=partial(self._ns, one, steps))
+        return bisect_right(every, us, key=partial(self.us, one, steps))
 
-    def _packed(
-        self, room: Room, does: Callable[[Engine], int]
-    ) -> tuple[int, list[int]]:
+    def _packed(self, room: Room, does: Does) -> tuple[int, list[int]]:
         """Return the most answers that a node's GPUs do, and degrees that do them."""
         rows = [(d, n) for d, one in self.engines(room.kind) if (n := does(one))]
         best: list[tuple[int, list[int]]] = [(0, [])]
@@ -138,7 +136,7 @@ class Halves:
 
         of_all = self.tables.steps_alone, self.tables.answers  # on one engine
         some = (one for room in rooms for _, one in self.engines(room.kind)[:1])
-        high = low + max(self._ns(one, *of_all) for one in some) // 1000 + 1
+        high = low + max(self.us(one, *of_all) for one in some) + 1
         return low + bisect_left(range(low, high), True, key=reached)
 
     def behind_us(self, division: Division, iteration_us: int) -> int:
@@ -155,11 +153,10 @@ class Halves:
         if division is None and tables.full_hosts:
             return None
         rooms = self.rooms(division) if rooms is None else rooms
-        behind, older = self.behind_us(division, iteration_us), 1 + tables.staleness
+        behind = self.behind_us(division, iteration_us)
+        older = 1 + (tables.staleness if division else Fraction())
 
         def does(sent: int, us: int, one: Engine) -> int:
-            if division is None:
-                return self.most(one, tables.steps_alone, us - behind)
             whole = us * older.numerator // older.denominator - behind - sent
             keeps_up = self.most(one, tables.steps_apart, us - sent)
             return min(keeps_up, self.most(one, tables.steps_alone, whole))
@@ -170,21 +167,24 @@ class Halves:
             found.append(Way(us, some, partial(does, sent, us)))
         return min(found, key=lambda way: way.us, default=None)
 
-    def plan(self, division: Division, training: TrainingPlan, us: int) -> PostTraining:
+    def plan(self, division: Division, training: TrainingPlan, us: int) -> Plan:
         """Return the plan with engines that are quickest for such an iteration."""
-        way, found = self.way(division, us), dict[int, list[str]]()
-        if way is None:
+        if (way := self.way(division, us)) is None:
             raise NoPlan("what generates has no room for weights, or hosts for states")
-        rooms = {(room.kind, room.gpus): room for room in way.rooms}
+        of = {(x.kind, x.gpus): self._packed(x, way.does)[1] for x in way.rooms}
+        return self.placed(division, training, lambda *room: of.get(room, ()))
+
+    def placed(self, division: Division, training: TrainingPlan, of: Degrees) -> Plan:
+        """Return the plan with engines of such degrees on a class's free GPUs."""
+        found: dict[int, list[str]] = {}
         for kind, node, first in self.free(division):
-            if (room := rooms.get((kind, node.count - first))) is not None:
-                for d in sorted(self._packed(room, way.does)[1], reverse=True):
-                    ids = [f"{node.name}:{i}" for i in range(first, first + d)]
-                    found.setdefault(d, []).extend(ids)
-                    first += d
-        engines = (Engines(gpus=tuple(found[d]), degree=d) for d in sorted(found))
+            for d in sorted(of(kind, node.count - first), reverse=True):
+                ids = [f"{node.name}:{i}" for i in range(first, first + d)]
+                found.setdefault(d, []).extend(ids)
+                first += d
+        engines = tuple(Engines(gpus=tuple(found[d]), degree=d) for d in sorted(found))
         half = "training" if division else "shared"
-        return PostTraining.model_validate({half: training, "engines": tuple(engines)})
+        return Plan.model_validate({half: training, "engines": engines})
 
     # -- training ----------------------------------------------------------------
 
@@ -199,9 +199,9 @@ class Halves:
     def trained(self, division: Division) -> Trained:
         """Return what is known of training there, at least a cheap bound."""
         if division not in self.known:
-            instance, least = self.instance(division), None
-            if not impossible.reason(instance):
-                least = int(training_plan_bound(instance).value)
+            instance = self.instance(division)
+            never = impossible.reason(instance)
+            least = None if never else int(training_plan_bound(instance).value)
             self.known[division] = Trained(least)
         return self.known[division]
 
@@ -213,8 +213,8 @@ class Halves:
         us = None if plan is None else time_of(self.instance(division), plan)
         if us is not None and (known.us is None or us < known.us):
             known = known._replace(us=us, plan=plan)
-        known = known._replace(at_least_us=max(least_us, known.at_least_us or 0))
-        self.known[division] = known
+        least_us = max(least_us, known.at_least_us or 0)
+        self.known[division] = known = known._replace(at_least_us=least_us)
         return known
 
     def look(
@@ -226,14 +226,10 @@ class Halves:
         seed: int = 0,
     ) -> Trained:
         """Return what is known of training, and a quick plan, improved in `rounds`."""
-        if self.trained(division).at_least_us is None:
-            return self.trained(division)
-        made = replanned(
-            *(self.instance(division), None),
-            rounds=rounds,
-            deadline=deadline,
-            seed=seed,
-        )
+        if (known := self.trained(division)).at_least_us is None:
+            return known
+        asked = {"rounds": rounds, "seed": seed}
+        made = replanned(self.instance(division), None, deadline=deadline, **asked)
         return self.learn(division, made)
 
     # -- heuristics --------------------------------------------------------------
@@ -256,7 +252,7 @@ class Halves:
 
     def quick(
         self, name: str, division: Division, deadline: float | None, seed: int
-    ) -> PostTraining:
+    ) -> Plan:
         """Return the plan of the heuristic `name`, with quick training, or `NoPlan`."""
         known = self.look(division, deadline, seed=seed)
         if known.plan is None or known.us is None:
@@ -265,3 +261,13 @@ class Halves:
             return self.plan(division, known.plan, known.us)
         except NoPlan as error:
             raise NoPlan(f"{name}: {error}") from None
+
+
+def by_rule(name: str, rule: Callable[[Halves], Division]) -> Callable[..., Plan]:
+    """Return the planner `name`, of a rule and a quick training plan."""
+
+    def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Plan:
+        """Return the plan by the rule; `NoPlan` where one side has no room."""
+        return (halves := Halves(data)).quick(name, rule(halves), deadline, seed)
+
+    return plan

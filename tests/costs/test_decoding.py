@@ -16,7 +16,7 @@ from hetopt.cli import app
 from hetopt.costs import decoding
 from hetopt.costs.decoding import DecoderShape, Engine, Serving, engine, terms
 from hetopt.errors import InstanceError
-from hetopt.schema import GpuType, ModelSpec
+from hetopt.schema import Generation, GpuType, ModelSpec
 
 #: 120 rows of AIConfigurator's `silicon_sample.csv` (NVIDIA, Apache-2.0).
 SERVED = Path(__file__).with_name("served.csv")
@@ -24,7 +24,9 @@ TINY = ModelSpec(
     **{"name": "tiny", "layers": 2, "hidden": 1000, "heads": 10, "kv_heads": 2},
     **{"head_dim": 100, "intermediate": 4000, "vocabulary": 50_000, "gated": True},
 )
-WORK = {"prompt": 1000, "mean": 500, "longest": 2000, "link_gbytes_per_s": 100}
+WORK = Generation(
+    answers=1, prompt_tokens=1000, answer_tokens={"mean": 500, "longest": 2000}
+)
 H100 = GpuType(peak_tflops=989.5, memory_gib=80)
 
 
@@ -33,8 +35,8 @@ def preset(name: str) -> ModelSpec:
 
 
 def made(name: str, degree: int = 8, gpu: GpuType = H100, **more: object) -> Engine:
-    work = WORK | {"precision": "bf16"} | more
-    found = engine(preset(name), gpu, "H100", degree, **work)
+    work = Generation(**dict(WORK) | more)
+    found = engine(preset(name), work, gpu, "H100", degree, 100)
     assert found is not None
     return found
 
@@ -103,15 +105,15 @@ def test_answers_fill_the_memory_and_weights_have_to_fit() -> None:
     left = 0.9 * 80 * 2**30 - weights - 2 * 2**30
     assert made("qwen3-32b", 2).at_once == math.floor(left / held)
     big = preset("llama-3-70b")
-    assert engine(big, H100, "H100", 1, **WORK, precision="bf16") is None
-    assert made("qwen3-32b", 1, longest=10**6).at_once == 0
+    assert engine(big, WORK, H100, "H100", 1, 100) is None
+    assert made("qwen3-32b", 1, answer_tokens=[10**6]).at_once == 0
 
 
 def test_an_unknown_card_or_precision_is_named() -> None:
     with pytest.raises(InstanceError, match=r"cluster\.gpus\.X.*memory_gbytes_per_s"):
-        engine(TINY, H100, "X", 1, **WORK, precision="bf16")
-    with pytest.raises(InstanceError, match="precision 'fp3', expected one of bf16"):
-        made("qwen3-32b", precision="fp3")
+        engine(TINY, WORK, H100, "X", 1, 100)
+    with pytest.raises(InstanceError, match="precision 'fp32', expected one of bf16"):
+        made("qwen3-32b", precision="fp32")
 
 
 def test_errors_of_measured_rows_do_not_grow() -> None:

@@ -48,10 +48,8 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
 
 def not_calibrated(rows: Sequence[Served]) -> tuple[str, ...]:
     """Return the systems whose cards no constant was fitted on."""
-    found = {row.system: card_of(row.system) for row in rows}
-    return tuple(
-        sorted(x for x, card in found.items() if card and card.name not in _SEEN)
-    )
+    found = ((x, card_of(x)) for x in sorted({row.system for row in rows}))
+    return tuple(x for x, card in found if card and card.name not in _SEEN)
 
 
 def decoded(index: int, row: Served) -> Prediction:

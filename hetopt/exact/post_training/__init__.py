@@ -98,14 +98,13 @@ class _Walk:
 
     def _push(self, low: Division, high: Division) -> None:
         """Keep a box, unless it is proved to have no plan."""
-        halves, one = self._halves, low == high
         if high is not None and not any(high):
             return
-        if (least := halves.trained(high).at_least_us) is None:
-            return
-        way = halves.way(high, least, None if one else halves.rooms(low, least=True))
-        if way is not None:
-            heappush(self._boxes, (way.us, next(self._numbers), low, high))
+        halves = self._halves
+        if (least := halves.trained(high).at_least_us) is not None:
+            rooms = None if low == high else halves.rooms(low, least=True)
+            if way := halves.way(high, least, rooms):
+                heappush(self._boxes, (way.us, next(self._numbers), low, high))
 
     def _divide(self, low: tuple[int, ...], high: tuple[int, ...]) -> None:
         kind = max(range(len(low)), key=lambda k: high[k] - low[k])
@@ -124,23 +123,19 @@ class _Walk:
         known = halves.trained(division)
         if known.plan is not None and known.us is not None:
             self._run.offer(halves.plan(division, known.plan, known.us))
-            way = halves.way(division, known.us)
-            if way is not None and way.us == bound:
+            if (way := halves.way(division, known.us)) and way.us == bound:
                 return
         self._push(division, division)
 
     def _train(self, division: Division, times: int) -> None:
-        halves, run = self._halves, self._run
+        halves, limits = self._halves, self._run.limits
         instance, start = halves.instance(division), halves.trained(division).plan
-        twin, left = settings.on_target(instance), run.left_s()
-        seconds = _LOOKS.seconds * times
-        if left is not None and run.limits.time_s is not None:
-            seconds = min(left, run.limits.time_s * _LOOKS.share * times)
-        found = training_plan.solve(
-            twin,
-            limits=replace(run.limits, time_s=seconds, gap=None),
-            warm_start=start and choices.said(twin, instance, start),
-        )
+        twin, seconds = settings.on_target(instance), _LOOKS.seconds * times
+        if (left := self._run.left_s()) is not None and limits.time_s is not None:
+            seconds = min(left, limits.time_s * _LOOKS.share * times)
+        limits = replace(limits, time_s=seconds, gap=None)
+        start = start and choices.said(twin, instance, start)
+        found = training_plan.solve(twin, limits=limits, warm_start=start)
         if uninterrupted(found).status is Status.INFEASIBLE:
             halves.known[division] = Trained(None)
             return

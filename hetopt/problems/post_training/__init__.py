@@ -25,9 +25,9 @@ is exact whatever their lengths: the answers in flight summed over steps are a m
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal
 
 from ... import plans
@@ -100,25 +100,32 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
         return Evaluation(None, (*broken, *told))
     training = tables.training_us(judged.objective)
     scoring = tables.scoring_us(training)
-    rows = [(gpus, _engine(data, gpus)) for x in plan.engines for gpus in x.each()]
-    sent, switch = 0, tables.switch_us if shared else 0
-    if not shared:
-        nodes = {gpu.rpartition(":")[0] for gpus, _ in rows for gpu in gpus}
-        sent = tables.sent_us(made.gpus_by_node, nodes)
+    groups = [gpus for part in plan.engines for gpus in part.each()]
+    of = [dict(tables.engines(_node(gpus[0])))[len(gpus)] for gpus in groups]
+    nodes = {_node(gpus[0]) for gpus in groups}
+    sent = 0 if shared else tables.sent_us(made.gpus_by_node, nodes)
+    switch = tables.switch_us if shared else 0
     behind = training + scoring + sent + switch
-    fits = partial(_fits, tables, None if shared else sent, behind)
-    kinds, answers = Counter(one for _, one in rows), tables.answers
+    kinds, answers, alone = Counter(of), tables.answers, tables.steps_alone
+    least, older = (alone, 1) if shared else (tables.steps_apart, 1 + tables.staleness)
+
+    def most(one: Engine, us: int) -> int:
+        """Return the answers of an engine that keeps up, and whose batch is not old."""
+
+        def late(a: int) -> bool:
+            whole = _us(tables, one, a, alone) + behind
+            return whole > us * older or _us(tables, one, a, least) + sent > us
+
+        return bisect_left(range(1, answers + 1), True, key=late)
 
     def all_done(us: int) -> bool:
-        done = (n * _most(answers, one, us, fits) for one, n in kinds.items())
-        return sum(done) >= answers
+        return sum(n * most(one, us) for one, n in kinds.items()) >= answers
 
-    longest = max(_us(tables, one, answers, tables.steps_alone) for one in kinds)
+    longest = max(_us(tables, one, answers, alone) for one in kinds)
     step = behind + bisect_left(range(behind, behind + longest), True, key=all_done)
     left, listed = answers, []
-    for gpus, one in rows:
-        share = min(left, _most(answers, one, step, fits))
-        least = tables.steps_alone if shared else tables.steps_apart
+    for gpus, one in zip(groups, of, strict=True):
+        share = min(left, most(one, step))
         us = _us(tables, one, share, least)
         listed.append({"gpus": list(gpus), "answers": share, "us": us})
         left -= share
@@ -152,14 +159,13 @@ def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]
             yield Violation("engine_degree", where, what)
         else:
             for gpus in part.each():
-                nodes = sorted({gpu.rpartition(":")[0] for gpu in gpus})
+                nodes = sorted({*map(_node, gpus)})
                 if len(nodes) > 1:
                     yield Violation("engine_across_nodes", where, ", ".join(nodes))
                 elif d not in dict(data.tables.engines(nodes[0])):
                     what = f"{d} GPUs of {nodes[0]} do not hold weights and an answer"
                     yield Violation("engine_memory", where, what)
-    used = Counter(gpu for part in plan.engines for gpu in part.gpus)
-    for gpu, times in used.items():
+    for gpu, times in Counter(gpu for x in plan.engines for gpu in x.gpus).items():
         if times > 1:
             yield Violation("gpu_twice", gpu, f"{times} engines have it")
 
@@ -174,7 +180,7 @@ def _halves_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
     serves = {gpu for part in plan.engines for gpu in part.gpus}
     for gpu in sorted(trains & serves):
         yield Violation("gpu_twice", gpu, "it trains and generates, and is not shared")
-    both = {*plan.trains.gpus_by_node} & {gpu.rpartition(":")[0] for gpu in serves}
+    both = {*plan.trains.gpus_by_node} & {*map(_node, serves)}
     for alike in data.tables.classes:
         names = [node.name for node in alike if node.name in both]
         if len(names) > (most := int(data.divide == "gpus")):
@@ -184,11 +190,9 @@ def _halves_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
 
 # --- times -------------------------------------------------------------------------
 
-_Fits = Callable[[Engine, int, int], bool]  # an engine does so many answers by then
 
-
-def _engine(data: Data, gpus: tuple[str, ...]) -> Engine:
-    return dict(data.tables.engines(gpus[0].rpartition(":")[0]))[len(gpus)]
+def _node(gpu: str) -> str:
+    return gpu.rpartition(":")[0]
 
 
 def _us(tables: Tables, one: Engine, answers: int, steps: int) -> int:
@@ -198,24 +202,3 @@ def _us(tables: Tables, one: Engine, answers: int, steps: int) -> int:
     needed = max(steps, -(-answers * tables.mean // one.at_once))
     each = one.answer_ns * tables.mean + one.prompt_ns
     return -(-(one.step_ns * needed + each * answers) // 1000)
-
-
-def _fits(
-    tables: Tables, sent: int | None, behind: int, one: Engine, answers: int, us: int
-) -> bool:
-    """Return whether answers are there in time for all that comes behind them.
-
-    Apart, where weights are sent: whether an engine keeps up, and its batch is not too
-    old at the end.
-    """
-    whole = _us(tables, one, answers, tables.steps_alone) + behind
-    if sent is None:
-        return whole <= us
-    keeps_up = _us(tables, one, answers, tables.steps_apart) + sent <= us
-    return not answers or (keeps_up and whole <= us * (1 + tables.staleness))
-
-
-def _most(answers: int, one: Engine, us: int, fits: _Fits) -> int:
-    """Return the most answers that an engine does by then, up to all of them."""
-    every = range(1, answers + 1)
-    return bisect_left(every, True, key=lambda a: not fits(one, a, us))

@@ -62,17 +62,8 @@ class Tables:
 
     @cached_method
     def _engine(self, gpu: str, link: float, degree: int) -> Engine | None:
-        return engine(
-            self._instance.model,
-            self.cluster.gpus[gpu],
-            gpu,
-            degree,
-            prompt=self._told.prompt_tokens,
-            mean=self.mean,
-            longest=self.steps_alone,
-            precision=self._told.precision,
-            link_gbytes_per_s=link,
-        )
+        model, card = self._instance.model, self.cluster.gpus[gpu]
+        return engine(model, self._told, card, gpu, degree, link)
 
     def training_us(self, iteration_us: int) -> int:
         """Return what a plan with such iterations trains the answers of a step in."""
@@ -97,7 +88,6 @@ class Tables:
 
     @cached_property
     def _states_mib(self) -> int:
-        """Return the training states of the whole model, once."""
         model, costs = self._instance.model, self._instance.workload.costs
         return states_mib(costs, model.total_parameters, 1)
 
