@@ -32,11 +32,7 @@ from .calling import (
 from .judging import posed
 from .plugins import Plugin, named, placed
 
-_KINDS = {
-    "exact": "exact method",
-    "formulations": "statement",
-    "planners": "planner",
-}
+_KINDS = {"exact": "exact method", "formulations": "statement", "planners": "planner"}
 NO_PLANNER = "options need a planner: name it"
 
 

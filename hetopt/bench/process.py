@@ -75,10 +75,7 @@ def _watched(task: Task, folder: Path, stop: threading.Event | None) -> Failure 
                 if stop is not None and stop.is_set():
                     return "stopped", ""
                 if time.monotonic() > deadline:
-                    return (
-                        "timeout",
-                        f"ended after {wall:g} s of wall time",
-                    )
+                    return "timeout", f"ended after {wall:g} s of wall time"
                 if memory_mib(child.pid) > memory:
                     return "out of memory", f"ended at more than {memory} MiB"
         finally:

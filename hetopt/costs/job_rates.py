@@ -21,15 +21,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from ..caching import cached_method
-from ..schema import (
-    Cluster,
-    CostSettings,
-    Lora,
-    ModelSpec,
-    Workload,
-    exact,
-    link_of,
-)
+from ..schema import Cluster, CostSettings, Lora, ModelSpec, Workload, exact, link_of
 from . import marp
 from .compute import LinkRate, backward_share, ceil, head_s, layers_s
 from .formulas.shared import ring_s

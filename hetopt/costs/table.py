@@ -478,10 +478,7 @@ class CostTable:
             return None
         sharers = self.workload.costs.updates.sharers
         return ceil(
-            sum(
-                (Fraction(times[x], sharers(holders[x])) for x in layers),
-                Fraction(0),
-            )
+            sum((Fraction(times[x], sharers(holders[x])) for x in layers), Fraction(0))
         )
 
     @cached_property

@@ -85,10 +85,7 @@ class Fitted:
         return dict(zip(self.names, np.exp(x).tolist(), strict=True))
 
 
-def fit(
-    observed: Sequence[Observed],
-    priors: Mapping[str, Constant],
-) -> Fitted:
+def fit(observed: Sequence[Observed], priors: Mapping[str, Constant]) -> Fitted:
     """Return the constants that fit."""
     names = tuple(priors)
     often = Counter(one.configuration for one in observed)

@@ -620,11 +620,7 @@ def _experts_sync_s(
 
 
 def _passes_s(
-    table: CostTable,
-    held: Fraction,
-    count: Counter[str],
-    slow: "_Slow",
-    passes: int,
+    table: CostTable, held: Fraction, count: Counter[str], slow: "_Slow", passes: int
 ) -> Fraction:
     """Return the time of passes of a ring whose members hold these parameters."""
     costs, n = table.workload.costs, count.total()
