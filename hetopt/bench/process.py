@@ -85,7 +85,6 @@ def _watched(task: Task, folder: Path, stop: threading.Event | None) -> Failure 
 
 
 def _last_words(code: int, said: Path) -> str:
-    """How the process ended, and the last line that it wrote on stderr."""
     how = f"exit code {code}"
     if code < 0:
         named = {int(number): number.name for number in signal.Signals}

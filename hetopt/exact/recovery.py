@@ -71,8 +71,6 @@ def bound(data: Data) -> Bound:
 
 
 class _Search:
-    """Between the bound and the best plan so far."""
-
     def __init__(self, network: Network, run: Run) -> None:
         self._network, self._run = network, run
 

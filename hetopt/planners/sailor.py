@@ -286,7 +286,6 @@ class Programme:
     def _take(
         self, j: int, split: Sequence[int], free: Free
     ) -> tuple[tuple[Slot, ...], Free]:
-        """Return the replicas of a split, machine by machine."""
         row, left = [], list(free)
         for i, wanted in enumerate(split):
             choice, missing = self.choices[j][i], wanted

@@ -231,7 +231,6 @@ def _by_planners(
 
 
 def _raced(data: Instance, limits: Limits, known: Closing) -> Result | None:
-    """Return the best of a race of settings; None where there is none to choose."""
     if (
         limits.time_s is None
         or not data.workload.target.free

@@ -184,7 +184,6 @@ class Balancer:
     def _place(
         self, b: int, n: int, stages: int, j: int, node: int, t: int, d: int | None
     ) -> tuple[object, ...]:
-        """Return what the memory of a stage with `d` replicas depends on."""
         cost = self.cost
         # Interleaved, whether a stage can be at all depends on n.
         rest = n % stages if cost.costs.schedule.interleave > 1 else 0
@@ -263,7 +262,6 @@ class Balancer:
 
 
 def _enough(rows: Sequence[_Row], layers: int) -> bool:
-    """Tell whether the rows hold all layers, at least one each."""
     caps = [row.cap for row in rows]
     return len(rows) <= layers <= sum(caps) and min(caps) >= 1
 

@@ -163,7 +163,6 @@ class Moves:
         return stages, cuts if self._draws.random() < 0.5 else None
 
     def _split_stage(self, line: Line) -> Recipe | None:
-        """A stage becomes two of its GPUs each."""
         wide = [j for j, slot in enumerate(line.slots) if slot.t > 1]
         if not wide:
             return None
@@ -210,7 +209,6 @@ class Moves:
         return list(chains), lines
 
     def _swap_stages(self, state: State) -> Move | None:
-        """Two stages of different pipelines swap their GPUs."""
         (i, j), (k, m) = self._any_stage(state), self._any_stage(state)
         if i == k:
             return None
@@ -228,7 +226,6 @@ class Moves:
         return otherwise + self._draws.randrange(2)
 
     def _give_gpus(self, state: State) -> Move | None:
-        """Some GPUs go from a stage to another on the same node."""
         i, j = self._any_stage(state)
         node, t = state.lines[i].slots[j][:2]
         others = [

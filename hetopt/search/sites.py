@@ -98,8 +98,6 @@ def _speeds(cost: FastCost, site: _Site) -> Iterator[float]:
 
 
 class _Planner:
-    """Pipelines through sites of one instance."""
-
     def __init__(self, cost: FastCost, places: Sequence[_Site]) -> None:
         self._cost, self._balancer = cost, Balancer(cost)
         #: Of each site the speed and the node of every GPU, the fastest first.

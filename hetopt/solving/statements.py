@@ -166,7 +166,6 @@ class _Run(Run):
             raise KeyboardInterrupt
 
     def _watch(self, parts: int) -> None:
-        """End the building at the limits, and where a statement grows too large."""
         if parts > SIZE.most:
             self.reasons += (
                 f"{self.formulation} has more than {SIZE.most:,} variables, terms and "

@@ -136,7 +136,6 @@ def _predict(names: Sequence[str], x: Array, observed: Sequence[Observed]) -> Ar
 def _touched(
     observed: Sequence[Observed], values: Mapping[str, float]
 ) -> dict[str, list[int]]:
-    """Runs by the constants that their predictions ask for."""
     found: dict[str, list[int]] = {name: [] for name in values}
     for row, one in enumerate(observed):
         table = Table(values)
@@ -153,7 +152,6 @@ def _derive(
     here: Array,
     touched: Mapping[str, Sequence[int]],
 ) -> Array:
-    """Derivatives of logarithms of seconds by logarithms of constants."""
     values = dict(zip(names, np.exp(x).tolist(), strict=True))
     made = np.zeros((len(observed), len(names)))
     for column, name in enumerate(names):

@@ -290,7 +290,6 @@ class Sums:
         return step.last[on], led
 
     def _keep(self, layer: Whole, some: Labels) -> None:
-        """Keep labels until their layers' turn comes."""
         self._waiting += len(some.at)
         order = np.argsort(layer, kind="stable")
         some, layer = some.some(order), layer[order]
@@ -306,7 +305,6 @@ class Sums:
                 raise TooMany
 
     def _merged(self, layer: int) -> Labels:
-        """Return the labels at a layer, each once."""
         none = np.zeros(0, np.int64)
         each = [Labels(*[none] * 5), *self._pending[layer]]
         self._pending[layer] = []

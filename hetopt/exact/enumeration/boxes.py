@@ -130,7 +130,6 @@ class BoxEnumeration:
         cutoff: Cutoff,
         most: int,
     ) -> None:
-        """Look at all packings of the columns that lie in the box."""
         tables, us = self._tables, cutoff.us_left(box.sync_low_us)
         some = tightened(tables, listed, us, self._check)
         columns, samples = lasting(tables, some, us)

@@ -122,7 +122,6 @@ class Unordered(Pricing):
         self.high = largest[last - first]
 
     def _segment_price(self, prices: Prices) -> "_Paid":
-        """Return what segments and their stages cost at some prices."""
         known = self._segments
         paid = np.ascontiguousarray(self._paid(prices)[:, :, known.run])
         shape = len(known.gpus), int(known.gpus.max()) + 1, self.layers + 1
@@ -177,7 +176,6 @@ class Unordered(Pricing):
         return us, cost
 
     def _runs(self, way: int) -> Whole:
-        """Return the runs of stages that end so, by layers."""
         return self._segments.ended if way == 1 else self._segments.run
 
     def column(
@@ -251,7 +249,6 @@ class Unordered(Pricing):
         return took
 
     def _shared_use(self, prices: Prices, run: int, slowest: int) -> Array:
-        """Return what a stage in several nodes uses."""
         first, last = self.table.runs.spans[run].tolist()
         items = tuple(self.shared_items(prices, run, slowest))
         found = np.zeros(2 * len(self.rows.gpus) + 3)

@@ -206,7 +206,6 @@ def _with_network(
 
 
 def _unplanned_rows(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
-    """Yield a row for each reason that machines are left out for."""
     names: dict[tuple[str, str], list[str]] = {}
     for one in left_out:
         names.setdefault((one.why, one.change), []).append(one.name)

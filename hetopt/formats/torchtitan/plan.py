@@ -276,7 +276,6 @@ def _claim(
 
 
 def _timed(given: Fields, data: Instance) -> tuple[Document, Fields]:
-    """Return what times depend on besides, and the fields that are left."""
     told, left = dict[str, object](), dict(given)
     compiled = given.get("compile.enable", given.get("training.compile"))
     if isinstance(compiled, bool):
@@ -431,7 +430,6 @@ def _parts(parallel: Document, stages: int, layers: int, place: str) -> tuple[in
 
 
 def _divide(parallel: Document, parts: int, layers: int, place: str) -> tuple[int, ...]:
-    """Divide layers as torchtitan does where the file has no parts."""
     first, last = (
         _number(parallel, f"pipeline_parallel_{end}_stage_less_layers", place, 1)
         for end in _ENDS

@@ -202,7 +202,6 @@ def _optimiser(text: str) -> str | None:
 
 
 def _is_started(file: File) -> bool:
-    """Return whether a command starts a trainer by a file that it names."""
     starters = ("llamafactory-cli", "accelerate", "deepspeed", "trl")
     text = file.form.program
     return file.form.is_command and any(word in text for word in starters)
@@ -318,7 +317,6 @@ def _ranks(
 def _samples(
     asked: Asked, replicas: int, shares: Sequence[Share]
 ) -> tuple[int, int, int]:
-    """Return the size and number of micro-batches, and the sequences of a step."""
     batch = _number(asked, "batch", 0)
     if shares:
         samples, steps = shares[0].samples, shares[0].micro_batches

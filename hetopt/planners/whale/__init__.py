@@ -204,7 +204,6 @@ class _Trial:
             self._offer(judged.parts["iteration_us"], plan)
 
     def _has_times(self, structure: Structure) -> bool:
-        """Return whether all smaller micro-batches have times."""
         nodes = {node for stage in structure.stages for node in stage}
         sizes = range(1, structure.b)
         return all(measured(self._cost, list(nodes), structure.t, s) for s in sizes)
@@ -212,7 +211,6 @@ class _Trial:
     def _shares(
         self, structure: Structure, count: int, j: int, first: int, last: int
     ) -> list[int] | None:
-        """Return the samples of each replica of a stage with these layers."""
         t, b, stages = structure
         caps = {
             node: self._samples(b, count, len(stages), j, Slot(node, t, first, last))

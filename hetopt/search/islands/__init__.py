@@ -80,7 +80,6 @@ def search(
 
 
 def _sets_of(pipes: Sequence[Pipe]) -> list[Nodes]:
-    """Return the sets of nodes that are joined by pipelines."""
     sets: list[set[int]] = []
     for pipe in pipes:
         nodes = {slot.node for slot in pipe.slots}
