@@ -148,8 +148,7 @@ def _problem(tree: dict[str, object], file: Path) -> tuple[str, object]:
             "found neither problem nor model, expected a problem file with problem: "
             f"one of {', '.join(problems.names())}, or an instance; add it",
         )
-    instance = _instance(tree, file)
-    return _asked(instance, file)
+    return _asked(_instance(tree, file), file)
 
 
 def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any, Any]:

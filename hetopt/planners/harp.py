@@ -303,8 +303,7 @@ class Programme:
             for mesh in self.meshes.get(at, ()):
                 self.line.cost.check()
                 us = self._times_within(mesh, limit)
-                behind = sums[:-1, None, :, at + mesh.size]
-                found = (us[1:] + behind).min(axis=2)
+                found = (us[1:] + sums[:-1, None, :, at + mesh.size]).min(axis=2)
                 sums[1:, :, at] = np.minimum(sums[1:, :, at], found)
         return np.minimum(sums, NEVER)
 

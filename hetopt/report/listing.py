@@ -160,8 +160,7 @@ def _commands(rows: list[Document]) -> Iterator[str]:
 
 
 def _param_cells(one: Document) -> tuple[str, str, str]:
-    is_option = one["words"][0].startswith("-")
-    value = one["value"] if is_option else None
+    value = one["value"] if one["words"][0].startswith("-") else None
     written = " ".join(filter(None, (", ".join(one["words"]), value)))
     default = "" if one["default"] is None else f"`{one['default']}`"
     return (

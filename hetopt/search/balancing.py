@@ -222,9 +222,7 @@ class Balancer:
         ]
         fewest = self.cost.costs.schedule.interleave  # a layer for each run
         ends = best_cuts(rows, n, fewest, self.cost.layers if most is None else most)
-        if ends is None:
-            return None
-        return stages_on(chain, (0, *ends))
+        return None if ends is None else stages_on(chain, (0, *ends))
 
     def _sums(self, b: int, node: int, t: int) -> Sequence[int]:
         """Sums of layer times before each layer, as the compiled core reads them."""

@@ -177,8 +177,7 @@ class Moves:
 
     def _even_out_degrees(self, line: Line) -> Recipe | None:
         """A run of stages on one node is cut into stages of one other degree."""
-        runs = _runs(line.slots)
-        first, last = self._draws.choice(runs)
+        first, last = self._draws.choice(_runs(line.slots))
         gpus = sum(slot.t for slot in line.slots[first:last])
         t = self._draws.choice([d for d in range(1, gpus + 1) if gpus % d == 0])
         stages = _same(line.slots)

@@ -82,9 +82,7 @@ def on_quick_links(
             waiting += near
             left = [j for j in left if j not in near]
         found.append(tuple(sorted(site)))
-    if all(len(site) == 1 for site in found):
-        return [tuple(nodes)]
-    return found
+    return [tuple(nodes)] if all(len(site) == 1 for site in found) else found
 
 
 def _speeds(cost: FastCost, site: _Site) -> Iterator[float]:

@@ -126,8 +126,7 @@ def _step(at: Fitted, x: Array, here: Array, jacobian: Array, kept: Array) -> Ar
 
 
 def _predict(names: Sequence[str], x: Array, observed: Sequence[Observed]) -> Array:
-    values = dict(zip(names, np.exp(x).tolist(), strict=True))
-    table = Table(values)
+    table = Table(dict(zip(names, np.exp(x).tolist(), strict=True)))
     seconds = [predicted_s(table, one.described, one.systems) for one in observed]
     found: Array = np.log(np.array(seconds))
     return found

@@ -286,8 +286,7 @@ class Sums:
         cost += allowed.often[at] * step.paid[on]
         kept = np.flatnonzero(cost + self._priced[here[on]] <= allowed.most_cost[at])
         on, at, cost = on[kept], at[kept], cost[kept]
-        led = Labels(at, step.where[on], state[on], us[on], cost)
-        return step.last[on], led
+        return step.last[on], Labels(at, step.where[on], state[on], us[on], cost)
 
     def _keep(self, layer: Whole, some: Labels) -> None:
         self._waiting += len(some.at)
@@ -353,8 +352,7 @@ class Sums:
         layer, where, us, price = (
             np.full_like(each, x) for x in (first, code, 0, paid)
         )
-        step = _Step(layer, where, raised, us, price)
-        return self._led(some, each, step)[1]
+        return self._led(some, each, _Step(layer, where, raised, us, price))[1]
 
     def _in_a_node(self, first: int, kind: int, some: Labels) -> None:
         """Let labels in a node of a kind lead to those behind their next stage."""

@@ -94,8 +94,7 @@ class Check:
         sizes = 0, len(stages.sizes) - 1
         hosts = tuple((0, len(kind.nodes)) for kind in stages.kinds)
         ranges = (0, None), (1, most), (1, most), sizes
-        first = Box(*ranges, hosts=hosts)
-        self._walk(given.tree, first)
+        self._walk(given.tree, Box(*ranges, hosts=hosts))
         return self._found
 
     def _walk(self, tree: BoxTree | None, box: Box) -> None:

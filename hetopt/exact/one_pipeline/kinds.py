@@ -159,8 +159,7 @@ class Kinds:
 
     def _joins(self, kind: Kind, own: State, later: State, c: int) -> bool:
         """Tell whether a stage can have a node of class `c` in common with `later`."""
-        size = self.cluster.largest[c]
-        room = later.room if later.room >= 0 else size - later.t
+        room = later.room if later.room >= 0 else self.cluster.largest[c] - later.t
         if not kind.gpus:
             return kind.t <= room
         return own.room == room - kind.gpus

@@ -52,8 +52,7 @@ class Segments:
         self.gpus = np.concatenate([np.arange(1, g + 1) for g in table.node_gpus])
         self.light = np.searchsorted(low[1:], light, "right")
         self.begin, self.used = arcs.begin(len(table.node_gpus)), arcs.gpus
-        near = np.concatenate([inner[None], exits[1:]])
-        self._stages = inner, (exits, near)
+        self._stages = inner, (exits, np.concatenate([inner[None], exits[1:]]))
         none = np.zeros((0, len(self.gpus), 2, layers + 1), np.int64)
         self._us = [none, none]
         self._rows: tuple[dict[int, int], dict[int, int]] = {}, {}

@@ -244,8 +244,7 @@ class Search:
             for price, stretch in zip(batch.price, batch.stretch, strict=True)
         ]
         cut = np.array(cuts, dtype=np.int64)
-        least = by_beta(degree, batch.counts)
-        row, beta = np.nonzero(least <= cut[:, None])
+        row, beta = np.nonzero(by_beta(degree, batch.counts) <= cut[:, None])
         longest = (degree.micro_batches - 1) * degree.betas
         stages = batch.counts.sum(axis=1)
         for number in np.unique(stages[row]):

@@ -179,8 +179,7 @@ def document(
     if taken := _ports(hosts, settings):
         for host, (_, _, many) in zip(made["nodes"], taken, strict=True):
             host["adapters"] = many
-        rate = made["inter"]["gbytes_per_s"]
-        rows.append(ports.assumption(taken, rate))
+        rows.append(ports.assumption(taken, made["inter"]["gbytes_per_s"]))
     less = "" if settings.reserve_mib == 0 else "; memory_gib excludes a reserve"
     return {
         "source": f"{tool} {names}".strip() + less,

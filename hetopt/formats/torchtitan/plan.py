@@ -184,8 +184,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> Document:
             made["training.local_batch_size"] = batch // replicas
             made["parallelism.pipeline_parallel_microbatch_size"] = samples
     if stages > 1:
-        parts = settings.interleave
-        made[_SCHEDULE] = "1F1B" if parts == 1 else "Interleaved1F1B"
+        made[_SCHEDULE] = "1F1B" if settings.interleave == 1 else "Interleaved1F1B"
     usual = {name: _USUAL[name] for name in made if name in _USUAL}
     made |= {
         k: None for k, v in usual.items() if made[k] == v and k not in asked.values

@@ -316,8 +316,7 @@ def cheapest_plan(
     depth: Depth = "released",
 ) -> Provisioning:
     """Return the plan of a search; `NoPlan` says how near it came."""
-    pruning = Pruning.to(depth)
-    search = search_all(data, placer, pruning=pruning, deadline=deadline)
+    search = search_all(data, placer, pruning=Pruning.to(depth), deadline=deadline)
     if search.plan is not None:
         return search.plan
     if not search.in_time:

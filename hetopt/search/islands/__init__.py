@@ -42,8 +42,7 @@ def plan(
     `seed` orders the moves; `deadline` is a `clock.monotonic()` instant.
     """
     cost = FastCost(data, deadline)
-    pipes = search(cost, Balancer(cost), Random(seed), deadline)
-    return cost.plan(pipes)
+    return cost.plan(search(cost, Balancer(cost), Random(seed), deadline))
 
 
 def search(
