@@ -100,7 +100,6 @@ def add(folder: str, name: str, module: object) -> None:
 
 @cache
 def _entry_points(folder: str) -> dict[str, Any]:
-    """Entry points of other packages by their names."""
     from importlib import metadata  # as long to load as all of this package
 
     own, found = _own(folder), {}
@@ -182,7 +181,6 @@ def entries_for(folder: str, problem: str) -> list[str]:
 
 @cache
 def _listed_problems() -> dict[str, tuple[str, ...]]:
-    """Return the problems of each planner that the table has."""
     found: dict[str, tuple[str, ...]] = {}
     for problem, listed in _PLANNERS.items():
         for name in listed.split():

@@ -37,10 +37,7 @@ from .calling import (
 from .judging import posed
 from .planning import exactly
 from .plugins import Plugin, named
-from .solving import (
-    carriers,
-    planners_for,
-)
+from .solving import carriers, planners_for
 from .starts import LIBRARY, AnyStart, known_of, quoted
 
 _QUEUES = "job_scheduling"
@@ -179,10 +176,7 @@ def conditions(limits: Limits) -> Document:
 
 
 def _read(
-    given: AnyProblem,
-    problem: str | None,
-    options: Options | None,
-    runs_on: str | None,
+    given: AnyProblem, problem: str | None, options: Options | None, runs_on: str | None
 ) -> tuple[str, Any, str]:
     """Return the problem, its data, and what to call them."""
     if problem is None:

@@ -247,7 +247,6 @@ def _named(
     sequence: int,
     options: Sequence[str],
 ) -> _Question:
-    """Return the question about GPUs by name, each alone."""
     told = {word.partition("=")[0] for word in options}
     words = [*options, *(f"{k}={v}" for k, v in _FREEST.items() if k not in told)]
     workload: dict[str, object] = {

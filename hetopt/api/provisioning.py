@@ -77,7 +77,6 @@ def _problem_of(
     deadline_s: float | str | None,
     budget_usd: float | str | None,
 ) -> tuple[Instance, Data]:
-    """An instance under other requirements, and its provisioning problem."""
     loaded = load(instance)
     if deadline_s is not None and budget_usd is not None:
         raise InstanceError("deadline and budget exclude each other: give one")

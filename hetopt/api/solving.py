@@ -15,7 +15,7 @@ from ..portfolio import options_of
 from ..problems.training_plan import support
 from ..result import Result
 from ..schema import Instance
-from ..solving import model_files, statements
+from ..solving import statements
 from ..text.documents import Document
 from ..text.options import checked
 from .calling import (
@@ -32,11 +32,7 @@ from .calling import (
 from .judging import posed
 from .plugins import Plugin, named, placed
 
-_KINDS = {
-    "exact": "exact method",
-    "formulations": "statement",
-    "planners": "planner",
-}
+_KINDS = {"exact": "exact method", "formulations": "statement", "planners": "planner"}
 NO_PLANNER = "options need a planner: name it"
 
 
@@ -153,7 +149,7 @@ def write_statement(
     `UnknownName` and `Unsupported`.
     """
     name, data = posed(problem)
-    return model_files.write(name, data, _formulation(name, statement, "pulp"), path)
+    return statements.write(name, data, _formulation(name, statement, "pulp"), path)
 
 
 # --- what there is ---------------------------------------------------------------

@@ -46,7 +46,6 @@ def update(folder: Path) -> Iterator[str]:
 
 
 def _better(best: Best | None, row: Row, folder: Path, header: Row) -> Best | None:
-    """The best with this row's plan and bound, where they are better."""
     finder = Finder(
         method=method_of(row),
         versions={"hetopt": registry.version(), **_solver(row, header)},
@@ -79,7 +78,6 @@ def _is_better(best: Best | None, row: Row) -> bool:
 
 
 def _with_plan(best: Best | None, row: Row, file: Path, finder: Finder) -> Best:
-    """The best with a plan that is judged here and now."""
     name, data, plan = files.load_plan(file, row["instance"])
     problem = problems.get(name)
     judged = problem.evaluate(data, plan)

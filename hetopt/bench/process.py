@@ -75,10 +75,7 @@ def _watched(task: Task, folder: Path, stop: threading.Event | None) -> Failure 
                 if stop is not None and stop.is_set():
                     return "stopped", ""
                 if time.monotonic() > deadline:
-                    return (
-                        "timeout",
-                        f"ended after {wall:g} s of wall time",
-                    )
+                    return "timeout", f"ended after {wall:g} s of wall time"
                 if memory_mib(child.pid) > memory:
                     return "out of memory", f"ended at more than {memory} MiB"
         finally:
@@ -88,7 +85,6 @@ def _watched(task: Task, folder: Path, stop: threading.Event | None) -> Failure 
 
 
 def _last_words(code: int, said: Path) -> str:
-    """How the process ended, and the last line that it wrote on stderr."""
     how = f"exit code {code}"
     if code < 0:
         named = {int(number): number.name for number in signal.Signals}

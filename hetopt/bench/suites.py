@@ -131,7 +131,6 @@ def _limits_of(suite: Suite, group: Settings) -> Document:
 
 
 def _solves(suite: Suite) -> Iterator[Task]:
-    """A task for every instance, method, back end and seed of every group."""
     for group in suite.solve:
         limits = _limits_of(suite, group)
         own = group if "seeds" in group.model_fields_set else suite

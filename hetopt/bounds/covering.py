@@ -169,7 +169,6 @@ class _Covers:
         return least
 
     def _stages(self, b: int, flight: int, replicas: int | None) -> Whole:
-        """Return the least weight of a stage for every run of layers."""
         least = np.full((b + 1, len(self.table.runs)), _BEYOND, np.int64)
         least[0] = 0
         shares = [

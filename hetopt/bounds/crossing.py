@@ -100,7 +100,6 @@ class Crossing:
         return floor(best * _ROUNDING)
 
     def _sync_us(self, pipeline_us: float, total: float) -> float:
-        """Least Ts where the slowest pipeline lasts `pipeline_us`."""
         each = pipeline_us / self.samples
         hops = max(0.0, total * each - self.per_sample) / self.hop
         left, roots = 1.0, 0.0

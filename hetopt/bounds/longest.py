@@ -70,8 +70,7 @@ def _stage_us(table: CostTable, node: str, t: int, b: int) -> int:
     gpu = table.cluster.node[node].gpu
     rows = table.workload.costs.compute.profile
     mine = (row for row in rows if (row.gpu, row.tensor_parallel) == (gpu, t))
-    layers = sum(sum(row.layer_us) for row in mine)
-    return head + layers
+    return head + sum(sum(row.layer_us) for row in mine)
 
 
 def _sync_us(table: CostTable) -> int:

@@ -126,8 +126,7 @@ def spending_bound(instance: Instance, prices: Mapping[str, Fraction]) -> Bound:
     (instance,) = ways
     workload = instance.workload
     own = CostTable(instance)
-    tables = [own.under(rule) for rule in workload.recomputes]
-    kinds, columns = _columns(tables)
+    kinds, columns = _columns([own.under(rule) for rule in workload.recomputes])
     nodes = instance.planned_cluster.node
     each = [prices[nodes[speaker].gpu] for speaker in kinds]
     spent = Fraction(0)

@@ -313,7 +313,6 @@ def _judge(subject: _Subject, tokens: int | None) -> _Judged:
 
 
 def _show_read(run: CurrentRun, *, as_json: bool) -> None:
-    """Show what was read of a run, which there is no instance to judge on."""
     from ..report.sheet import Sheet
 
     place = str(run.asked.place)

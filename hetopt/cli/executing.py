@@ -126,7 +126,6 @@ def run(
 
 
 def _heard(bar: "Steps | None", steps: int, row: Document) -> None:
-    """Show a step as it ends, and changes of the plan."""
     if "step" not in row:
         lost = f"{row['reason']}; lost: {', '.join(row['lost'])}"
         goes = f"continuing after step {row['from_step']} with {row['ranks']} ranks"

@@ -37,8 +37,7 @@ def explain(
 
     output.check_out(out, pictures=False)
     with output.watch("us", time_limit) as watch, naming(plan):
-        within = limits(context)
-        found = api.explain(plan, instance, limits=within, progress=watch)
+        found = api.explain(plan, instance, limits=limits(context), progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
     document = found.to_json()

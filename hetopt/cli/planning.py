@@ -351,8 +351,7 @@ def provision(
         )
     from ..report import front, results
 
-    told = front.answer(result)
-    sheet = partial(results.sheet, result, told)
+    sheet = partial(results.sheet, result, front.answer(result))
     output.deliver(result, out, sheet, as_json=as_json)
 
 

@@ -61,13 +61,11 @@ class Watch(Line):
 
     def report(self, incumbent: Objective | None, bound: Objective | None) -> None:
         """Show what is known; the callback of every exact method."""
-        known = words.progress(incumbent, bound, self.unit)
-        self.update(self._task, known=known)
+        self.update(self._task, known=words.progress(incumbent, bound, self.unit))
 
     def started(self, what: str) -> None:
         """Begin anew with another method."""
-        text = words.plain(what)
-        self.reset(self._task, description=text, known="", total=None)
+        self.reset(self._task, description=words.plain(what), known="", total=None)
 
 
 class Steps(Line):

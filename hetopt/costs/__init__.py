@@ -22,11 +22,4 @@ from .memory import Position
 from .settings import fixed, has_buckets, under, without_update
 from .table import CostTable
 
-__all__ = [
-    "CostTable",
-    "Position",
-    "fixed",
-    "has_buckets",
-    "under",
-    "without_update",
-]
+__all__ = ["CostTable", "Position", "fixed", "has_buckets", "under", "without_update"]

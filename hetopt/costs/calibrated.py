@@ -34,15 +34,7 @@ from ..caching import cached_method
 from ..catalogue import find_gpu
 from ..errors import InstanceError
 from ..schema import Calibration, Cluster, GpuType, Instance, ModelSpec, exact
-from ..schema.layers import (
-    FURTHER,
-    MAMBA,
-    MIXERS,
-    WINDOW,
-    LayerShape,
-    Parts,
-    shape_of,
-)
+from ..schema.layers import FURTHER, MAMBA, MIXERS, WINDOW, LayerShape, Parts, shape_of
 from .compute import LinkRate, NodeClass
 from .constants import Stated
 from .formulas import kernels, step, wires

@@ -21,15 +21,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from ..caching import cached_method
-from ..schema import (
-    Cluster,
-    CostSettings,
-    Lora,
-    ModelSpec,
-    Workload,
-    exact,
-    link_of,
-)
+from ..schema import Cluster, CostSettings, Lora, ModelSpec, Workload, exact, link_of
 from . import marp
 from .compute import LinkRate, backward_share, ceil, head_s, layers_s
 from .formulas.shared import ring_s
@@ -225,14 +217,12 @@ class JobRates:
 
     @cached_property
     def _links_between(self) -> set[LinkRate]:
-        """Every link that two nodes may have."""
         if len(self.cluster.nodes) == 1:
             return set()
         return {link_of(*rate) for rate in self.cluster.links.rates}
 
 
 def _best(links: set[LinkRate]) -> LinkRate:
-    """The least latency and the highest bandwidth of some links, together."""
     return min(link[0] for link in links), max(link[1] for link in links)
 
 

@@ -82,8 +82,7 @@ def bytes_each(
     Of the model's own layers, unless its `states` are given.
     """
     each, sharers = states or costs.layer_states, costs.updates.sharers(replicas)
-    kept = costs.updates.kept(each)
-    return Fraction(each.whole + kept * (sharers - 1)) / sharers
+    return Fraction(each.whole + costs.updates.kept(each) * (sharers - 1)) / sharers
 
 
 def states_mib(

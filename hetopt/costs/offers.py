@@ -152,8 +152,7 @@ def provisioning_data(instance: Instance) -> Document:
     """The fields of a provisioning problem file, from offers and model."""
     workload = instance.workload
     search = _search(instance)
-    timer = Timer(instance, search)
-    variants = list(_variants(instance, search, timer))
+    variants = list(_variants(instance, search, Timer(instance, search)))
     if not variants:
         raise InstanceError(
             f"instance {instance.name!r}: found global_batch {workload.global_batch}, "

@@ -71,7 +71,6 @@ class CostTable:
 
     @cached_property
     def _first_of_class(self) -> dict[str, str]:
-        """The first node of the class of each."""
         first: dict[int, str] = {}  # classes that are equal are one object
         pairs = self.node_class.items()
         return {name: first.setdefault(id(one), name) for name, one in pairs}
@@ -285,7 +284,6 @@ class CostTable:
     def _measured_mib(
         self, node: str, layers: Sequence[int], t: int, b: int, place: Position
     ) -> int:
-        """Memory that a run of layers takes, from a profile that weighs layers."""
         gpu = self.cluster.node[node].gpu
         flight = memory.in_flight(self.workload.costs, *place)
         mib, whole = self.profile.run_mib(gpu, layers, t, b, flight)
@@ -478,10 +476,7 @@ class CostTable:
             return None
         sharers = self.workload.costs.updates.sharers
         return ceil(
-            sum(
-                (Fraction(times[x], sharers(holders[x])) for x in layers),
-                Fraction(0),
-            )
+            sum((Fraction(times[x], sharers(holders[x])) for x in layers), Fraction(0))
         )
 
     @cached_property

@@ -71,8 +71,6 @@ def bound(data: Data) -> Bound:
 
 
 class _Search:
-    """Between the bound and the best plan so far."""
-
     def __init__(self, network: Network, run: Run) -> None:
         self._network, self._run = network, run
 
@@ -80,10 +78,8 @@ class _Search:
         run, network = self._run, self._network
         for name in _PLANNERS:
             # There need be none: the cloud need not hold everything.
-            plan = entries.planner(name).plan
-            run.offer_of(name, partial(plan, network.data))
-        prices = best_prices(network)
-        proved = bound_of(network, prices)
+            run.offer_of(name, partial(entries.planner(name).plan, network.data))
+        proved = bound_of(network, best_prices(network))
         run.tighten(network.possible(proved), "link prices")
         self._close()
         self._tidy()

@@ -128,7 +128,6 @@ def simulate(
 
 
 def _times(table: CostTable, rows: Sequence[dict[str, int]]) -> list[Times]:
-    """Return the times of a pipeline's stages, from the judge's."""
     found, both = [], table.workload.costs.links.hops == "both"
     for j, row in enumerate(rows):
         forward, backward = row["compute_us"] - row["backward_us"], row["backward_us"]

@@ -214,7 +214,6 @@ def _syncs(table: CostTable, plan: TrainingPlan, judged: Document) -> list[list[
 
 
 def _updates(table: CostTable, plan: TrainingPlan) -> list[list[int]]:
-    """Return the time of the optimiser on the slowest replica of each stage."""
     copies_of, used = holders(plan, table.layers), plan.gpus_by_node
 
     def update(pipeline: Pipeline, j: int) -> int:

@@ -148,8 +148,7 @@ def _problem(tree: dict[str, object], file: Path) -> tuple[str, object]:
             "found neither problem nor model, expected a problem file with problem: "
             f"one of {', '.join(problems.names())}, or an instance; add it",
         )
-    instance = _instance(tree, file)
-    return _asked(instance, file)
+    return _asked(_instance(tree, file), file)
 
 
 def load_plan(path: str | Path, instance: Given | None = None) -> tuple[str, Any, Any]:
@@ -325,7 +324,6 @@ def _instance(tree: Document, file: Path, at: tuple[str, ...] = ()) -> Instance:
 
 
 def _with_profile(tree: Document, file: Path, at: tuple[str, ...]) -> dict[str, object]:
-    """Return the tree with the rows of a profile that lies in a file of its own."""
     workload: Any = tree.get("workload")
     costs = workload.get("costs") if isinstance(workload, dict) else None
     if not isinstance(costs, dict):
@@ -360,7 +358,6 @@ def _with_rows(
 
 
 def _model(model: object, file: Path, at: tuple[str, ...]) -> object:
-    """A model with its preset or its configuration written out."""
     if not isinstance(model, dict) or not {"preset", "config"} & set(model):
         return model
     from .. import catalogue

@@ -38,8 +38,7 @@ def instance(name: str) -> Instance | None:
     family, size, seed = _parts(name)
     if family in OTHERS:
         return None
-    made = generate(family, size=size, seed=seed)
-    return made.model_copy(update={"name": name})
+    return generate(family, size=size, seed=seed).model_copy(update={"name": name})
 
 
 def posed(name: str) -> tuple[str, Any]:

@@ -40,7 +40,6 @@ def _document(kind: str, name: str, spec: Document) -> Document:
 
 
 def _ask(made: Machines, *, queue: str = NAME, **asked: Any) -> dict[str, str]:
-    """Return `queue.yaml`, and the files of `jobset`."""
     files = jobset.ask(made, queue=queue, **asked)
     counts = Counter[str]()
     found = kubernetes.machines(made.data, made.plan)

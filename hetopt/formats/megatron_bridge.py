@@ -116,8 +116,7 @@ _BESIDE = {
 def export(data: Instance, plan: TrainingPlan) -> dict[str, str]:
     """`recipe.py`, `settings.json` and `launch.sh`."""
     pipeline = normal(plan).pipelines[0]
-    told = launch.given(data, pipeline)
-    text = json.dumps(_sections(data, told), indent=1)
+    text = json.dumps(_sections(data, launch.given(data, pipeline)), indent=1)
     untold = "" if data.model.architecture else _UNTOLD
     if data.model.latent and not data.model.architecture:
         untold += f"# {launch.LATENT_POSITIONS}\n"

@@ -266,7 +266,6 @@ class Programme:
         return np.minimum(found, NEVER)
 
     def _walk(self, rows: Sequence[Array], k: int, limit: int) -> list[Meshed]:
-        """Return the stages that the sums come from, the first one first."""
         stages, first, left = [], 0, self.grid.gpus
         while k:
             degrees = self._stage_us(k)[1]

@@ -118,7 +118,6 @@ def estimate_us(grid: Grid, one: Structure, cuts: list[int]) -> int:
 
 
 def _no_plan(name: str, grid: Grid, tried: list[Structure]) -> str:
-    """Return the message where none of the structures can be used."""
     line = grid.line
     if not tried:
         workload = line.instance.workload

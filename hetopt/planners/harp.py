@@ -229,7 +229,6 @@ class Programme:
         return self._tables[key]
 
     def _times(self, node: int, shape: Shape) -> Array:
-        """Return the times of runs of layers that fit, by stages from the end."""
         cost, samples, side = self.line.cost, self.b // shape.dp, self.layers + 1
         sums = np.array(cost.prefix(node, shape.tp, samples)[0], np.int64)
         runs = sums[None, :] - sums[:, None]
@@ -304,8 +303,7 @@ class Programme:
             for mesh in self.meshes.get(at, ()):
                 self.line.cost.check()
                 us = self._times_within(mesh, limit)
-                behind = sums[:-1, None, :, at + mesh.size]
-                found = (us[1:] + behind).min(axis=2)
+                found = (us[1:] + sums[:-1, None, :, at + mesh.size]).min(axis=2)
                 sums[1:, :, at] = np.minimum(sums[1:, :, at], found)
         return np.minimum(sums, NEVER)
 
@@ -325,7 +323,6 @@ class Programme:
         return allowed + np.array(hops, np.int64)[chosen]
 
     def _walk(self, sums: Array, limit: int) -> list[Laid]:
-        """Return the stages that the least sum comes from."""
         k = int(sums[:, 0, 0].argmin())
         stages, first, at = [], 0, 0
         while k:
@@ -344,7 +341,6 @@ class Programme:
         return stages
 
     def _behind(self, sums: Array, mesh: Mesh, limit: int, k: int, first: int) -> Array:
-        """Return the sums by the layer that follows a stage on a mesh."""
         found: Array = (
             self._times_within(mesh, limit)[k, first]
             + sums[k - 1, :, mesh.at + mesh.size]

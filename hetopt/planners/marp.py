@@ -29,8 +29,6 @@ problem: Literal["training_plan"] = "training_plan"
 
 
 class _Ranked(NamedTuple):
-    """A row of the ranking, the best the least."""
-
     paid: int
     gpus: int
     t: int
@@ -76,7 +74,6 @@ def plan(
 
 
 def _rank(cost: FastCost, pipes: tuple[Pipe, ...], efficiency: str) -> _Ranked | None:
-    """Return a row of the ranking; None where the cost model refuses it."""
     if not all(cost.fits(pipe, len(pipes)) for pipe in pipes):
         return None
     slot = pipes[0].slots[0]
@@ -86,7 +83,6 @@ def _rank(cost: FastCost, pipes: tuple[Pipe, ...], efficiency: str) -> _Ranked |
 
 
 def _candidates(cost: FastCost) -> Iterator[tuple[Pipe, ...]]:
-    """Yield the pipes of all (type, d, t, b) that fit by the formula."""
     workload, model = cost.instance.workload, cost.instance.model
     batch, tokens = workload.global_batch, workload.sequence_length
     lora = workload.costs.updates.lora
@@ -112,7 +108,6 @@ def _candidates(cost: FastCost) -> Iterator[tuple[Pipe, ...]]:
 
 
 def _by_type(cost: FastCost) -> dict[str, list[int]]:
-    """Return the nodes of every type, those with the most GPUs first."""
     found: dict[str, list[int]] = {}
     order = sorted(cost.timed_nodes, key=lambda node: (-cost.nodes[node].count, node))
     for node in order:

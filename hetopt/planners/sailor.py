@@ -123,8 +123,7 @@ class Search:
         rows = enumerate(zip(*found.rows, strict=True))
         share, more = divmod(programme.total, d)
         pipes = tuple(Pipe(share + (i < more), b, tuple(row)) for i, row in rows)
-        fit = all(self.cost.fits(pipe, d) for pipe in pipes)
-        return pipes if fit else None
+        return pipes if all(self.cost.fits(pipe, d) for pipe in pipes) else None
 
 
 def types_of(cost: FastCost) -> list[list[int]]:
@@ -286,7 +285,6 @@ class Programme:
     def _take(
         self, j: int, split: Sequence[int], free: Free
     ) -> tuple[tuple[Slot, ...], Free]:
-        """Return the replicas of a split, machine by machine."""
         row, left = [], list(free)
         for i, wanted in enumerate(split):
             choice, missing = self.choices[j][i], wanted

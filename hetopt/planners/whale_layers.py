@@ -15,7 +15,7 @@ from ..errors import NoPlan
 from ..plans import Partition
 from ..problems.layer_partition import Data
 from ..search.partitions import Chain
-from .whale.shares import cuts
+from .whale import cuts
 
 problem: Literal["layer_partition"] = "layer_partition"
 

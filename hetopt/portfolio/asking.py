@@ -159,7 +159,6 @@ def _go_together(ways: list[Instance]) -> bool:
 
 
 def _translate_back(data: Any, twin: Any, found: Result) -> Result:
-    """Return a result for the twin as one for the data."""
     if twin is data:
         return found
     if found.plan is None:

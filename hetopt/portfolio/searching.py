@@ -171,8 +171,7 @@ def soon(data: Instance, limits: Limits) -> list[TrainingPlan]:
     `KeyboardInterrupt` where one is ended.
     """
     names = [name for name in order(data) if name in PORTFOLIO.quick]
-    mine = limits.part(PORTFOLIO.soon_share)
-    results = [*in_turn(data, mine, names=names)]
+    results = [*in_turn(data, limits.part(PORTFOLIO.soon_share), names=names)]
     if any(result.stop is Stop.INTERRUPTED for result in results):
         raise KeyboardInterrupt
     return [one.plan for one in results if isinstance(one.plan, TrainingPlan)]
@@ -225,13 +224,11 @@ def _by_planners(
             raise
         ended = True
     # Ties are broken by name, but what was found here stands before what was known.
-    results = [*sorted(made, key=lambda result: result.method.name), *given]
-    best = least(results)
+    best = least([*sorted(made, key=lambda result: result.method.name), *given])
     return as_interrupted(best) if ended else best
 
 
 def _raced(data: Instance, limits: Limits, known: Closing) -> Result | None:
-    """Return the best of a race of settings; None where there is none to choose."""
     if (
         limits.time_s is None
         or not data.workload.target.free

@@ -78,7 +78,6 @@ def _as_it_is(plan: object) -> object:
 
 
 def _variants_for(planner: str, data: Instance) -> list[Instance]:
-    """Return the instance once for each way that a planner carries."""
     ways, method = settings.split_variants(data), f"planner {planner}"
     known = [way for way in ways if capability.carries(method, way)]
     if not known:

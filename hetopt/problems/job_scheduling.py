@@ -260,8 +260,7 @@ def evaluate(data: Data, plan: plans.Schedule) -> Evaluation:
         if entry.job not in jobs:
             continue
         job = jobs[entry.job]
-        found = list(_job_violations(data, job, entry))
-        broken += found
+        broken += list(_job_violations(data, job, entry))
         held.append((job.name, entry))
         if entry.leases:
             completion.append(entry.leases[-1].end_us - micro(job.submit_s))

@@ -405,7 +405,6 @@ def evaluate(data: Data, plan: plans.Provisioning) -> Evaluation:
 
 
 def _unknown_variant(data: Data, plan: Plan) -> Violation:
-    """Report a degree, or settings, that the problem does not have."""
     degrees = sorted({d for one in data.each for d in one.data_parallel})
     if plan.data_parallel not in degrees:
         what = f"{plan.data_parallel} is not in {tuple(degrees)}"
@@ -418,7 +417,6 @@ def _unknown_variant(data: Data, plan: Plan) -> Violation:
 def _losses(
     data: Data, offers: Mapping[str, Offer], rented: Mapping[str, int]
 ) -> int | Fraction:
-    """Return the factor by which losses are expected to lengthen the time."""
     if data.restart_s is None or data.checkpoint_every_s is None:
         return 1
     lost_hours = (exact(data.restart_s) + exact(data.checkpoint_every_s) / 2) / 3600
@@ -430,7 +428,6 @@ def _losses(
 
 
 def _machines(offer: Offer, gpus: int) -> dict[str, str | int]:
-    """Describe what is rented of an offer, counted as it is rented."""
     return {
         "offer": offer.gpu,
         "machines": gpus // offer.gpus_per_instance,

@@ -42,7 +42,6 @@ def read_log(path: Path) -> Logged:
 
 
 def _end_of(log: Path) -> str:
-    """Return the end of a log; nothing where there is none yet."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _MOST_LOG))

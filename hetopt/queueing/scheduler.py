@@ -363,8 +363,7 @@ class Queue:
         made = launching.plan_job(data, start.nodes, seconds)
         if isinstance(made, Result):
             return Placement(entry, None, f"waits: {_reasons(made)}")
-        why = self._why(made, start.degrees)
-        return Placement(entry, made, why)
+        return Placement(entry, made, self._why(made, start.degrees))
 
 
 class _Sorted(NamedTuple):

@@ -70,7 +70,6 @@ def _table(found: Fitting) -> Table:
 
 def sheet(found: Fitting) -> Sheet:
     """Return the answer, and the margin of each set of GPUs."""
-    table = _table(found)
-    sections = (Section("Margins", table=table),) if found.verdicts else ()
+    sections = (Section("Margins", table=_table(found)),) if found.verdicts else ()
     title = f"{found.model}, {found.batch:,} × {found.sequence:,} tokens"
     return Sheet(title, sections, "does it fit", answer=answer(found))

@@ -91,8 +91,7 @@ def _table(found: Frontier) -> Table:
 def _ends(found: Frontier) -> Iterator[tuple[str, str]]:
     """The cheapest and the fastest plan, of points by ascending time."""
     for name, place in (("cheapest", -1), ("fastest", 0)) if found.points else ():
-        point = found.points[place]
-        parts = point.evaluation.parts
+        parts = found.points[place].evaluation.parts
         time, usd = words.duration(parts["total_s"]), words.number(parts["usd"])
         yield name, f"{usd} USD in {time}"
 

@@ -71,7 +71,6 @@ def _height(planned: list[GapRow]) -> float:
 
 
 def _best(planned: list[GapRow]) -> Result | None:
-    """Return the result of the best training plan; None where there is none to draw."""
     results = [row.result for row in best_first(planned)]
     return next((r for r in results if isinstance(r.plan, TrainingPlan)), None)
 

@@ -235,7 +235,6 @@ def _stages(row: GapRow) -> int | None:
 
 
 def _finder(row: GapRow) -> str | None:
-    """Return who found what is quoted, and when."""
     told = row.result.method.options
     if not row.is_quoted:
         return None

@@ -107,7 +107,6 @@ _HEADINGS = ("field", "unit", "expects", "default", "what it says", "found where
 
 
 def _fields(rows: list[Document]) -> Iterator[str]:
-    """Yield a table for each object of the file."""
     yield _FIELDS
     places: dict[str, list[Document]] = {}
     for row in rows:
@@ -147,7 +146,6 @@ they are needed.
 
 
 def _commands(rows: list[Document]) -> Iterator[str]:
-    """Yield a section for each command."""
     yield _COMMANDS
     for row in rows:
         yield f"## hetopt {row['name']}\n"
@@ -162,8 +160,7 @@ def _commands(rows: list[Document]) -> Iterator[str]:
 
 
 def _param_cells(one: Document) -> tuple[str, str, str]:
-    is_option = one["words"][0].startswith("-")
-    value = one["value"] if is_option else None
+    value = one["value"] if one["words"][0].startswith("-") else None
     written = " ".join(filter(None, (", ".join(one["words"]), value)))
     default = "" if one["default"] is None else f"`{one['default']}`"
     return (
@@ -246,7 +243,6 @@ def _matrix(what: str, names: Mapping[str, str], rows: list[Document]) -> Iterat
 
 
 def _reasons(row: Document) -> Iterator[str]:
-    """Yield a line for each reason, with all settings that have it."""
     for carried, mark in _MARKS.items():
         found: dict[str, list[str]] = {}
         for name in _carried(row, carried):

@@ -48,7 +48,6 @@ def _said(found: Rentals) -> str:
 
 
 def _nothing(found: Rentals) -> str:
-    """Return what is known where no machines have a plan, and what to do."""
     by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
     if found.refuted:
         return (

@@ -89,7 +89,6 @@ def _alike(found: Simulation) -> list[tuple[Timeline, list[int]]]:
 
 
 def _named(found: Simulation, pipeline: int, stage: int) -> str:
-    """Return what a stage is, behind its number."""
     return f" · {found.names[pipeline][stage]}" if found.names else ""
 
 
@@ -165,7 +164,6 @@ def _pipelines(found: Simulation) -> Iterator[tuple[str, ...]]:
 
 
 def _stage_section(found: Simulation, line: Timeline, numbers: list[int]) -> Section:
-    """Return the stages of a pipeline, and of all that are equal to it."""
     several = f"s {words.spans(numbers)}" if len(numbers) > 1 else f" {numbers[0]}"
     rows = [
         (

@@ -161,8 +161,7 @@ def _of_config(config: Fields, sequence_length: int) -> Decoder:
     plain = of_spec(spec.model_copy(update={"architecture": own}), sequence_length)
     experts = plain.experts
     if experts is not None and family == "qwen2_moe":
-        gated = {"shared_gated": experts.shared > 0}
-        experts = experts.model_copy(update=gated)
+        experts = experts.model_copy(update={"shared_gated": experts.shared > 0})
     return plain.model_copy(
         update={
             "activation": own.activation,

@@ -62,8 +62,7 @@ def to_huggingface(folder: str | Path, out: str | Path) -> Document:
     places: dict[str, str] = {}
     size = 0
     with _draft(out) as draft:
-        tensors = _tensors(shape, there)
-        runs = batches(tensors, lambda one: int(one[1].numel()))
+        runs = batches(_tensors(shape, there), lambda one: int(one[1].numel()))
         for number, run in enumerate(runs, 1):
             file = f"model-{number:05}.safetensors"
             save_file(dict(run), draft / file, metadata={"format": "pt"})
@@ -85,8 +84,7 @@ def _tensors(shape: Decoder, there: "Folder") -> Iterator[tuple[str, "Tensor"]]:
         whole = there.read(f"weight/{one.name}", one.axis or 0, 0, one.shape)
         its = role(one, told)
         if its.third is not None:
-            parts = thirds.setdefault(its.tensor, [])
-            parts.append(whole)
+            thirds.setdefault(its.tensor, []).append(whole)
             if its.third < 2:
                 continue
             whole = torch.cat(thirds.pop(its.tensor))

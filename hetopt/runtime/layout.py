@@ -219,7 +219,6 @@ class Layout:
         return parameter.span(team.ranks.index(rank), team.degree)
 
     def _holders(self, parameter: Parameter) -> tuple[Ranks, ...]:
-        """Sets of ranks each of which has all of a parameter."""
         if parameter.expert is None or not self.blocks:
             return tuple(t.ranks for t in self.teams if t.holds(parameter))
         blocks = (b for b in self.blocks if self.team_of[b[0]].holds(parameter))
@@ -272,7 +271,6 @@ class Layout:
 
 
 def _several(sets: Iterable[Ranks]) -> list[Ranks]:
-    """Each set of more than one rank, once."""
     return list(dict.fromkeys(ranks for ranks in sets if len(ranks) > 1))
 
 

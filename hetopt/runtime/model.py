@@ -52,8 +52,7 @@ class StageModel:
         if self.shape.positions == "learned":
             first = self.cut.first_token
             mine = slice(first, first + x.shape[1])
-            positions = self.weights["embedding.positions"]
-            x = x + positions[mine]
+            x = x + self.weights["embedding.positions"][mine]
         return x
 
     def through_layers(self, x: Tensor, layers: range) -> Tensor:

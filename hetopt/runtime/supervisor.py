@@ -108,8 +108,6 @@ def run(job: Job, tell: Tell = lambda row: None, site: "Elastic | None" = None) 
 
 
 class _Run:
-    """A run over all of its starts."""
-
     def __init__(self, job: Job, tell: Tell, site: "Elastic | None") -> None:
         self._job, self._tell, self._site = job, tell, site
         self._steps: dict[int, Line] = {}

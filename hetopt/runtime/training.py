@@ -263,8 +263,7 @@ class Trainer:
         assert self._held_out is not None
         count, total = self.job.settings.eval_batches, 0.0
         for number in range(1, count + 1):
-            rows = self._rows(self._held_out, number)
-            own = self._pipeline.evaluate(rows)
+            own = self._pipeline.evaluate(self._rows(self._held_out, number))
             total += self._total(own)[0]
         return _finite(total / count)
 

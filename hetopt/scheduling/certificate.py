@@ -243,7 +243,6 @@ class _Alone:
         return self._after
 
     def _learn(self, endings: list[_Ending], worth: float) -> None:
-        """Learn from one worth about every interval."""
         found = self._at(int(Fraction(worth) * self._rent.fine))
         for ending, (least, growth) in zip(endings, found, strict=True):
             ending.least = max(ending.least, least)

@@ -187,7 +187,6 @@ def _use(queue: _Queue, grid: _Grid, prices: Array, worths: Array, last: Ints) -
 
 
 def _best(queue: _Queue, deadline: float) -> QueueCertificate:
-    """Return the best prices found."""
     end = queue.release.max() + 2 * queue.alone.sum()
     edges = np.concatenate([[0.0], end * 0.5 ** np.arange(HALVINGS, -1, -1)])
     prices = np.zeros((len(queue.room), len(edges) - 1))

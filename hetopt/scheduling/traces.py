@@ -238,8 +238,7 @@ def queue(
     if assumptions is None:
         assumptions = Assumptions(memory="cost_model" if models else "marp")
         if models and costs is not None:
-            update = {"costs": costs.by_formula}
-            assumptions = assumptions.model_copy(update=update)
+            assumptions = assumptions.model_copy(update={"costs": costs.by_formula})
     if None in of:
         models = models | {m: catalogue.job_model(m) for m in catalogue.LADDER}
     with naming(path):
@@ -415,8 +414,7 @@ def _size(data: Data, rows: list[Row], of: Sequence[Training | None]) -> Data:
     for job, row, training in zip(data.jobs, rows, of, strict=True):
         if training is None:
             job = _fit(data, job, ladder[: ladder.index(job.model) + 1])
-        samples = _samples(data, job, row)
-        jobs.append(job.model_copy(update={"samples": samples}))
+        jobs.append(job.model_copy(update={"samples": _samples(data, job, row)}))
     return data.model_copy(update={"jobs": tuple(jobs)})
 
 

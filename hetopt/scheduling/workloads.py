@@ -80,5 +80,4 @@ def samples_for(data: Data, job: Job, gpu_hours: float) -> int:
     """Samples that `gpu_hours` train where a GPU trains most; at least one step."""
     options = data.rates.options(data.trained(job))
     each_us = min(option.step_us * option.gpus for option in options)
-    steps = max(1, round(gpu_hours * 3.6e9 / each_us))
-    return steps * job.batch
+    return max(1, round(gpu_hours * 3.6e9 / each_us)) * job.batch

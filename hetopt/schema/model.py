@@ -447,7 +447,6 @@ class ModelSpec(Record):
         return 0
 
     def _beside(self, part: str, experts: int) -> int:
-        """Return the parameters of a part that are in no matrix."""
         told = self.vectors or Vectors()
         more = told.expert * experts if part == EXPERTS else 0
         return self.beside(part, told) + more

@@ -325,7 +325,6 @@ def set_fields(costs: Document, fields: Fields) -> None:
 
 
 def _with_preset(costs: Document) -> Document:
-    """Return settings in groups with their preset written out."""
     if PRESET not in costs:
         return costs
     made = {name: x for name, x in costs.items() if name != PRESET}

@@ -28,7 +28,6 @@ Words = Mapping[str, object]
 
 
 def _deepspeed(kind: str, gradients: str) -> Words:
-    """Return the words of a configuration of DeepSpeed."""
     return {
         "bf16": {"enabled": kind == "bf16"},
         "fp16": {"enabled": kind == "fp16"},

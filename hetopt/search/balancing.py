@@ -184,7 +184,6 @@ class Balancer:
     def _place(
         self, b: int, n: int, stages: int, j: int, node: int, t: int, d: int | None
     ) -> tuple[object, ...]:
-        """Return what the memory of a stage with `d` replicas depends on."""
         cost = self.cost
         # Interleaved, whether a stage can be at all depends on n.
         rest = n % stages if cost.costs.schedule.interleave > 1 else 0
@@ -223,9 +222,7 @@ class Balancer:
         ]
         fewest = self.cost.costs.schedule.interleave  # a layer for each run
         ends = best_cuts(rows, n, fewest, self.cost.layers if most is None else most)
-        if ends is None:
-            return None
-        return stages_on(chain, (0, *ends))
+        return None if ends is None else stages_on(chain, (0, *ends))
 
     def _sums(self, b: int, node: int, t: int) -> Sequence[int]:
         """Sums of layer times before each layer, as the compiled core reads them."""
@@ -263,7 +260,6 @@ class Balancer:
 
 
 def _enough(rows: Sequence[_Row], layers: int) -> bool:
-    """Tell whether the rows hold all layers, at least one each."""
     caps = [row.cap for row in rows]
     return len(rows) <= layers <= sum(caps) and min(caps) >= 1
 

@@ -214,8 +214,7 @@ class Search:
     ) -> None:
         """Cool from hot to cold while the budget goes from `begin` to `end`."""
         self._state = start
-        part = min(1, _FEW_PIPELINES / len(start.lines))
-        scale = max(1, start.objective) * part
+        scale = max(1, start.objective) * min(1, _FEW_PIPELINES / len(start.lines))
         while not self._reached() and (used := budget.used()) < end:
             cooled = (used - begin) / (end - begin)
             temperature = scale * hot * (COLD / hot) ** cooled

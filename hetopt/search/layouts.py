@@ -107,7 +107,6 @@ class Layouts:
                 yield layout
 
     def _listed(self) -> Iterator[tuple[float, Layout]]:
-        """Yield layouts that may fit, with their fluid time."""
         for b in self._sizes:
             for degrees in self._degrees(b):
                 groups = self._fluid(b, degrees)
@@ -123,7 +122,6 @@ class Layouts:
         return [0, *(t for t in self._cost.degrees(nodes[0], b) if count % t == 0)]
 
     def _degrees(self, b: int) -> Iterator[tuple[int, ...]]:
-        """Yield the degrees of all sorts, some not 0."""
         options = [self._options(b, sort) for sort in range(len(self._sorts))]
         yield from filter(any, degree_choices(options, _MOST_DEGREES))
 
@@ -135,7 +133,6 @@ class Layouts:
         return sum(self._cost.nodes[node].count // t for node in nodes)
 
     def _fluid(self, b: int, degrees: Sequence[int]) -> list[_Groups]:
-        """Return the groups of each sort, the fastest first."""
         cost, layers, found = self._cost, self._cost.layers, list[_Groups]()
         for nodes, t in zip(self._sorts, degrees, strict=True):
             if t:
@@ -173,7 +170,6 @@ class Layouts:
     # --- climbing ----------------------------------------------------------------
 
     def _climb(self, layout: Layout) -> None:
-        """Take the first neighbour that is better, again and again."""
         value, better = self._us(layout), True
         while better and value is not None:
             better = False
@@ -186,7 +182,6 @@ class Layouts:
                     break
 
     def _neighbours(self, layout: Layout) -> Iterator[Layout]:
-        """Yield the layouts that differ in one choice."""
         stages = len(self._rows(layout))
         for step in (1, -1, 2, -2):
             if stages > 1:
@@ -222,7 +217,6 @@ class Layouts:
     # --- plans -------------------------------------------------------------------
 
     def _us(self, layout: Layout) -> int | None:
-        """Return the objective of a layout; None where it has no plan."""
         if layout not in self._tried:
             pipes = self.plan(layout)
             value = None if pipes is None else self.best.offer(pipes)
@@ -245,7 +239,6 @@ class Layouts:
         return None if slots is None else with_batch(cost, [(b, row) for row in slots])
 
     def _rows(self, layout: Layout) -> list[tuple[tuple[int, int], ...]]:
-        """Return the replicas of each stage, as (node, degree)."""
         d = layout.replicas
         groups = [
             [

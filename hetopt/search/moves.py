@@ -163,7 +163,6 @@ class Moves:
         return stages, cuts if self._draws.random() < 0.5 else None
 
     def _split_stage(self, line: Line) -> Recipe | None:
-        """A stage becomes two of its GPUs each."""
         wide = [j for j, slot in enumerate(line.slots) if slot.t > 1]
         if not wide:
             return None
@@ -178,8 +177,7 @@ class Moves:
 
     def _even_out_degrees(self, line: Line) -> Recipe | None:
         """A run of stages on one node is cut into stages of one other degree."""
-        runs = _runs(line.slots)
-        first, last = self._draws.choice(runs)
+        first, last = self._draws.choice(_runs(line.slots))
         gpus = sum(slot.t for slot in line.slots[first:last])
         t = self._draws.choice([d for d in range(1, gpus + 1) if gpus % d == 0])
         stages = _same(line.slots)
@@ -210,7 +208,6 @@ class Moves:
         return list(chains), lines
 
     def _swap_stages(self, state: State) -> Move | None:
-        """Two stages of different pipelines swap their GPUs."""
         (i, j), (k, m) = self._any_stage(state), self._any_stage(state)
         if i == k:
             return None
@@ -228,7 +225,6 @@ class Moves:
         return otherwise + self._draws.randrange(2)
 
     def _give_gpus(self, state: State) -> Move | None:
-        """Some GPUs go from a stage to another on the same node."""
         i, j = self._any_stage(state)
         node, t = state.lines[i].slots[j][:2]
         others = [

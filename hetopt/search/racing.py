@@ -62,8 +62,6 @@ def raced(
 
 
 class _Race:
-    """The best plan so far, and the best of each setting."""
-
     def __init__(
         self, instance: Instance, seed: int, report: Callable[[int], None]
     ) -> None:
@@ -127,13 +125,11 @@ class _Race:
         return near and self._may_be_better(number)
 
     def _may_be_better(self, number: int) -> bool:
-        """Tell whether the bound of a setting is below the best plan."""
         if self._us < inf and number not in self._least:
             self._least[number] = training_plan_bound(self.settings[number]).value
         return self._us == inf or self._least[number] < self._us
 
     def _keep(self, number: int, plan: TrainingPlan | None) -> bool:
-        """Keep the plan of a setting if it is the best one there; whether it is one."""
         data = self.settings[number]
         us = None if plan is None else time_of(data, plan)
         if plan is None or us is None:

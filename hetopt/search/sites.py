@@ -82,9 +82,7 @@ def on_quick_links(
             waiting += near
             left = [j for j in left if j not in near]
         found.append(tuple(sorted(site)))
-    if all(len(site) == 1 for site in found):
-        return [tuple(nodes)]
-    return found
+    return [tuple(nodes)] if all(len(site) == 1 for site in found) else found
 
 
 def _speeds(cost: FastCost, site: _Site) -> Iterator[float]:
@@ -98,8 +96,6 @@ def _speeds(cost: FastCost, site: _Site) -> Iterator[float]:
 
 
 class _Planner:
-    """Pipelines through sites of one instance."""
-
     def __init__(self, cost: FastCost, places: Sequence[_Site]) -> None:
         self._cost, self._balancer = cost, Balancer(cost)
         #: Of each site the speed and the node of every GPU, the fastest first.

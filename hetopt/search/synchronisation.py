@@ -128,7 +128,6 @@ class SyncTimes:
         return self._time(parameters, self._signature(held))
 
     def _signature(self, held: Iterable[tuple[int, int]]) -> int:
-        """Return the signature of replicas: node and degree of each, in order."""
         bits, count, found = self._bits, self._count, 0
         for node, t in held:
             if self.is_ordered:
@@ -138,7 +137,6 @@ class SyncTimes:
         return found
 
     def _replicas(self, signature: int) -> list[tuple[int, int]]:
-        """Return node and degree of the replicas of an ordered signature."""
         found = []
         while signature:
             signature, digit = divmod(signature, self._count * self._degrees + 1)
@@ -411,8 +409,6 @@ def added(parts: Iterable[tuple[int, Sent]]) -> dict[int, int]:
 
 
 class _Links:
-    """The links of a cluster, between nodes and within each."""
-
     def __init__(self, table: CostTable) -> None:
         nodes, classes = table.cluster.nodes, table.node_class
         self.between = table.cluster.links
@@ -487,7 +483,6 @@ class _Ring:
         return self._links.within[a], int(self._many[a]) - 1, tuple(pairs)
 
     def _rate(self, kind: int) -> LinkRate:
-        """Return what rings have of a kind of link: latency and rate."""
         link, level = divmod(kind, len(self._factors))
         latency, rate = self._links.between.exactly(link)
         return latency, rate / self._factors[level]

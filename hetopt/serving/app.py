@@ -153,8 +153,6 @@ async def _page(request: Request) -> Response:
 
 
 def _got(answer: Callable[..., Response]) -> Endpoint:
-    """Return an endpoint that answers by the parts of its path."""
-
     async def endpoint(request: Request) -> Response:
         return await run_in_threadpool(answer, **request.path_params)
 
@@ -162,8 +160,6 @@ def _got(answer: Callable[..., Response]) -> Endpoint:
 
 
 def _posted(record: type[R], answer: Callable[[R], Document]) -> Endpoint:
-    """Return an endpoint that answers by the record that a request brings, as JSON."""
-
     def read(body: bytes) -> Document:
         try:
             text = body.decode("utf-8-sig")

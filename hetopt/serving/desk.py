@@ -118,8 +118,7 @@ class Desk:
             least = [api.no_plan_is_shorter(instance)]
             if (proved := known_of(instance).bound(instance)) is not None:
                 least.append(proved)
-            bound = max(int(one.value) for one in least)
-            self.laid[digest] = Laid(instance, bound)
+            self.laid[digest] = Laid(instance, max(int(one.value) for one in least))
         self.current = digest
         shown = self._instance(self.laid[digest])
         if plan is not None:

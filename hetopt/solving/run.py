@@ -138,7 +138,6 @@ class Run:
         return self._take(plan, found)
 
     def _take(self, plan: object, found: Evaluation) -> bool:
-        """Keep a valid plan where it is the best so far; whether it was."""
         value = found.objective
         if value is None or not (
             self.objective is None or self._better(value, self.objective)
@@ -260,7 +259,6 @@ class Run:
         return bool(self.reasons)
 
     def _unfinished(self) -> tuple[str, ...]:
-        """Why there is no plan, where a limit came first."""
         words = {Stop.TIME: "in time", Stop.MEMORY: "within the memory limit"}
         if self.plan is not None or self._why() not in words:
             return ()

@@ -11,6 +11,10 @@ Where a row can come to so much that the tolerance is a unit of it (`Model.span`
 word of such a solver is a proof: neither its bound nor that there is no plan. What it
 claims to have proved is then asked of CP-SAT, which is exact, within the time that is
 left and from the plan that was found; without its answer the plan is kept, no more.
+
+Linear statements, those that PuLP carries, are also written as LP and MPS files, with
+`_` for what these forbid in names. A file minimises, if need be the negative of what
+the statement maximises: its first line says so.
 """
 
 import math
@@ -18,6 +22,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from .. import entries, problems, registry
 from ..clock import wall
@@ -27,11 +34,13 @@ from ..modelling import SIZE, Answer, Limits, ReadPlan, Span, looking
 from ..problems import Objective
 from ..result import Bound, Method, Result, Status, Stop
 from ..search.attempts import blaming
+from ..text.writing import write_text
 from .run import Halt, Report, Run, listed
 
 TOLERANCE = Fraction(1, 10**6)  # of SCIP, CBC and HiGHS, relative and absolute
 COSTS = Fraction(1, 10**7)  # of their reduced costs, relative to the objective's terms
 EXACT = "cpsat"
+SUFFIXES = (".lp", ".mps")
 
 
 def solve(
@@ -67,6 +76,43 @@ def solve(
     except KeyboardInterrupt:
         run.stops.append(Stop.INTERRUPTED)
     return run.result()
+
+
+def write(problem: str, data: object, formulation: str, path: str | Path) -> list[Path]:
+    """Write a statement of `data`, one file a case of the statement; the files.
+
+    A statement of several cases (such as one for each number of groups) takes the
+    name as a stem: `model.mps` becomes `model-1.mps`, `model-2.mps` and so on.
+    `Unsupported` for another suffix and for a statement that is not linear.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise Unsupported(
+            f"{path}: found suffix {target.suffix!r}, expected one of "
+            f"{', '.join(SUFFIXES)}"
+        )
+    statement = module(problem, formulation, "pulp")
+    cases = cases_of(statement, data)
+    files = [target]
+    if len(cases) > 1:
+        files = [target.with_stem(f"{target.stem}-{k + 1}") for k in range(len(cases))]
+    for file, case in zip(files, cases, strict=True):
+        with blaming(formulation):
+            text = _text(problem, statement, case, target.suffix.lower())
+        write_text(file, text)
+    return files
+
+
+def _text(problem: str, statement: Statement, case: object, suffix: str) -> str:
+    model: Any = entries.backend("pulp").backend(problem)  # which alone writes
+    statement.build(case, model)
+    with TemporaryDirectory(prefix="hetopt-model-") as folder:
+        draft = Path(folder, f"model{suffix}")
+        negated = model.write(draft)
+        text = draft.read_text(encoding="utf-8")
+    what = "minimises the negative of what is maximised" if negated else "minimises"
+    mark = "*" if suffix == ".mps" else "\\"
+    return f"{mark} hetopt: {what}\n{text}"
 
 
 def cases_of(statement: Statement, data: object) -> list[object]:
@@ -166,7 +212,6 @@ class _Run(Run):
             raise KeyboardInterrupt
 
     def _watch(self, parts: int) -> None:
-        """End the building at the limits, and where a statement grows too large."""
         if parts > SIZE.most:
             self.reasons += (
                 f"{self.formulation} has more than {SIZE.most:,} variables, terms and "

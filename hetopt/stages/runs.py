@@ -89,8 +89,7 @@ class Runs:
         short = np.flatnonzero((self.lengths < layers) & ~self.ends)
         first = self.spans[short, 0]
         there = first + layers < self.layers
-        long = self.number[first[there], first[there] + layers]
-        return short[there], long
+        return short[there], self.number[first[there], first[there] + layers]
 
 
 def fitting(

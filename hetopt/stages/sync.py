@@ -68,7 +68,6 @@ def _rate(bytes_per_s: Fraction | None, bytes_each: Fraction) -> Fraction | None
 
 
 def _fastest_inter(table: CostTable) -> Fraction | None:
-    """Return the bytes per second of the fastest link between any two nodes."""
     rates = [exact(rate) for rate, _ in table.cluster.links.rates]
     return max(rates) * 10**9 if rates else None
 

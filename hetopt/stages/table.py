@@ -51,7 +51,6 @@ class StageTable:
 
     @cached_property
     def _equal(self) -> bool:
-        """Tell whether all layers take, weigh and exchange alike, on all nodes."""
         table = self.costs
         if not table.even or len(set(table.exchanged.layers)) > 1:
             return False

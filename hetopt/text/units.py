@@ -144,8 +144,7 @@ def _rates() -> dict[str, Fraction]:
         bits = ("b/s", "bps", "bit/s", "bits/s")
         found |= {f"{prefix}{unit}": gigabytes / 8 for unit in bits}
         if prefix:
-            up = prefix.upper()
-            found[f"{up}iB/s"] = Fraction(1024**power, 10**9)
+            found[f"{prefix.upper()}iB/s"] = Fraction(1024**power, 10**9)
             found[f"{prefix}bE"] = gigabytes / 8
     return found
 

@@ -15,7 +15,6 @@ import hetopt
 from hetopt.errors import NoPlan
 from hetopt.files.clusters import generate
 from hetopt.planners import whale
-from hetopt.planners.whale.shares import cuts, proportional
 from hetopt.plans import TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.schema import Instance, exact
@@ -46,7 +45,7 @@ def test_shares_have_the_least_largest_load_that_whole_numbers_and_caps_allow(
         for shares in product(*ranges)
         if sum(shares) == total
     ]
-    found = proportional(powers, caps, total)
+    found = whale.proportional(powers, caps, total)
     assert (found is None) == (not loads)
     if found is not None:
         assert sum(found) == total
@@ -84,7 +83,7 @@ def test_cuts_have_the_least_largest_load_that_memory_allows(
         [0, *inner, layers] for inner in combinations(range(1, layers), stages - 1)
     )
     loads = [load(ends) for ends in every if whole(ends)]
-    found = cuts(work, powers, fits)
+    found = whale.cuts(work, powers, fits)
     assert (found is None) == (not loads)
     if found is not None:
         assert (found[0], found[-1], len(found)) == (0, layers, stages + 1)

@@ -13,7 +13,7 @@ from hetopt.backends.pulp import solvers
 from hetopt.errors import UnknownName, Unsupported
 from hetopt.modelling import Limits
 from hetopt.result import Status
-from hetopt.solving import model_files, statements
+from hetopt.solving import statements
 
 LINEAR = [
     name for name in registry.names("formulations") if "pulp" in api.carriers(name)
@@ -50,7 +50,7 @@ def test_a_written_statement_has_the_same_optimum(
 ) -> None:
     _, data = files.load_problem(NAMES[problem])
     path = tmp_path / f"model{suffix}"
-    written = model_files.write(problem, data, formulation, path)
+    written = statements.write(problem, data, formulation, path)
     found = [optimum(file) for file in written]
     best = min(value for value in found if value is not None)
     assert best == pytest.approx(stated(problem, data, formulation), rel=1e-5)

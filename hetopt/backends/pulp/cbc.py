@@ -71,8 +71,7 @@ class Model(_running.Model):
         side, sense = -constraint.constant, constraint.sense
         least = None if sense == self._pulp.LpConstraintLE else side
         most = None if sense == self._pulp.LpConstraintGE else side
-        row = span(_terms(constraint), least, most)
-        self.span.row = max(self.span.row, row)
+        self.span.row = max(self.span.row, span(_terms(constraint), least, most))
         self.native.addConstraint(constraint)
 
     def _constant(self, constraint: Constraint) -> None:

@@ -105,7 +105,6 @@ def _with_biases(found: Traits, family: str, said: object) -> Traits:
 
 
 def _silent(config: Reading, found: Traits) -> Traits:
-    """Return the traits of a family that only its configuration tells."""
     if any([config.get(key) is True for key in _QK_NORMS]):
         found = found._replace(qk_norm=True)
     if config.get("use_qkv_bias") is True:

@@ -45,7 +45,6 @@ def window(config: Reading, family: str) -> int | None:
 
 
 def _windows(family: str) -> dict[str, int]:
-    """Return what `families.yaml` says of the windows of a family."""
     found: dict[str, int] = table()["windows"].get(family, {})
     return found
 
@@ -88,7 +87,6 @@ def _mixers(config: Reading, family: str, layers: int) -> Kinds:
 
 
 def _from_types(types: list[Any], seen: int | None) -> Kinds:
-    """Return the kinds that `layer_types` tells of attention of all or of a window."""
     check_known(
         "layer_types", {*types} - {*_FULL, *_WINDOWS}, ", ".join(_FULL + _WINDOWS)
     )

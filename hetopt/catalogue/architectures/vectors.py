@@ -81,7 +81,6 @@ def _of_kind(
 def _of_families(
     config: Reading, family: str, spec: ModelSpec, kind: Kind, found: Counts
 ) -> None:
-    """Add what the classes of some families have besides."""
     h, experts = spec.hidden, spec.experts or 0
     if family in ("gpt_oss", "flint") and "attention" in found:
         found["attention"] += spec.heads  # a sink for each

@@ -266,8 +266,7 @@ def of_stage(
     c: Constants, a: Architecture, run: Layout, layers: tuple[Layer, ...]
 ) -> Activations:
     """Return those of one micro-batch of a stage, and of a layer's backward pass."""
-    tokens = run.tokens
-    scale = tokens * c("memory.activations", run.style, run.framework)
+    scale = run.tokens * c("memory.activations", run.style, run.framework)
     held = working = 0.0
     for layer in set(layers):
         whole = each = widest = 0.0
@@ -288,8 +287,7 @@ def head(c: Constants, a: Architecture, run: Layout) -> float:
     halves = not by and run.framework in _IN_HALVES and run.precision == "fp16"
     qualities = "halves" if halves else f"{run.framework}-{run.style}"
     each = c(f"memory.head{by}", run.framework, qualities)
-    tokens = run.tokens
-    ends = tokens * (_stream(a, run) + element(run) * a.hidden)
+    ends = run.tokens * (_stream(a, run) + element(run) * a.hidden)
     return logits(a, run) * each * element(run) / 2 + ends
 
 

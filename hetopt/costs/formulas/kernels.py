@@ -63,8 +63,7 @@ def product_s(
     rate = peak(machine, precision)
     tensor = "bf16" if precision == "fp16" else precision
     share = _share(c, machine, f"product.{tensor}", machine.card)
-    bytes_each = ELEMENT.get(precision, 2.0)
-    wait = rate * bytes_each / machine.memory_bytes_per_s
+    wait = rate * ELEMENT.get(precision, 2.0) / machine.memory_bytes_per_s
     few = c("product.rows", by, *["experts"] * matrix.routed)  # of an expert
     size = few / rows + c("product.depth") * (1 / k + 1 / n)
     flops = 2 * rows * n * k * times

@@ -242,7 +242,6 @@ def updating(run: Layout, parted: float, gathered: float) -> float:
 
 
 def _gathered(c: Constants, run: Layout, held: Parameters) -> float:
-    """Weights that were brought together."""
     if not (run.shard or run.zero == 3):
         return 0.0
     if run.pp > 1:  # a pipeline gathers once for all micro-batches, reduces once

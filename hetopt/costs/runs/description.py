@@ -113,7 +113,6 @@ def _on_equal_nodes(run: Run) -> Run:
 
 
 def _faults(run: Run, a: Architecture, layout: Layout) -> Iterator[str]:
-    """Yield what of a run contradicts itself."""
     if run.gpus is not None and layout.gpus != run.gpus:
         yield f"dp x tp x pp x cp is {layout.gpus}, gpus {run.gpus}: correct one"
     if a.latent is None and a.head_dim < 1:

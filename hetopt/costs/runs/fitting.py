@@ -85,10 +85,7 @@ class Fitted:
         return dict(zip(self.names, np.exp(x).tolist(), strict=True))
 
 
-def fit(
-    observed: Sequence[Observed],
-    priors: Mapping[str, Constant],
-) -> Fitted:
+def fit(observed: Sequence[Observed], priors: Mapping[str, Constant]) -> Fitted:
     """Return the constants that fit."""
     names = tuple(priors)
     often = Counter(one.configuration for one in observed)
@@ -129,8 +126,7 @@ def _step(at: Fitted, x: Array, here: Array, jacobian: Array, kept: Array) -> Ar
 
 
 def _predict(names: Sequence[str], x: Array, observed: Sequence[Observed]) -> Array:
-    values = dict(zip(names, np.exp(x).tolist(), strict=True))
-    table = Table(values)
+    table = Table(dict(zip(names, np.exp(x).tolist(), strict=True)))
     seconds = [predicted_s(table, one.described, one.systems) for one in observed]
     found: Array = np.log(np.array(seconds))
     return found
@@ -139,7 +135,6 @@ def _predict(names: Sequence[str], x: Array, observed: Sequence[Observed]) -> Ar
 def _touched(
     observed: Sequence[Observed], values: Mapping[str, float]
 ) -> dict[str, list[int]]:
-    """Runs by the constants that their predictions ask for."""
     found: dict[str, list[int]] = {name: [] for name in values}
     for row, one in enumerate(observed):
         table = Table(values)
@@ -156,7 +151,6 @@ def _derive(
     here: Array,
     touched: Mapping[str, Sequence[int]],
 ) -> Array:
-    """Derivatives of logarithms of seconds by logarithms of constants."""
     values = dict(zip(names, np.exp(x).tolist(), strict=True))
     made = np.zeros((len(observed), len(names)))
     for column, name in enumerate(names):

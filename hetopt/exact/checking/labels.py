@@ -286,11 +286,9 @@ class Sums:
         cost += allowed.often[at] * step.paid[on]
         kept = np.flatnonzero(cost + self._priced[here[on]] <= allowed.most_cost[at])
         on, at, cost = on[kept], at[kept], cost[kept]
-        led = Labels(at, step.where[on], state[on], us[on], cost)
-        return step.last[on], led
+        return step.last[on], Labels(at, step.where[on], state[on], us[on], cost)
 
     def _keep(self, layer: Whole, some: Labels) -> None:
-        """Keep labels until their layers' turn comes."""
         self._waiting += len(some.at)
         order = np.argsort(layer, kind="stable")
         some, layer = some.some(order), layer[order]
@@ -306,7 +304,6 @@ class Sums:
                 raise TooMany
 
     def _merged(self, layer: int) -> Labels:
-        """Return the labels at a layer, each once."""
         none = np.zeros(0, np.int64)
         each = [Labels(*[none] * 5), *self._pending[layer]]
         self._pending[layer] = []
@@ -355,8 +352,7 @@ class Sums:
         layer, where, us, price = (
             np.full_like(each, x) for x in (first, code, 0, paid)
         )
-        step = _Step(layer, where, raised, us, price)
-        return self._led(some, each, step)[1]
+        return self._led(some, each, _Step(layer, where, raised, us, price))[1]
 
     def _in_a_node(self, first: int, kind: int, some: Labels) -> None:
         """Let labels in a node of a kind lead to those behind their next stage."""

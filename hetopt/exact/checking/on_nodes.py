@@ -68,7 +68,6 @@ class OnNodes:
 
     @property
     def _possible(self) -> bool:
-        """Return whether pipelines take what is reckoned here."""
         workload, costs = self._table.workload, self._table.workload.costs
         chosen = (workload.recomputes, workload.zeros, workload.splits)
         return (
@@ -92,7 +91,6 @@ class OnNodes:
         return left_us <= self._refuted_us
 
     def _within(self, left_us: int) -> bool:
-        """Tell whether one takes `left_us` or less."""
         rest, placed = _Rest(self._parts, self._kind, self._gpus, left_us, self._n), 0
         start = _Row(-1, 0, 0, tuple(self._gpus), 0, 0)
         rows = {self._layers: {self._shape(start): [start]}}
@@ -126,7 +124,6 @@ class OnNodes:
         return memory.in_flight(self._table.workload.costs, self._n, place, 0)
 
     def _longer(self, row: _Row, last: int, most_us: int) -> Iterator[tuple[int, _Row]]:
-        """Rows with one stage more, and their first layer."""
         seen = set()
         for node, left in enumerate(row.free):
             place = (self._alike[node], left, node == row.node)
@@ -216,7 +213,6 @@ class OnNodes:
         return found
 
     def _least_hop(self, kind: int) -> int:
-        """No stage on a node of a kind hands on in less time."""
         of_kind = self._kind
         # Where links do not differ by pair, two nodes of a kind represent all.
         nodes = [
@@ -290,7 +286,6 @@ class _Rest:
                 np.minimum(out, before + us[first, last], out=out)
 
     def _left(self, free: Sequence[int]) -> list[int]:
-        """GPUs of nodes, by group of kinds."""
         found = [0] * (max(self._of) + 1)
         for group, gpus in zip(self._of_node, free, strict=True):
             found[group] += gpus

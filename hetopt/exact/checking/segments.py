@@ -62,8 +62,7 @@ class Segments:
         for one in options.alone:
             self._sides[one.kind].append(self._side(one))
         self._paid = [self._least_price(c) for c in range(len(stages.kinds))]
-        high = largest[stages.last - stages.first]
-        self._fronts = fronts(terms, high)
+        self._fronts = fronts(terms, largest[stages.last - stages.first])
         sides = [(x.gpus, tuple(x.light)) for each in self._sides for x in each]
         #: Times depend on what stages may hold, and on nothing else of the box.
         self._kept = stages.segment_us(options.size, tuple(sides))

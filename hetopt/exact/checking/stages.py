@@ -323,7 +323,6 @@ class Stages:
         return np.minimum(us + paid, NONE_US)
 
     def _options(self, size: int) -> Options:
-        """Return the stages of micro-batches of a size."""
         alone: list[Alone] = []
         least = np.min([inner for inner, _ in self.hops], axis=0)
         rows: list[tuple[int, int, int]] = []

@@ -56,7 +56,6 @@ def missing(
 
 
 def _leaves(certificate: BoxCertificate) -> int:
-    """Return how many boxes are refuted by themselves."""
     count, left = 0, [certificate.tree]
     while left:
         parts = left.pop().parts()
@@ -95,8 +94,7 @@ class Check:
         sizes = 0, len(stages.sizes) - 1
         hosts = tuple((0, len(kind.nodes)) for kind in stages.kinds)
         ranges = (0, None), (1, most), (1, most), sizes
-        first = Box(*ranges, hosts=hosts)
-        self._walk(given.tree, first)
+        self._walk(given.tree, Box(*ranges, hosts=hosts))
         return self._found
 
     def _walk(self, tree: BoxTree | None, box: Box) -> None:
@@ -130,7 +128,6 @@ class Check:
     # -- a leaf ---------------------------------------------------------------------
 
     def _refuted(self, leaf: BoxTree, box: Box) -> bool:
-        """Tell whether no plan of the box is as quick."""
         left = floor((self._time - self._sync * box.sync[0]) / self._pipeline)
         if left >= NONE_US:
             return False
@@ -183,7 +180,6 @@ class Check:
         return OnNodes(self._given)
 
     def _parts(self, stages: Stages, box: Box, left: int) -> Iterator[Part]:
-        """Yield pipelines of every size."""
         for b in stages.sizes[box.size[0] : box.size[1] + 1]:
             most = stages.batch // b
             if not most or (box.count[1] == 1 and stages.batch % b):

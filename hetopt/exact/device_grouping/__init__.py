@@ -146,7 +146,6 @@ class _Search:
     # -- plans without proof -------------------------------------------------------
 
     def _first_plans(self, low: int, high: int) -> None:
-        """Quick plans for numbers of groups spread over the range."""
         tried: set[int] = set()
         for step in range(_FIRST_PLANS + 1):
             groups = round(low * (high / low) ** (step / _FIRST_PLANS))
@@ -165,7 +164,6 @@ class _Search:
     # -- proofs ----------------------------------------------------------------------
 
     def _ask(self, groups: int, ratio: Fraction) -> Question:
-        """Can `groups` groups all do better than `ratio`?"""
         return Question(self.kinds, groups, self.k(groups), ratio)
 
     def _treat(self, node: _Node) -> list[_Node]:

@@ -306,7 +306,6 @@ class _Search:
         return found
 
     def _submit(self, plan: TrainingPlan, us: int) -> object:
-        """Offer a plan, and return what the judge says of it."""
         self._clock.offer(plan.model_copy(update={"zero": self._part.zero}))
         self.refused = self._clock.objective is None
         self._check()

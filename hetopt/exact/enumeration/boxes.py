@@ -130,7 +130,6 @@ class BoxEnumeration:
         cutoff: Cutoff,
         most: int,
     ) -> None:
-        """Look at all packings of the columns that lie in the box."""
         tables, us = self._tables, cutoff.us_left(box.sync_low_us)
         some = tightened(tables, listed, us, self._check)
         columns, samples = lasting(tables, some, us)
@@ -147,8 +146,7 @@ class BoxEnumeration:
             if box.sync_high_us is not None and sync.least > box.sync_high_us:
                 continue  # all of its plans lie in other boxes
             if is_enough(tables, chosen, cutoff.us_left(sync.least)):
-                join = Join(tables, sync, chosen, cutoff, self._submit, self._check)
-                join.run(0)
+                Join(tables, sync, chosen, cutoff, self._submit, self._check).run(0)
 
     def _submit(self, plan: TrainingPlan, us: int) -> int:
         self.value = min(self.value, us)

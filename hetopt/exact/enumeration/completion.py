@@ -256,7 +256,6 @@ def _moves(
 
 
 def _hop_us(tables: StageTables, stage: Stage, pool: int) -> int:
-    """Return the least transfer from a stage to one that lies in a pool."""
     each = tables.pools[pool].each
     most = min(each, tables.gpus[pool] - tables.used(stage)[pool])
     degrees = range(1, most + 1)

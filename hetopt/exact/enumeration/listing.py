@@ -72,7 +72,6 @@ class Listing:
 
     @cached_method
     def _stages(self, size: int, replicas: int) -> list[Used]:
-        """Return stages of so many replicas or fewer."""
         every = self._tables.stages(size, replicas, self._check)
         found = [*islice(every, self._most + 1)]
         if len(found) > self._most:
@@ -106,7 +105,6 @@ class Listing:
 
     @cached_method
     def _completion(self, size: int, replicas: int) -> Completion:
-        """Return what layers take at the least."""
         stages = self._stages(size, replicas)
         return Completion(self._tables, size, stages, self._states)
 
@@ -233,7 +231,6 @@ class Lister:
         return total, top
 
     def _ranges(self, length: int, total: Matrix, top: Matrix) -> Iterator[Range]:
-        """Yield the ranges that a column of so many stages has."""
         limit, ends = self._tables.batch // self._size, self._ends
         for k, least in enumerate(ends):
             most = limit

@@ -384,7 +384,6 @@ def _runs(each: Sequence[int]) -> Matrix:
 def _over_replicas(
     stages: Sequence[Stage], table: Callable[[Replica], Matrix], worst: "np.ufunc"
 ) -> Matrix:
-    """Return the worst of its replicas for each stage."""
     places = sorted({replica for stage in stages for replica in stage})
     number = {replica: i for i, replica in enumerate(places)}
     whole = np.stack([*map(table, places)])

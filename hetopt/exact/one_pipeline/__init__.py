@@ -196,7 +196,6 @@ class _Boxes:
                 self._step(search=False)
 
     def _step(self, *, search: bool) -> None:
-        """Work on the box of the least bound."""
         self.run.check()
         _, _, place, job = heappop(self._open)
         try:
@@ -219,7 +218,6 @@ class _Boxes:
             )
 
     def _tell(self) -> None:
-        """The bound that the open boxes leave."""
         least = min(self._open[0][0] if self._open else BIG, self._top())
         if 0 < least < BIG:
             self.run.tighten(least, _SOURCE)

@@ -159,8 +159,7 @@ class Kinds:
 
     def _joins(self, kind: Kind, own: State, later: State, c: int) -> bool:
         """Tell whether a stage can have a node of class `c` in common with `later`."""
-        size = self.cluster.largest[c]
-        room = later.room if later.room >= 0 else size - later.t
+        room = later.room if later.room >= 0 else self.cluster.largest[c] - later.t
         if not kind.gpus:
             return kind.t <= room
         return own.room == room - kind.gpus
@@ -219,7 +218,6 @@ class Kinds:
         return -(-2 * worst.numerator * 10**6 // worst.denominator)
 
     def _ring_s(self, pattern: Pattern, c: int, chunk: Fraction) -> Fraction:
-        """Least time of one replica of class `c` to all others, in s."""
         links = [link for y in pattern.classes for link in self._links(c, y)]
         away = min(latency + chunk / rate for latency, rate in links)
         mates = min(pattern.replicas[c], self.cluster.largest[c] // pattern.t) - 1
@@ -231,7 +229,6 @@ class Kinds:
         return mates * near + (pattern.total - 1 - mates) * away
 
     def _rates(self, x: int, y: int) -> tuple[Fraction, Fraction]:
-        """Latency and rate of the fastest link between nodes of two classes."""
         none = (Fraction(0), Fraction(0))
         return max(self._links(x, y), key=lambda link: link[1], default=none)
 

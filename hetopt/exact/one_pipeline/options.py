@@ -80,7 +80,6 @@ class Builder:
         return Options(*(column[order] for column in columns))
 
     def _run(self, first: int, last: int, k: int) -> list[tuple[Array, ...]]:
-        """Options of one run of layers."""
         found: list[tuple[Array, ...]] = []
         for t, (every, replicas) in self._rows.items():
             us = pattern_us(self._times(first, last, k, t), replicas)

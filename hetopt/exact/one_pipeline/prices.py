@@ -62,7 +62,6 @@ class Prices:
         self.cell = cell * self.kinds + options.kind
 
     def _least(self, hops: Array) -> Array:
-        """Least hop of each kind, over its pairs and all states."""
         found = np.full(self.kinds, BIG, np.int64)
         if hops.shape[1]:
             np.minimum.at(found, self.moves.kind, hops.min(axis=1))

@@ -231,8 +231,7 @@ def _enough(times: Times, counts: Sequence[int], b: int, limit: int) -> bool:
     if all(row[-1] == len(row) for row in allowed):  # 1, 2, ... without a gap
         most = sum(m * row[-1] for m, row in zip(counts, allowed, strict=True))
         return sum(counts) <= b <= most
-    reached = sums(allowed, counts, b)
-    return bool(reached[-1] >> b & 1)
+    return bool(sums(allowed, counts, b)[-1] >> b & 1)
 
 
 def sums(allowed: Sequence[Sequence[int]], counts: Sequence[int], b: int) -> list[int]:

@@ -127,8 +127,7 @@ def _in_a_node(table: StageTable, number: int, size: int) -> list[_Row]:
             continue
         found = np.stack([_slowest(side, d) for side in sides])
         for k in range(d, each.gpus + 1):
-            most = min(size, k // d)
-            rows[k, d] = (number, k, d, most, found[:, k])
+            rows[k, d] = (number, k, d, min(size, k // d), found[:, k])
     return [
         row
         for (k, d), row in sorted(rows.items())

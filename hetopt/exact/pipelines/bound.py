@@ -240,7 +240,6 @@ class PipelineBound:
         ]
 
     def _left(self, time_us: int, sync_us: int) -> int:
-        """Return what an iteration leaves for its pipelines."""
         spare = time_us - self.table.overhead_us - self.sync_factor * sync_us
         return floor(spare / self.pipeline_factor)
 
@@ -279,7 +278,6 @@ class PipelineBound:
         return False
 
     def _prices_settle(self, box: Box, time_us: int) -> bool:
-        """Tell whether prices refute a box."""
         left = self._left(time_us, box.sync_low_us)
         if left < 0:
             return True

@@ -166,8 +166,7 @@ class Division:
         single = box.part(
             count_high=1, replicas_high=min(box.replicas_high, self.sizes[-1])
         )
-        fewest = max(2, box.replicas_low)
-        several = box.part(count_low=2, replicas_low=fewest)
+        several = box.part(count_low=2, replicas_low=max(2, box.replicas_low))
         return Split("count", 1, single, several)
 
     def _by_replicas(self, box: Box) -> Split:

@@ -59,9 +59,8 @@ class Vectors:
     def __init__(self, table: StageTable, schedule: Schedule) -> None:
         """Number the states of a cluster."""
         self.table, self.schedule = table, schedule
-        sides = [n + 1 for n in table.gpus.tolist()]
         #: How many states there are.
-        self.count = prod(sides)
+        self.count = prod([n + 1 for n in table.gpus.tolist()])
         self._kept: dict[int, tuple[Whole, Flags]] = {}
         self._allowed: dict[int, tuple[Flags, Whole, Whole]] = {}
         self._states: States | None = None
@@ -123,8 +122,7 @@ class Vectors:
         return known[1:]
 
     def _some(self, arcs: Arcs, nodes: Whole, least: Flags) -> tuple[Whole, Whole]:
-        wanted = np.asarray(least.any(0))
-        every = self.several(arcs, wanted)
+        every = self.several(arcs, np.asarray(least.any(0)))
         us = np.full((len(every), *every.shape[2:]), NEVER, np.int64)
         for number, runs in zip(np.unique(nodes).tolist(), least, strict=True):
             for degree in np.flatnonzero(runs.any(1)).tolist():

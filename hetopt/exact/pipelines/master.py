@@ -169,7 +169,6 @@ class Master:
         return divided
 
     def _divide(self, part: int, state: State, span: Span, count: int) -> list[Span]:
-        """Divide an interval evenly, and return the parts."""
         edges, cuts = state.edges[part], self.parts[part].arcs.cuts(span, count)
         j = bisect_left(edges, span[1])
         edges[j:j] = cuts
@@ -255,7 +254,6 @@ class Master:
         return value - 2 * most, amounts[:-2], found
 
     def _worth(self, column: Column) -> float:
-        """Return what a column is worth in its interval."""
         part = self.parts[column.part]
         low = int(part.arcs.times[column.span[0]])
         if column.part in self._lines:
@@ -288,6 +286,5 @@ class Master:
             scaled *= min(_BELOW, aim / float(worth))
 
     def _value(self, prices: Array) -> float:
-        """Return about what all rows are worth."""
         supply = self._supply if prices[-2] > 0 else self._fewest
         return float(prices @ supply)

@@ -314,7 +314,6 @@ class Pricing:
         return int(((gpus + 1) * (gpus + 2) // 2).sum())
 
     def _costs(self, prices: Prices, time: int) -> tuple[Graph, Costs]:
-        """Return the graph with its states, and what arcs cost."""
         graph, costs = self._at(prices, self._priced)
         return graph, costs._replace(time=time)
 
@@ -453,7 +452,6 @@ class Pricing:
         return Column(number, span, tuple(uses), sum(times), max(times))
 
     def _use(self, uses: Array, stage: Placed) -> None:
-        """Add what a stage uses of each row."""
         arcs, classes = self.arcs, len(self.rows.gpus)
         run = int(self.table.runs.number[stage.first, stage.last])
         if stage.arc >= 0:

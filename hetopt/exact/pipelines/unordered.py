@@ -52,8 +52,7 @@ class Segments:
         self.gpus = np.concatenate([np.arange(1, g + 1) for g in table.node_gpus])
         self.light = np.searchsorted(low[1:], light, "right")
         self.begin, self.used = arcs.begin(len(table.node_gpus)), arcs.gpus
-        near = np.concatenate([inner[None], exits[1:]])
-        self._stages = inner, (exits, near)
+        self._stages = inner, (exits, np.concatenate([inner[None], exits[1:]]))
         none = np.zeros((0, len(self.gpus), 2, layers + 1), np.int64)
         self._us = [none, none]
         self._rows: tuple[dict[int, int], dict[int, int]] = {}, {}
@@ -122,7 +121,6 @@ class Unordered(Pricing):
         self.high = largest[last - first]
 
     def _segment_price(self, prices: Prices) -> "_Paid":
-        """Return what segments and their stages cost at some prices."""
         known = self._segments
         paid = np.ascontiguousarray(self._paid(prices)[:, :, known.run])
         shape = len(known.gpus), int(known.gpus.max()) + 1, self.layers + 1
@@ -177,7 +175,6 @@ class Unordered(Pricing):
         return us, cost
 
     def _runs(self, way: int) -> Whole:
-        """Return the runs of stages that end so, by layers."""
         return self._segments.ended if way == 1 else self._segments.run
 
     def column(
@@ -251,7 +248,6 @@ class Unordered(Pricing):
         return took
 
     def _shared_use(self, prices: Prices, run: int, slowest: int) -> Array:
-        """Return what a stage in several nodes uses."""
         first, last = self.table.runs.spans[run].tolist()
         items = tuple(self.shared_items(prices, run, slowest))
         found = np.zeros(2 * len(self.rows.gpus) + 3)

@@ -152,7 +152,6 @@ class _Placement:
         return new.pick(np.flatnonzero(new.bound <= self.jobs.limit[new.job]))
 
     def _room(self, job: Ints, rest: Ints) -> Ints:
-        """Layers that what is left of the allocation can hold."""
         held = np.zeros(len(job), dtype=np.int64)
         for slot in range(rest.shape[1]):
             held += self.degree.room[

@@ -220,14 +220,12 @@ class Search:
         )
 
     def _list(self, degree: Degree, counts: Ints) -> None:
-        """Queue allocations of a degree by their bounds."""
         time, price = least_times(degree, counts), degree.prices(counts)
         batch = Batch(degree, counts, time, price, degree.stretches(counts))
         keys = [self._key(*pair) for pair in batch.expected()]
         self._push(batch.pick(sorted(range(len(price)), key=keys.__getitem__)))
 
     def _push(self, batch: Batch) -> None:
-        """Queue what may still be worth having of an ordered batch."""
         cuts = {price: self.goal.cut(price) for price in {*batch.price}}
         pairs = enumerate(batch.expected())
         kept = batch.pick([i for i, (time, price) in pairs if time <= cuts[price]])
@@ -246,8 +244,7 @@ class Search:
             for price, stretch in zip(batch.price, batch.stretch, strict=True)
         ]
         cut = np.array(cuts, dtype=np.int64)
-        least = by_beta(degree, batch.counts)
-        row, beta = np.nonzero(least <= cut[:, None])
+        row, beta = np.nonzero(by_beta(degree, batch.counts) <= cut[:, None])
         longest = (degree.micro_batches - 1) * degree.betas
         stages = batch.counts.sum(axis=1)
         for number in np.unique(stages[row]):

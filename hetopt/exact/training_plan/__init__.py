@@ -50,8 +50,6 @@ _BEYOND = 16  # times the cheap bound is tried without an incumbent
 
 @dataclass(frozen=True)
 class _Task:
-    """A run on an instance, and the schedule."""
-
     run: Run
     instance: Instance
     schedule: Schedule
@@ -413,7 +411,6 @@ def _visit_sites(task: _Task) -> None:
 
 
 def _fit(task: _Task) -> None:
-    """Offer a pipeline that fits, if one is found."""
     run, instance = task.run, task.instance
     left = max(0.0, task.deadline(task.shares.fitting) - monotonic())
     limits = replace(run.limits, time_s=left, gap=None)

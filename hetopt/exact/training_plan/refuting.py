@@ -165,7 +165,6 @@ class Tightening:
         self._spent = 0.0  # on goals that were reached
 
     def _begin(self, highest_us: int) -> None:
-        """Ask for gaps of such a time from now on."""
         plan = self._schedule
         self._highest = highest_us
         # Where all goals lie beyond what is proved, small steps take too long.
@@ -192,7 +191,6 @@ class Tightening:
                     self._take(run, target, records)
 
     def _take(self, run: Run, target: int, records: Records) -> None:
-        """Tell a run of a time that was refuted, and of what refutes it."""
         least, certificate, source = target + 1, None, _PRICED
         if self._certified:
             certificate = joined([records[i] for i in self._certified])

@@ -124,5 +124,4 @@ def torchruns(
             f'ssh -ntt {host} "$here CUDA_VISIBLE_DEVICES={devices} {start} $run" '
             "& pids+=($!)"
         )
-    head = _HEAD.format(about=about, setup=setup)
-    return head + "\n".join(lines) + "\n" + WAIT
+    return _HEAD.format(about=about, setup=setup) + "\n".join(lines) + "\n" + WAIT

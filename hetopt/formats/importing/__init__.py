@@ -33,8 +33,7 @@ class Imported(NamedTuple):
 
     def to_json(self) -> Document:
         """Return the document with `assumed`, a list of objects."""
-        rows = [row._asdict() for row in self.assumed]
-        return {**self.document, "assumed": rows}
+        return {**self.document, "assumed": [row._asdict() for row in self.assumed]}
 
 
 def check(out: Path) -> None:
@@ -162,8 +161,7 @@ def write(out: Path, content: Document) -> None:
         writing.write_json(out, content)
         return
     plain = json.loads(json.dumps(content, allow_nan=False))
-    text = yaml_text(plain, allow_unicode=True, width=100)
-    writing.write_text(out, text)
+    writing.write_text(out, yaml_text(plain, allow_unicode=True, width=100))
 
 
 # --- plans -----------------------------------------------------------------------

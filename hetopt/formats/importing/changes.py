@@ -357,7 +357,6 @@ class _Search:
         return time.monotonic() > deadline or len(self.known) >= _MOST
 
     def _around(self, centre: Settings, steps: int) -> Iterator[Settings]:
-        """Yield the settings of which so many differ from a centre's."""
         others = {
             name: [v for v in those if v != getattr(centre, name)]
             for name, those in self._values.items()

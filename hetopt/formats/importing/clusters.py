@@ -179,8 +179,7 @@ def document(
     if taken := _ports(hosts, settings):
         for host, (_, _, many) in zip(made["nodes"], taken, strict=True):
             host["adapters"] = many
-        rate = made["inter"]["gbytes_per_s"]
-        rows.append(ports.assumption(taken, rate))
+        rows.append(ports.assumption(taken, made["inter"]["gbytes_per_s"]))
     less = "" if settings.reserve_mib == 0 else "; memory_gib excludes a reserve"
     return {
         "source": f"{tool} {names}".strip() + less,
@@ -206,7 +205,6 @@ def _with_network(
 
 
 def _unplanned_rows(left_out: Iterable[LeftOut]) -> Iterator[Assumption]:
-    """Yield a row for each reason that machines are left out for."""
     names: dict[tuple[str, str], list[str]] = {}
     for one in left_out:
         names.setdefault((one.why, one.change), []).append(one.name)

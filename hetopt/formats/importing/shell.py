@@ -188,7 +188,6 @@ def _end_of_here(text: str, start: "re.Match[str]", behind: int) -> int:
 
 
 def _items(text: str, at: int, place: str) -> tuple[tuple[str, ...], int]:
-    """Return the items of an array, and where it ends."""
     items = []
     while not text.startswith(")", at):
         if text.startswith("\n", at):

@@ -98,7 +98,6 @@ _SUPERVISED = ("sft", "pt")
 
 
 def _methods(text: object) -> frozenset[str]:
-    """Return the methods that the words of a name or value are."""
     return METHODS.intersection(re.split(r"[^a-z0-9]+", str(text).lower()))
 
 

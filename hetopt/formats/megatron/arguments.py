@@ -134,7 +134,6 @@ _OTHERS: Mapping[str, Callable[[Read], Iterator[str]]] = {
 
 
 def _dialect_of(keys: Collection[str], program: str) -> Dialect:
-    """Return which of the programs has such keys, in such a command."""
     own = (key for key in keys if "system" in key.split(".")[:-1])
     if any(plain(key) in TABLE.names for key in own):
         return FLAGSCALE

@@ -373,7 +373,6 @@ def _zero(told: Reading) -> int:
 def _in_precision(
     told: Reading, data: Instance, own: Fields
 ) -> tuple[Instance, list[str]]:
-    """Return the instance in the run's precision, and notes of what differs."""
     place = told.place
     if (found := told.get("products", "bf16")) != own["products"]:
         raise InstanceError(

@@ -177,7 +177,6 @@ def _required(options: Fields, names: Iterable[str]) -> None:
 
 
 def _profiles(folder: Path, kinds: Sequence[str]) -> list[_Measured]:
-    """Return the profiles of types that the cluster has, and of no others."""
     try:
         names = sorted(path.name for path in folder.iterdir() if path.suffix == ".json")
     except OSError as error:

@@ -66,8 +66,7 @@ class Source:
     @cached_property
     def tree(self) -> Any:
         """Return the content of a JSON or YAML file."""
-        suffix = self.path.suffix.lower()
-        is_json = suffix not in (".yaml", ".yml")
+        is_json = self.path.suffix.lower() not in (".yaml", ".yml")
         return parse_value(self.text, str(self.path), is_json=is_json)
 
     @cached_property

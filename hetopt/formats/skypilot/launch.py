@@ -57,7 +57,6 @@ def refusals(data: Instance, plan: TrainingPlan) -> list[str]:
 
 
 def _ask(made: Machines) -> dict[str, str]:
-    """Return `TYPE-GPUS.yaml` for each type, and `launch.sh`."""
     found, cluster = shares(made.data, made.plan), made.data.planned_cluster
     files = {f"{share.label}.yaml": _task(share, cluster) for share in found}
     lines = []
@@ -107,7 +106,6 @@ def _offer(kind: GpuType) -> str | None:
 
 
 def _place(kind: GpuType) -> Document:
-    """Return where the type is offered, and whether at spot prices."""
     place = (_offer(kind) or "").partition("@")[2]
     spot = place == SPOT or place.endswith(f"-{SPOT}")
     if spot:

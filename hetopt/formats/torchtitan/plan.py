@@ -184,8 +184,7 @@ def words(settings: Settings, asked: Asked, data: Instance) -> Document:
             made["training.local_batch_size"] = batch // replicas
             made["parallelism.pipeline_parallel_microbatch_size"] = samples
     if stages > 1:
-        parts = settings.interleave
-        made[_SCHEDULE] = "1F1B" if parts == 1 else "Interleaved1F1B"
+        made[_SCHEDULE] = "1F1B" if settings.interleave == 1 else "Interleaved1F1B"
     usual = {name: _USUAL[name] for name in made if name in _USUAL}
     made |= {
         k: None for k, v in usual.items() if made[k] == v and k not in asked.values
@@ -276,7 +275,6 @@ def _claim(
 
 
 def _timed(given: Fields, data: Instance) -> tuple[Document, Fields]:
-    """Return what times depend on besides, and the fields that are left."""
     told, left = dict[str, object](), dict(given)
     compiled = given.get("compile.enable", given.get("training.compile"))
     if isinstance(compiled, bool):
@@ -431,7 +429,6 @@ def _parts(parallel: Document, stages: int, layers: int, place: str) -> tuple[in
 
 
 def _divide(parallel: Document, parts: int, layers: int, place: str) -> tuple[int, ...]:
-    """Divide layers as torchtitan does where the file has no parts."""
     first, last = (
         _number(parallel, f"pipeline_parallel_{end}_stage_less_layers", place, 1)
         for end in _ENDS

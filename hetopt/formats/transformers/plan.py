@@ -181,8 +181,7 @@ def _add_usual(values: Document, tool: str, *, is_named: bool) -> Iterator[str]:
             continue
         if name not in values:
             values[name] = value
-            told = names.USUAL.get(name, name)
-            yield f"{told} {value} ({tool}'s default)"
+            yield f"{names.USUAL.get(name, name)} {value} ({tool}'s default)"
 
 
 def _kind(name: str, text: str) -> str | None:
@@ -202,7 +201,6 @@ def _optimiser(text: str) -> str | None:
 
 
 def _is_started(file: File) -> bool:
-    """Return whether a command starts a trainer by a file that it names."""
     starters = ("llamafactory-cli", "accelerate", "deepspeed", "trl")
     text = file.form.program
     return file.form.is_command and any(word in text for word in starters)
@@ -318,7 +316,6 @@ def _ranks(
 def _samples(
     asked: Asked, replicas: int, shares: Sequence[Share]
 ) -> tuple[int, int, int]:
-    """Return the size and number of micro-batches, and the sequences of a step."""
     batch = _number(asked, "batch", 0)
     if shares:
         samples, steps = shares[0].samples, shares[0].micro_batches
@@ -412,8 +409,7 @@ def _shares(asked: Asked, data: Instance) -> tuple[list[str], tuple[Share, ...]]
 def _recompute(given: Mapping[str, str]) -> Recompute:
     if "no_checkpointing" in given:
         return "none" if given["no_checkpointing"] == "true" else "full"
-    told = given.get("checkpointing", "false")
-    return "none" if told == "false" else "full"
+    return "none" if given.get("checkpointing", "false") == "false" else "full"
 
 
 def _zero(asked: Asked, data: Instance, replicas: int) -> tuple[int, int]:
@@ -466,8 +462,7 @@ def _same_training(asked: Asked, data: Instance) -> None:
     told = given.get("optimiser", "adamw")
     hosted = given.get("hosted", "none").lower() not in ("none", "false")
     rule = told, _optimiser(told)
-    title = asked.spelled("optimiser")
-    same_optimiser(rule, data, place, title, hosted=hosted)
+    same_optimiser(rule, data, place, asked.spelled("optimiser"), hosted=hosted)
     if given.get("hosted_weights", "none").lower() not in ("none", "false"):
         raise InstanceError(
             f"{place}: {asked.spelled('hosted_weights')}: found weights in the memory "

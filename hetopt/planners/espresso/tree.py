@@ -150,8 +150,6 @@ def _stages_needed(stock: Stock, t: int) -> int:
 
 
 class _Tree:
-    """The allocations of `k` stages at one degree."""
-
     def __init__(self, search: Search, stock: Stock, k: int) -> None:
         self.search, self.stock, self.k = search, stock, k
         self.rates = [kind.rate for kind in stock.kinds]
@@ -218,7 +216,6 @@ class _Tree:
         return compute, sum(n * c for n, c in zip(counts, self.prices, strict=False))
 
     def _pruning(self, counts: Counts, used: int) -> str | None:
-        """Return the name of the pruning that discards a partial allocation."""
         pruning, wish = self.search.pruning, self.search.wish
         compute, price = self._sums(counts)
         rest = self.k - used
@@ -319,8 +316,7 @@ def cheapest_plan(
     depth: Depth = "released",
 ) -> Provisioning:
     """Return the plan of a search; `NoPlan` says how near it came."""
-    pruning = Pruning.to(depth)
-    search = search_all(data, placer, pruning=pruning, deadline=deadline)
+    search = search_all(data, placer, pruning=Pruning.to(depth), deadline=deadline)
     if search.plan is not None:
         return search.plan
     if not search.in_time:

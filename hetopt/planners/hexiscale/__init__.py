@@ -135,7 +135,6 @@ class _Rounds:
             yield min(most, max(1, near))
 
     def _most_pipelines(self) -> int:
-        """Return the pipelines whose weights fit into all GPUs together."""
         cost = self.cost
         each = cost.costs.layer_states.whole
         states = int(sum(cost.instance.model.parameters) * each)

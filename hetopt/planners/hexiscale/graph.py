@@ -323,7 +323,6 @@ def _grow(
 
 
 def _scatter(values: list[int], places: list[int], length: int) -> list[int]:
-    """`values` at `places` of a list of zeros."""
     found = [0] * length
     for place, value in zip(places, values, strict=True):
         found[place] = value

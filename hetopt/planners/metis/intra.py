@@ -117,7 +117,6 @@ class Intra:
         return 1 / max(slowest, 1)
 
     def _loads(self) -> tuple[list[int], int]:
-        """Return the times of the layers and of the head, summed over the GPU types."""
         cost, load, end = self.line.cost, [0] * self.line.layers, 0
         for node in {kind: i for i, kind in enumerate(cost.kind)}.values():
             known = [
@@ -196,7 +195,6 @@ class Intra:
     def _out_of_memory(
         self, shape: Shape, rows: Sequence[Row], cuts: Sequence[int]
     ) -> int | None:
-        """Return the first stage that does not fit."""
         for j, (first, last) in enumerate(pairwise(cuts)):
             short = self.line.short_mib(shape.n, len(rows), j, rows[j], first, last)
             if short > 0:
@@ -208,7 +206,6 @@ class Intra:
     def _most_layers(
         self, shape: Shape, rows: Sequence[Row], cuts: Sequence[int], j: int
     ) -> int:
-        """Return the most layers from the stage's first one that fit."""
         first = cuts[j]
 
         def short(last: int) -> bool:

@@ -101,8 +101,6 @@ class _Piece(NamedTuple):
 
 
 class _Book:
-    """The book of needed and served pieces grows as transfers are entered."""
-
     def __init__(self, data: Data) -> None:
         self.data = data
         self.alive = {node.name for node in data.nodes}
@@ -177,7 +175,6 @@ _Link = tuple[str, ...]  # words and names: joined they may read like another li
 
 
 def _measure(data: Data, read: Iterable[_Piece]) -> tuple[int, tuple[()], Document]:
-    """Return the busiest link's time and, as parts, bytes and time of every link."""
     speed = {(node.name, "memory"): node.memory_bytes_per_s for node in data.nodes}
     speed |= {(node.name, "disk"): node.disk_bytes_per_s for node in data.nodes}
     network = {node.name: node.network_bytes_per_s for node in data.nodes}

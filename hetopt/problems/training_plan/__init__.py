@@ -142,7 +142,6 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
 
 
 def _degrees(table: CostTable) -> dict[str, int]:
-    """Return the degrees of states, sequences, experts, layers and groups."""
     told = {"zero": table.workload.costs.updates.zero} | table.split._asdict()
     if told["groups"] == 1:
         del told["groups"]
@@ -340,7 +339,6 @@ def _memory(
 
 
 def _stage_times(table: CostTable, pipeline: Pipeline) -> list[dict[str, int]]:
-    """Compute, backward and hop time of every stage, for one micro-batch."""
     rows = []
     last, v = len(pipeline.stages) - 1, table.workload.costs.schedule.interleave
     for j, stage in enumerate(pipeline.stages):
@@ -503,7 +501,6 @@ def _tied_us(table: CostTable, plan: TrainingPlan) -> int:
 
 
 def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
-    """Return the time of the optimiser on the GPU where it takes longest."""
     model, trained, slowest = table.model, table.trained, 0
     ends, used = trained.end or 0, plan.gpus_by_node
     for pipeline in plan.pipelines:
@@ -536,7 +533,6 @@ def _update_us(table: CostTable, plan: TrainingPlan, holders: list[int]) -> int:
 def _measured_update_us(
     table: CostTable, replica: Replica, stage: Stage, holders: list[int]
 ) -> int | None:
-    """Return the update of a stage's layers by the profile; None where it has none."""
     gpu, costs = table.cluster.node[replica.node].gpu, table.workload.costs
     each: dict[int, list[int]] = {layer: [] for layer in stage.span}
     for row in costs.compute.profile:
@@ -607,7 +603,6 @@ def _grouped_sync_s(
 def _experts_sync_s(
     table: CostTable, parameters: int, gpus: tuple[str, ...]
 ) -> Fraction:
-    """Return the time of experts that blocks of GPUs divide."""
     e = table.split.experts
     firsts = Counter(gpus[::e])
     if firsts.total() == 1:
@@ -620,13 +615,8 @@ def _experts_sync_s(
 
 
 def _passes_s(
-    table: CostTable,
-    held: Fraction,
-    count: Counter[str],
-    slow: "_Slow",
-    passes: int,
+    table: CostTable, held: Fraction, count: Counter[str], slow: "_Slow", passes: int
 ) -> Fraction:
-    """Return the time of passes of a ring whose members hold these parameters."""
     costs, n = table.workload.costs, count.total()
     share = costs.memory.gradient_bytes * held
     if costs.updates.sync == "bottleneck":

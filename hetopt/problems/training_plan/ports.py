@@ -54,7 +54,6 @@ class Ports:
                 self.send(node, rate, each[node] * others / n)
 
     def _others(self, node: str, members: Counter[str]) -> dict[_Rate, int]:
-        """Members on other nodes, by the rate of the link to them."""
         cluster, away = self._cluster, [name for name in members if name != node]
         if not away or cluster.node[node].adapters is None:
             return {}

@@ -294,7 +294,6 @@ def _alike(data: Instance, plan: TrainingPlan) -> list[str]:
 
 
 def _order(data: Instance, pipeline: Pipeline) -> tuple[object, ...]:
-    """Return the key that the order of a pipeline's passes depends on."""
     rule = data.workload.costs.compute.recompute
     rows = ((stage.layers, stage.recompute or rule) for stage in pipeline.stages)
     return pipeline.micro_batches, *rows

@@ -27,8 +27,6 @@ def policy(data: Data) -> Frenzy:
 
 
 class _Typed(Frenzy):
-    """HAS with plans of one type each."""
-
     @cached_method
     def plans(self, trained: Trained) -> list[Wanted]:
         """Return MARP's plans in its order, each for its own type."""

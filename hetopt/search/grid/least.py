@@ -123,7 +123,6 @@ class Least:
         return np.array([0.0, *(float(span.min()) for span in spans)])
 
     def _layer_us(self, t: int, size: int) -> _Floats:
-        """Time of each layer by kind."""
         rows = [self._cost.prefix(node, t, size)[0] for node, _ in self._kinds(t, size)]
         return np.diff(np.array(rows, dtype=float), axis=1)
 
@@ -231,7 +230,6 @@ class Least:
 
     @cached_method
     def _updated(self, t: int, stages: int, replicas: int) -> int:
-        """Return the update of a stage with its share of parameters."""
         cost = self._cost
         trained = cost.table.trained
         held = sum(trained.layers) + (trained.end or 0)

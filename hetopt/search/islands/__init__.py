@@ -42,8 +42,7 @@ def plan(
     `seed` orders the moves; `deadline` is a `clock.monotonic()` instant.
     """
     cost = FastCost(data, deadline)
-    pipes = search(cost, Balancer(cost), Random(seed), deadline)
-    return cost.plan(pipes)
+    return cost.plan(search(cost, Balancer(cost), Random(seed), deadline))
 
 
 def search(
@@ -80,7 +79,6 @@ def search(
 
 
 def _sets_of(pipes: Sequence[Pipe]) -> list[Nodes]:
-    """Return the sets of nodes that are joined by pipelines."""
     sets: list[set[int]] = []
     for pipe in pipes:
         nodes = {slot.node for slot in pipe.slots}

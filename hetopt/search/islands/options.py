@@ -135,7 +135,6 @@ class Options:
         return [option for _, option in sorted(found)[: self._keep]]
 
     def _fastest(self, kinds: Nodes, case: _Case) -> tuple[float, Option] | None:
-        """Return the fastest option of a case and its time; None where none fits."""
         best: tuple[float, Option] | None = None
         for chain in self._chains(kinds, case):
             slots = self.balancer.balanced(
@@ -150,7 +149,6 @@ class Options:
         return best
 
     def _cases(self, kinds: Nodes, sequences: float) -> Iterator[_Case]:
-        """Yield the cases of a set that trains so many sequences."""
         times = Counter(kinds)
         for b in self.cost.instance.workload.micro_batch_sizes:
             for copies in self._copies(kinds):
@@ -166,7 +164,6 @@ class Options:
                         yield _Case(least, b, copies, n, degrees)
 
     def _stages(self, kind: int, copies: int, t: int) -> int:
-        """Return the stages on a node of a kind, of each of so many copies."""
         return self.cost.nodes[kind].count // copies // t
 
     def _least_us(self, b: int, n: int, stages: dict[tuple[int, int], int]) -> float:
@@ -191,7 +188,6 @@ class Options:
                 yield copies
 
     def _chains(self, kinds: Nodes, case: _Case) -> Iterator[Chain]:
-        """Yield the chains of a case, over some orders of its kinds."""
         times = Counter(kinds)
         distinct = list(times)
         orders = list(permutations(range(len(distinct)))) if len(distinct) < 4 else []

@@ -52,8 +52,7 @@ class Division(NamedTuple):
         layers += sum(self.ends)
         count = layers // max(1, self.each) if self.each else stages * (self.runs or 1)
         if (self.first, self.last) != (None, None) or count == stages:
-            ends = self._ends(stages, layers)
-            equal = tuple(in_runs(ends, count // stages or 1))
+            equal = tuple(in_runs(self._ends(stages, layers), count // stages or 1))
         elif count and layers % count == 0:
             equal = (layers // count,) * count
         else:
