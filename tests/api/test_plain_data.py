@@ -42,9 +42,7 @@ def test_a_plan_is_judged_as_a_result_a_document_and_a_dict(
     assert hetopt.explain(result, limits=0).iteration_us == result.objective
 
 
-def test_another_instance_stands_in_for_the_result_s_own(
-    result: hetopt.Result,
-) -> None:
+def test_another_instance_stands_in_for_the_result_s_own(result: hetopt.Result) -> None:
     slower = {**TREE, "workload": {**TREE["workload"], "global_batch": 8}}
     judged = hetopt.check(result, slower)
     assert {broken.rule for broken in judged.violations} != set()

@@ -106,7 +106,7 @@ def test_what_was_given_to_a_method_is_marked() -> None:
     planned = {row.label for row in report.runs if row.result.plan is not None}
     assert planned == given
     assert {*report.summary()} == {
-        *("megatron", "portfolio (known)", "training_plan (known)"),
+        *("megatron", "portfolio (known)", "training_plan (known)")
     }
 
 

@@ -28,11 +28,7 @@ from hetopt.schema.targets import TARGETS
 LATENT = {"key_rank": 64, "plain": 64, "rotary": 32, "value_dim": 64}
 #: What is asked of a program, and one that lacks it.
 ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "latent attention (MLA)": (
-        "executor",
-        {"latent": LATENT},
-        {},
-    ),
+    "latent attention (MLA)": ("executor", {"latent": LATENT}, {}),
     "training in single precision": ("torchtitan", {}, {"precision": "fp32"}),
     "SGD instead of AdamW": (
         "torchtitan",

@@ -57,10 +57,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(
-    folder: Path,
-    method: str,
-    certificate: dict[str, Any] | None = None,
-    **changes: Any,
+    folder: Path, method: str, certificate: dict[str, Any] | None = None, **changes: Any
 ) -> Path:
     """A folder with one row, as `hetopt bench` leaves it."""
     task = suites.Task(instance=NAME, method=method, wall_limit_s=60)

@@ -126,10 +126,7 @@ def test_compare_exits_as_its_worst_instance(tmp_path: Path) -> None:
     ],
 )
 def test_a_bound_without_its_proof_exits_2(
-    change: dict[str, Any],
-    message: str,
-    written: Callable[[Any], Path],
-    tmp_path: Path,
+    change: dict[str, Any], message: str, written: Callable[[Any], Path], tmp_path: Path
 ) -> None:
     problem, out = written(UNEVEN), tmp_path / "result.json"
     assert hetopt("solve", problem, "--out", out).exit_code == 0

@@ -61,9 +61,7 @@ def test_a_run_of_latent_attention_has_its_settings_compared(
     assert "No change" not in answer
 
 
-def test_a_proposed_run_has_one_way_to_lay_its_layers(
-    run: Callable[..., str],
-) -> None:
+def test_a_proposed_run_has_one_way_to_lay_its_layers(run: Callable[..., str]) -> None:
     model = str(CASES / "layout_and_virtual_stages.json")
     file = "layout_and_virtual_stages.args"
     told = json.loads(run(file, model, 1, 32, 4096, "--json"))["advice"]["words"]

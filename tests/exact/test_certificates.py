@@ -52,12 +52,7 @@ def boxes(instance: Instance, tree: Any, time_us: int) -> dict[str, Any]:
     names: dict[object, str] = {}
     for node in instance.planned_cluster.nodes:
         names.setdefault((node.gpu, node.count, node.intra_gbytes_per_s), node.name)
-    return {
-        "time_us": time_us,
-        "scale": 1,
-        "classes": [*names.values()],
-        "tree": tree,
-    }
+    return {"time_us": time_us, "scale": 1, "classes": [*names.values()], "tree": tree}
 
 
 def test_a_price_of_what_nobody_can_use_makes_no_room_for_a_lie() -> None:
@@ -114,8 +109,7 @@ def wide(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("make", "depth"),
-    [(nested, MOST_DEPTH), (wide, int(math.log2(MOST_CASES)) + 1)],
+    ("make", "depth"), [(nested, MOST_DEPTH), (wide, int(math.log2(MOST_CASES)) + 1)]
 )
 def test_a_tree_of_boxes_is_bounded(
     make: Callable[[int], dict[str, Any]], depth: int

@@ -320,10 +320,7 @@ def test_torchtitan_divides_layers_by_its_own_rule(
         ("--fp8-format hybrid", "products of layers: found fp8, .* -o products=fp8"),
         ("--optimizer sgd", "optimizer: found sgd, expected adamw.*-o optimiser=sgd"),
         ("--num-virtual-stages-per-pipeline-rank 5", "found 15 parts of 12 layers"),
-        (
-            "--pipeline-model-parallel-layout Et*6|t*6L",
-            "in 2 parts, expected 12 in 3",
-        ),
+        ("--pipeline-model-parallel-layout Et*6|t*6L", "in 2 parts, expected 12 in 3"),
         (
             "--pipeline-model-parallel-layout Et*6||t*6L",
             "whose part 1 has neither layer nor end",
@@ -438,9 +435,7 @@ def test_a_launcher_that_starts_other_processes_is_refused(
         next(megatron.claims(path, instance(), hosts="a0,a1"))
 
 
-def test_paths_and_numbers_that_are_not_known_hold_no_arguments(
-    tmp_path: Path,
-) -> None:
+def test_paths_and_numbers_that_are_not_known_hold_no_arguments(tmp_path: Path) -> None:
     path = arguments(tmp_path)
     text = path.read_text().replace("  # a comment\n", "")
     start = "torchrun --nproc_per_node=8 --nnodes=3 --master_port=$((RANDOM + 1)) "

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 from exporter_plans import EVEN, instance, one
-from model_configs import (
-    GPT,
-    QWEN_3,
-    made_of,
-)
+from model_configs import GPT, QWEN_3, made_of
 
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan

@@ -14,13 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import (
-    MIXED,
-    UNEVEN,
-    instance,
-    instance_for,
-    pipeline,
-)
+from exporter_plans import MIXED, UNEVEN, instance, instance_for, pipeline
 from fake_ray import RAY, written
 
 from hetopt.formats import exporting
@@ -103,9 +97,7 @@ def started(
 # --- Schedulers --------------------------------------------------------------------
 
 
-def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(
-    tmp_path: Path,
-) -> None:
+def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(tmp_path: Path) -> None:
     calls = started(
         tmp_path,
         "slurm",
@@ -148,9 +140,7 @@ def test_skypilot_launches_the_others_with_the_address_of_the_first(
     ]
 
 
-def test_ray_places_a_bundle_on_every_node_and_trains_there(
-    tmp_path: Path,
-) -> None:
+def test_ray_places_a_bundle_on_every_node_and_trains_there(tmp_path: Path) -> None:
     calls = started(tmp_path, "ray", MIXED, TRAIN="mine")
     (group,) = (call for call in calls if call[0] == "group")
     assert group[1] == [{"GPU": 8}, {"GPU": 8}, {"GPU": 4}]
@@ -174,9 +164,7 @@ def test_ray_places_a_bundle_on_every_node_and_trains_there(
 # --- the executor --------------------------------------------------------------------
 
 
-def test_the_executor_is_started_on_every_host_with_its_gpus(
-    tmp_path: Path,
-) -> None:
+def test_the_executor_is_started_on_every_host_with_its_gpus(tmp_path: Path) -> None:
     words = ("--steps", "7", "--data", "tok*.bin")
     calls = started(tmp_path, "torchrun", MIXED, *words)
     rows = {}

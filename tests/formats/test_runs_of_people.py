@@ -111,9 +111,7 @@ def judged(*paths: Path, data: Instance | None = None) -> Claim:
 
 
 ALONE = {
-    "Accelerate": {
-        "fsdp.yaml": ACCELERATE + "gradient_accumulation_steps: 2\n",
-    },
+    "Accelerate": {"fsdp.yaml": ACCELERATE + "gradient_accumulation_steps: 2\n"},
     "DeepSpeed": {
         "ds.json": json.dumps(
             {

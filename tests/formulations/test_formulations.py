@@ -347,10 +347,7 @@ def grouping(gpus: int, types: int, floor_mib: int) -> device_grouping.Data:
     rows = [("A100", 312, 80), ("H800", 989, 80), ("H20", 148, 96), ("V100", 125, 32)]
     listed = tuple(
         device_grouping.DeviceType(
-            type=name,
-            count=gpus // types,
-            gflops=1000 * tflops,
-            memory_mib=1024 * gib,
+            type=name, count=gpus // types, gflops=1000 * tflops, memory_mib=1024 * gib
         )
         for name, tflops, gib in rows[:types]
     )
@@ -422,19 +419,11 @@ LARGE_GROUPS = 15 * 81_920
             grouping(400, 3, LARGE_GROUPS),
             "different counts",
         ),
-        (
-            "device_grouping_patterns",
-            grouping(60, 3, LARGE_GROUPS),
-            "patterns",
-        ),
+        ("device_grouping_patterns", grouping(60, 3, LARGE_GROUPS), "patterns"),
         ("layer_partition_runs", equal_stages(4, 400, 4), "use the exact method"),
         ("layer_partition_lattice", equal_stages(18, 20, 4), "choices of stages"),
         ("layer_partition_lattice", equal_stages(12, 60, 1), "runs of layers"),
-        (
-            "provisioning_allocations",
-            many_offers(),
-            "numbers of stages of each offer",
-        ),
+        ("provisioning_allocations", many_offers(), "numbers of stages of each offer"),
     ],
 )
 def test_what_is_beyond_number_is_refused(name: str, data: Any, expected: str) -> None:

@@ -423,9 +423,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "profile": _profile,
         "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
     },
-    schema.Offload: {
-        "memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5),
-    },
+    schema.Offload: {"memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5)},
     schema.Lora: {
         "rank": lambda d: d.rng.choice([1, 8, 500]),
         "beside": lambda d: d.maybe("all", "attention"),

@@ -167,9 +167,7 @@ def test_a_start_outlives_an_interruption_before_the_search(
 
 @pytest.mark.parametrize("found", [True, False])
 def test_settings_are_raced_before_planners_where_a_plan_chooses_them(
-    found: bool,
-    asked: list[tuple[str, float | None]],
-    monkeypatch: pytest.MonkeyPatch,
+    found: bool, asked: list[tuple[str, float | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planners are asked where the race finds nothing, and those of other packages."""
     data = hetopt.load("generated:unequal/16/3")

@@ -38,10 +38,7 @@ SHAPES = {
     "gpt2": GPT2,
     "mixtral": LLAMA.model_copy(update={"experts": EVERY}),
     "qwen2_moe": LLAMA.model_copy(
-        update={
-            "qkv_biased": True,
-            "experts": EVERY.model_copy(update=SOME | SHARED),
-        }
+        update={"qkv_biased": True, "experts": EVERY.model_copy(update=SOME | SHARED)}
     ),
     "qwen3_moe": LLAMA.model_copy(
         update={"qk_norm": True, "experts": EVERY.model_copy(update=SOME)}
