@@ -63,7 +63,6 @@ def test_no_gpu_has_more_to_spare_than_it_has() -> None:
     shape = {"sequence_length": 512, "global_batch": 4, "micro_batch_sizes": [1]}
     data, _ = boxes.instance_of(spec, cards, shape, ["inter_gbytes_per_s=1"])
     (verdict,) = hetopt.fit(data, limits=600).verdicts  # it ends by itself
-    assert verdict.margin.value is not None
     assert 0 < verdict.margin.value < verdict.room_mib
 
 
@@ -97,7 +96,6 @@ def test_without_time_the_first_number_that_is_not_refuted_is_undecided(
     file.write_text(json.dumps(SEVENTY_BILLION))
     (verdict,) = hetopt.fit(file, ["H100-80GB-SXM5"], 64, limits=0).verdicts
     assert verdict.status is Status.UNDECIDED
-    assert verdict.too_few is not None
     assert verdict.too_few < verdict.gpus < MOST_GPUS
 
 

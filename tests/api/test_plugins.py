@@ -35,7 +35,6 @@ def nothing_added(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def template(tmp_path: Path) -> Path:
-    assert TEMPLATE is not None
     path = tmp_path / "by_node.py"
     path.write_text(TEMPLATE[1], "utf-8")
     return path

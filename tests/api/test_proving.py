@@ -163,7 +163,6 @@ def test_the_command_leaves_with_four_where_a_bound_is_open(priced: Path) -> Non
 
 def test_a_certificate_is_one_of_the_bound_that_it_refutes_times_below() -> None:
     kept = best.known("hexiscale/setting-1-llama2-7b")
-    assert kept is not None
     certificate = BoxCertificate.model_validate(kept.certificate, strict=False)
     proofs = []
     for beyond in (1, 2):

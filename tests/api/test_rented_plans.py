@@ -231,6 +231,5 @@ def test_offers_without_a_search_are_refused_with_what_to_add() -> None:
     with pytest.raises(InstanceError, match="add `search: ") as refused:
         hetopt.provision(document)
     told = re.search(r"`search: (\{.*\})`", str(refused.value))
-    assert told is not None
     search = yaml.safe_load(told[1])
     assert hetopt.provision({**document, "search": search}).plan is not None

@@ -20,7 +20,6 @@ SHARES = [Fraction(n, 400) for n in (-4, 0, 3, 12)]
 def row(**changes: Any) -> dict[str, Any]:
     """The row of a solve that finds and proves what is known best."""
     known = best.known(NAME)
-    assert known is not None
     return {
         "key": f"{NAME} by exact",
         "instance": NAME,
@@ -42,10 +41,7 @@ def row(**changes: Any) -> dict[str, Any]:
 def moved(name: str, share: Fraction) -> float:
     """An objective or bound that is away by that share of the best objective."""
     known = best.known(NAME)
-    assert known is not None
     value, scale = known.value(name), known.value("objective")
-    assert value is not None
-    assert scale is not None
     return float(value + share * scale)
 
 

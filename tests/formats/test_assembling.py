@@ -336,12 +336,10 @@ def test_what_is_fine_tuned_is_said(
     hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
     frozen = made(tmp_path, hosts, *options)
     calibration = frozen.workload.costs.compute.calibration
-    assert calibration is not None
     framework = f"framework={calibration.framework}"  # Megatron-LM has no 4 bits
     every = made(tmp_path, hosts, "finetune=full", framework)
     assert every.workload.costs.lora is None
     lora = frozen.workload.costs.lora
-    assert lora is not None
     assert lora.weight_bits == bits
     full, some = CostTable(every), CostTable(frozen)
     node, layers = full.cluster.nodes[0].name, range(full.layers)

@@ -109,7 +109,6 @@ def test_the_best_is_that_of_all_settings(advice: Advice, tmp_path: Path) -> Non
             trainer = claim.data.on("megatron")
             if judged.valid and not any(targets.broken(trainer, claim.plan)):
                 times[tensor, stages, size, rule, zero, runs] = judged.objective
-    assert advice.best.us is not None
     least = min(times.values())
     assert advice.best.us <= least * (1 + changes.NEAR)
     assert advice.run.us is None or advice.best.us <= advice.run.us
@@ -137,7 +136,6 @@ def test_no_setting_is_better_than_the_bound_that_is_told(tmp_path: Path) -> Non
     assert advice.offering
     assert 2 in advice.offering[0].workload.micro_batch_sizes
     for one in advice.offering:
-        assert advice.best.us is not None
         assert api.no_plan_is_shorter(one).value <= advice.best.us
 
 

@@ -242,7 +242,6 @@ def test_ends_alone_and_unequal_runs_are_read_judged_and_written(
     data = instance(36, costs, layers=layers, mtp_layers=mtp).on("megatron")
     path = arguments(tmp_path, *words, "--global-batch-size 36")
     _, plan, _, own, notes, _ = claimed("megatron", path, data)
-    assert plan is not None
     assert own is not None
     assert "layout told, which the instance does not offer" in str(notes)
     stages, found = plan.pipelines[0].stages, training_plan.evaluate(own, plan)
@@ -362,7 +361,6 @@ def test_a_run_is_judged_with_its_own_settings(
     path = arguments(tmp_path, change, "--global-batch-size 36")
     claim = claimed("megatron", path, instance(36))
     assert claim.plan is not None
-    assert claim.data is not None
     assert training_plan.evaluate(claim.data, claim.plan).valid
     assert value in getattr(claim.data.workload.alternatives, name)
     assert (
@@ -467,7 +465,6 @@ def test_matrices_that_differ_from_the_instances_are_told(tmp_path: Path) -> Non
         sharded = f"--data-parallel-sharding-strategy {name}"
         path = arguments(tmp_path, "--use-megatron-fsdp ", sharded)
         settings = claimed("megatron", path, data).settings
-        assert settings is not None
         assert settings.zero == zero
 
 
@@ -491,7 +488,6 @@ def test_a_run_has_the_gradients_that_its_flags_say(
             read("megatron", path, data)
         return
     claim = claimed("megatron", path, data)
-    assert claim.data is not None
     assert claim.data.workload.costs.precision == told
     said = [note for note in claim.notes if "adds up and reduces gradients" in note]
     assert len(said) == (told != own)
@@ -510,7 +506,6 @@ def test_a_run_of_what_the_instances_program_lacks_is_one_of_its_trainer(
     )
     claim = claimed("megatron", path, instance(costs={"zero": 1}).on("executor"))
     assert claim.plan is not None
-    assert claim.data is not None
     assert claim.data.workload.runs_on == "megatron"
     assert (
         "checked against the limits of megatron: executor cannot run it" in claim.notes

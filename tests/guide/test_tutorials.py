@@ -27,8 +27,6 @@ TOUR = INSTANCES / "examples" / "tour.ipynb"
 def notebooks() -> ModuleType:
     """The command that runs them."""
     spec = importlib.util.spec_from_file_location("notebooks", GUIDE / "notebooks.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -346,7 +346,6 @@ def test_the_worker_starts_from_the_orders_plans_and_from_the_library() -> None:
     assert told_events(order)[-1]["document"]["status"] == "optimal"  # the library's
     mine = data.model_copy(update={"name": "mine"})
     made = hetopt.plan(mine, "hexiscale", limits=20)
-    assert made.plan is not None
     order = {
         "instance": mine.model_dump(mode="json"),
         "time_limit": 0.1,

@@ -112,7 +112,6 @@ def _fields_of_trl() -> set[str]:
     from importlib import util
 
     found = util.find_spec("trl")
-    assert found is not None
     assert found.origin is not None
     text = Path(found.origin).with_name("trainer") / "model_config.py"
     return set(re.findall(r"^    (\w+): .* = field\($", text.read_text("utf-8"), re.M))
