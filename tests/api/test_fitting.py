@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from command_line import said as told
 from inputs import trials
 from model_configs import SEVENTY_BILLION
 from places import INSTANCES
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
 from hetopt.api import boxes, feasibility, scheduling
 from hetopt.api.fitting import MOST_GPUS, Training
 from hetopt.bounds import covering
@@ -25,11 +24,6 @@ from hetopt.result import Status
 from hetopt.schema import Instance, exact
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
-
-
-def told(*words: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(cli.app, [*words])
-    return result.exit_code, result.stdout, result.stderr
 
 
 def has_plan(instance: Instance) -> bool:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from places import ROOT
-from typer.testing import CliRunner
 
 import hetopt
 from hetopt.api import mixed
-from hetopt.cli import app
 from hetopt.costs.constants import shipped
 from hetopt.costs.runs.prediction import Prediction
 from hetopt.costs.runs.rows import Run
@@ -110,7 +109,7 @@ def test_tables_of_runs_have_the_plan_as_a_cell(tmp_path: Path) -> None:
     table = [json.dumps(v) if isinstance(v, dict | list) else v for v in row.values()]
     lines = "\t".join(row), "\t".join("" if v is None else str(v) for v in table)
     (tmp_path / "runs.tsv").write_text("\n".join(lines))
-    done = CliRunner().invoke(app, ["predict", str(tmp_path / "runs.tsv")])
+    done = typed("predict", tmp_path / "runs.tsv")
     assert done.exit_code == 0, done.output
     assert "8 x h100_80gb + 4 x a100_80gb" in " ".join(done.output.split())
 

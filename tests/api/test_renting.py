@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import said as told
 from places import INSTANCES
-from typer.testing import CliRunner
 
-from hetopt import catalogue, cli
+from hetopt import catalogue
 from hetopt.api import boxes
 from hetopt.api.boxes import Cards
 from hetopt.api.renting import Rentals, rent
@@ -30,11 +30,6 @@ LIST = (
     "dear,H100,8,1,1,24.0,r2,,\n"
     "small,A100-80GB,8,1,1,10.0,r1,,\n"
 )
-
-
-def told(*words: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(cli.app, [*words])
-    return result.exit_code, result.stdout, result.stderr
 
 
 @pytest.fixture(scope="module")

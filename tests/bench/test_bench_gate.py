@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed
 
 from hetopt.bench import gate
-from hetopt.cli import app
 from hetopt.files import best
 
 NAME = "hexiscale/setting-3-llama-30b"  # its bound is below its plan
@@ -83,7 +82,7 @@ def test_the_command_ends_by_the_verdict(
 ) -> None:
     lines = [{"suite": "gate"}, row(objective=moved("objective", share))]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
-    said = CliRunner().invoke(app, ["bench", "--report", str(tmp_path), "--json"])
+    said = typed("bench", "--report", tmp_path, "--json")
     assert said.exit_code == code, said.stderr
     (verdict,) = json.loads(said.stdout)["gate"]
     assert bool(verdict["why"]) == bool(code)

@@ -5,17 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from places import TESTS
-from typer.testing import CliRunner
-
-from hetopt import cli
 
 CASES = TESTS / "cli" / "cases"
 BOX = "{} slots=8 type=A100-80GB-SXM4\n"
 
 
 def answered(*words: object) -> str:
-    result = CliRunner().invoke(cli.app, [*map(str, words)])
+    result = typed(*words)
     assert result.exit_code == 0, result.stderr
     return " ".join(result.stdout.split())
 

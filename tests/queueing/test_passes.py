@@ -9,11 +9,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from command_line import typed
 from conftest import NODES, TINY
 from stub_slurm import StubSlurm
-from typer.testing import CliRunner
 
-from hetopt import cli
 from hetopt.api.judging import posed_training
 from hetopt.queueing import scheduler
 from hetopt.queueing.engines import slurm as slurm_engine
@@ -345,7 +344,7 @@ def test_documents_and_a_dry_run_of_the_command_line(
     )
 
     def said(*words: str, code: int = 0) -> Any:
-        told = CliRunner().invoke(cli.app, [*words, "--json"])
+        told = typed(*words, "--json")
         assert told.exit_code == code, told.stderr
         return json.loads(told.stdout)
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from places import ROOT
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
 from hetopt.files import load_instance
 
 pytest.importorskip("starlette")
@@ -44,8 +43,7 @@ def served(desk: Desk, **words: Any) -> TestClient:
 def asked(client: TestClient, path: str, body: Any) -> dict[str, Any]:
     told = client.post(path, json=body)
     assert told.status_code == 200, told.text
-    found: dict[str, Any] = told.json()
-    return found
+    return told.json()
 
 
 def refused(told: Any, status: int) -> dict[str, Any]:
@@ -236,8 +234,7 @@ def test_a_timeline_is_the_page_that_simulate_writes(
     assert told.status_code == 200
     plan, page = tmp_path / "plan.json", tmp_path / "timeline.html"
     plan.write_text(client.get(f"api/plans/{name}/plan.json").text)
-    words = ["simulate", str(plan), "--out", str(page)]
-    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    assert typed("simulate", plan, "--out", page).exit_code == 0
     assert told.text == page.read_text(encoding="utf-8")
 
 
