@@ -513,6 +513,17 @@ def instance(
     }
 
 
+def divided(rng: Random, counts: tuple[int, ...]) -> Tree:
+    """A random instance of few layers, of which plans may choose how it is divided."""
+    return instance(
+        *(rng, counts),
+        layers=rng.choice([1, 2, 3, 5]),
+        batch=rng.choice([4, 8, 12]),
+        sizes=rng.choice([(1,), (1, 2), (1, 2, 4), (2,)]),
+        divides=rng.random() < 0.3,
+    )
+
+
 def workload(rng: Random, *, layers: int, batch: int, sizes: tuple[int, ...]) -> Tree:
     """A random workload for a model of so many layers, without a profile."""
     draw = Draw(rng, (), layers, batch, sizes, rng.choice([0.05, 0.3, 0.9]))
