@@ -85,7 +85,6 @@ def test_a_wrong_type_is_told_by_the_argument_s_name(call: Any, words: str) -> N
 
 
 def test_times_are_there_in_seconds(result: hetopt.Result) -> None:
-    assert result.objective is not None
     assert result.objective_s == pytest.approx(float(result.objective) / 1e6)
     assert result.bound_s == pytest.approx(float(result.bound.value) / 1e6)
     grouping = hetopt.solve("generated:grouping/4/1", limits=5)

@@ -31,7 +31,6 @@ def test_what_is_best_known_is_what_the_judge_finds(name: str) -> None:
     assert judged.objective == found.value("objective")
     bound = found.value("bound")
     if bound is not None:
-        assert judged.objective is not None
         value = Fraction(judged.objective)
         assert bound <= value if found.sense == "minimise" else bound >= value
         assert found.bound_source

@@ -44,7 +44,6 @@ def found(name: str) -> tuple[Instance, int]:
     """The instance, and the time of a valid plan."""
     instance = instance_of(name)
     plan = plan_of(name) if name in PLANS else hetopt.plan(instance, "megatron").plan
-    assert plan is not None
     judged = training_plan.evaluate(instance, plan)
     assert judged.valid
     assert isinstance(judged.objective, int)
@@ -80,7 +79,6 @@ def test_stages_of_too_few_layers_are_told_under_every_alternative() -> None:
     tree["workload"]["costs"]["interleave"] = layers + 2
     tree["workload"]["alternatives"] = {"interleave": [layers + 1]}
     reason = impossible.reason(Instance.model_validate(tree, strict=False))
-    assert reason is not None
     assert f"{layers + 1} virtual stages" in reason
 
 

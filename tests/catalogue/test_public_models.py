@@ -27,8 +27,7 @@ COUNTED: dict[str, int] = yaml.safe_load((HERE / "counts.yaml").read_text())
 
 
 def config(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(CONFIGS[name].read_text())
-    return found
+    return json.loads(CONFIGS[name].read_text())
 
 
 def model(name: str) -> ModelSpec:

@@ -34,8 +34,7 @@ of_each = pytest.mark.parametrize("problem", CASES)
 
 def solve(problem: str, **options: Any) -> Result:
     method: Any = registry.entry("exact", problem)
-    result: Result = method.solve(CASES[problem][0], **options)
-    return result
+    return method.solve(CASES[problem][0], **options)
 
 
 def ascending(problem: str, *values: Any) -> bool:

@@ -304,7 +304,6 @@ def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
     work = {"sequence_length": 131_072, "global_batch": 16, "micro_batch_sizes": [1]}
     data = instance_of(read(tmp_path, hosts, LINK, work=work))
     result = hetopt.plan(data, planner="megatron")
-    assert result.plan is not None
     assert training_plan.evaluate(data, result.plan).valid
     options = [LINK, "flash=false", "recompute=full", "zero=0"]
     data = instance_of(read(tmp_path, hosts, *options, work=work))

@@ -31,8 +31,7 @@ def told(target: str, data: Instance, plan: TrainingPlan) -> dict[str, Any]:
     """Megatron's words by the names of its configuration, values as they are read."""
     files = exporting.export_plan(target, data, plan)
     if target == "megatron_bridge":
-        found: dict[str, Any] = json.loads(files["settings.json"])["model"]
-        return found
+        return json.loads(files["settings.json"])["model"]
     lines = [x[2:] for x in files["arguments.txt"].splitlines() if x.startswith("--")]
     pairs = (line.partition(" ") for line in lines)
     words = {name.replace("-", "_"): value.strip("'") for name, _, value in pairs}

@@ -176,7 +176,6 @@ def test_memory_must_fit_a_lease_and_must_not_fit_a_trial() -> None:
 def test_a_job_that_can_never_fit_is_refused_with_the_reason() -> None:
     data = queue(("gpt2-7b", 2, 10, 0.0), ("bert-base", 4, 10, 0.0))
     why = data.refusal(data.jobs[0])
-    assert why is not None
     assert "it needs at least 72.4 GiB on each GPU" in why
     run = simulator.simulate(data, "frenzy")
     assert run.schedule.jobs[0].refused == why

@@ -32,8 +32,7 @@ def ranks_of(
     env, needs = {}, "megatron.core"
     if checkout := os.environ.get("MEGATRON_LM"):
         env["PYTHONPATH"], needs = checkout, f"{needs} triton"
-    found: list[dict[str, Any]] = told("megatron_core.py", needs, str(world), **env)
-    return found
+    return told("megatron_core.py", needs, str(world), **env)
 
 
 @pytest.mark.parametrize("config", [LLAMA_31, MIXTRAL], ids=["llama", "mixtral"])

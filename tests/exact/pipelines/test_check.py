@@ -157,8 +157,7 @@ def text() -> str:
 
 @pytest.fixture
 def honest() -> dict[str, Any]:
-    tree: dict[str, Any] = json.loads(text())
-    return tree
+    return json.loads(text())
 
 
 def leaves(tree: dict[str, Any]) -> list[dict[str, Any]]:
@@ -281,8 +280,7 @@ def hosted_text() -> str:
 
 @pytest.fixture
 def hosted() -> dict[str, Any]:
-    tree: dict[str, Any] = json.loads(hosted_text())
-    return tree
+    return json.loads(hosted_text())
 
 
 def by_hosts(tree: dict[str, Any]) -> list[dict[str, Any]]:
