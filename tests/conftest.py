@@ -5,9 +5,10 @@ Back ends and statements are found in their folders: a new one is tested at once
 
 import gc
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ LONG = (
     *("catalogue/test_public_models.py", "costs/runs", "costs/test_lora_plans.py"),
     *("costs/test_marp.py", "costs/test_optimisers.py", "costs/test_ports.py"),
 )
+#: What drives pages in a browser.
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _HERE = Path(__file__).parent
 
 
@@ -121,3 +124,16 @@ def backend(request: pytest.FixtureRequest) -> Any:
 def formulation(request: pytest.FixtureRequest) -> Any:
     """Every statement."""
     return request.param
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser, where there is one."""
+    named = (os.environ.get("HETOPT_CHROMIUM"), *map(shutil.which, BROWSERS))
+    if not (program := next(filter(None, named), None)):
+        pytest.skip("no Chromium: set HETOPT_CHROMIUM")
+    with pytest.importorskip("playwright.sync_api").sync_playwright() as play:
+        options = ["--no-sandbox", "--disable-gpu"]
+        browser = play.chromium.launch(executable_path=program, args=options)
+        yield browser
+        browser.close()

@@ -168,8 +168,7 @@ def kept_of(group: str) -> dict[str, Answer]:
     """Return the answers of a group that are kept."""
     path = FOLDER / f"{group}.json"
     text = path.read_text("utf-8") if path.is_file() else "{}"
-    found: dict[str, Answer] = json.loads(text)
-    return found
+    return json.loads(text)
 
 
 def differences(words: list[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from command_line import ran
 from places import ROOT
 
 SHIPPED = ("hetopt", "formulations", "instances")
@@ -96,13 +97,10 @@ def run(site: Path, code: str, folder: Path, *words: str) -> str:
     """Run a script that lies outside `folder`, on the unpacked wheel."""
     script = site.parent / "script.py"
     script.write_text(code, encoding="utf-8")
-    told = subprocess.run(
-        [sys.executable, str(script), *words],
+    told = ran(
+        *(sys.executable, script, *words),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert told.returncode == 0, told.stderr
     return told.stdout
@@ -192,13 +190,11 @@ def test_a_build_without_a_compiler_asks_for_one(archive: Path, tmp_path: Path) 
     (source,) = tmp_path.iterdir()
     code = "import setuptools.build_meta as b; print(b.get_requires_for_build_wheel())"
     for path, wanted in ((os.environ["PATH"], "[]"), (str(tmp_path), "['ziglang']")):
-        told = subprocess.run(
-            [sys.executable, "-c", code],
+        told = ran(
+            *(sys.executable, "-c", code),
             cwd=source,
             env={**os.environ, "PATH": path},
             check=True,
-            capture_output=True,
-            text=True,
         )
         assert told.stdout.splitlines()[-1] == wanted
 
@@ -210,8 +206,6 @@ def test_one_version_is_told_everywhere() -> None:
     version = PROJECT["version"]
     cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.M)
     changed = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    assert cited is not None
-    assert changed is not None
     assert (cited[1], changed[1]) == (version, version)
 
 
@@ -238,7 +232,6 @@ def test_a_planner_that_comes_as_a_wheel_is_listed_and_plans(
     package.mkdir(parents=True)
     page = (ROOT / "guide" / "plug-ins.md").read_text("utf-8")
     template = re.search(r'```python\n("""All GPUs of a node.*?)```', page, re.S)
-    assert template is not None
     (package / "__init__.py").write_text("")
     (package / "planning.py").write_text(template[1], "utf-8")
     (package.parent / "pyproject.toml").write_text(PLUGIN, "utf-8")
@@ -249,12 +242,10 @@ def test_a_planner_that_comes_as_a_wheel_is_listed_and_plans(
     script.write_text("from hetopt.cli import main\nmain()\n")
 
     def told(*words: str) -> str:
-        return subprocess.run(
-            [sys.executable, str(script), *words],
+        return ran(
+            *(sys.executable, script, *words),
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": both},
-            capture_output=True,
-            text=True,
             check=True,
         ).stdout
 

@@ -5,7 +5,6 @@ The site is made of the same pages, where mkdocs is installed.
 
 import re
 import shlex
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import ran
 from places import ROOT
 from typer.main import get_command
 
@@ -138,13 +138,7 @@ def test_every_command_is_one_of_ours_and_its_options_are(page: Path) -> None:
 def test_the_site_is_made_of_every_page_without_a_warning(tmp_path: Path) -> None:
     """And asks no other host for anything; formulas and names are on it."""
     words = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
-    told = subprocess.run(
-        [sys.executable, *words, str(tmp_path / "site")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    told = ran(sys.executable, *words, tmp_path / "site", cwd=ROOT)
     assert told.returncode == 0, told.stderr
     made = {str(p.parent) for p in (tmp_path / "site").rglob("index.html")}
     for page in PAGES:

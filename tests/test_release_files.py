@@ -1,6 +1,5 @@
 """The files around a release: what builds, what is cited, what people fill in."""
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from places import ROOT
+from places import ROOT, module_of
 
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -73,17 +72,8 @@ def test_what_speaks_to_other_machines_is_said() -> None:
 # --- habits -----------------------------------------------------------------------
 
 
-def loaded(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_every_package_that_is_installed_with_ours_declares_a_licence() -> None:
-    licences = loaded(ROOT / ".github" / "licences.py")
+    licences = module_of(ROOT / ".github" / "licences.py")
     packages = licences.closure("hetopt")
     names = {licences.canonical(one.metadata["Name"]) for one in packages}
     assert {"hetopt", "pyscipopt", "ortools", "pulp", "numpy", "pydantic"} <= names

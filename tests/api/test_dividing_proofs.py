@@ -62,8 +62,6 @@ def test_ways_of_larger_clusters_are_refuted_together_below_one_plan() -> None:
     told: list[tuple[Objective | None, Objective | None]] = []
     heard = lambda incumbent, bound: told.append((incumbent, bound))  # noqa: E731
     found = portfolio.exactly("training_plan", instance, Limits(2), None, heard)
-    assert found.plan is not None
-    assert found.bound is not None
     assert judge.evaluate(instance, found.plan).objective == found.objective
     known = [bound for _, bound in told if bound is not None]
     assert known == sorted(known)
@@ -96,7 +94,6 @@ def proofs(instance: Instance) -> list[tuple[Instance, object]]:
 @pytest.mark.parametrize("zeros", [[0], [0, 1]])
 def test_ways_stand_within_stages_of_zero(zeros: list[int]) -> None:
     whole = variants._join(proofs(chosen(zeros)))
-    assert whole is not None
     found = [one.time_us for one in (whole, *whole.further)]
     assert found == [10 * zero + way for zero, way in product(zeros, range(4))]
     assert not any(one.further for one in whole.further)
@@ -105,7 +102,6 @@ def test_ways_stand_within_stages_of_zero(zeros: list[int]) -> None:
 def test_ways_with_other_stages_of_zero_stand_where_they_are_checked() -> None:
     instance = in_groups()
     whole = variants._join(proofs(instance))
-    assert whole is not None
     each = settings.variants(instance)
     assert [one.time_us // 10 for one in (whole, *whole.further)] == [
         one.workload.costs.zero for one in each
@@ -143,7 +139,6 @@ def test_an_undecided_result_has_the_least_bound_of_all_ways(
     results = [undecided(mixture([4]), us) for us in each]
     found = variants._together(results, [Bound(us, "a test") for us in each])
     assert found.status is Status.UNDECIDED
-    assert found.bound is not None
     assert found.bound.value == 3
 
 
@@ -173,6 +168,5 @@ def test_ways_that_time_leaves_out_may_have_plans(
     assert len(asked) == 1
     assert (found.status, found.stop) == (Status.UNDECIDED, Stop.TIME)
     left = [training_plan_bound(way).value for way in ways if way is not asked[0]]
-    assert found.bound is not None
     assert found.bound.value == min(left)
     assert found.reasons == ()

@@ -134,10 +134,7 @@ def test_an_exact_method_keeps_the_plan_of_an_interrupted_planner() -> None:
     ],
 )
 def test_a_plan_outlives_what_comes_after_it(
-    home: ModuleType,
-    where: str,
-    words: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    home: ModuleType, where: str, words: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(home, where, interrupt)
     found = api.plan(SMALL, **words)

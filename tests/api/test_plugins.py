@@ -3,17 +3,17 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import ran
+from command_line import typed as run
 from places import ROOT
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli, registry
+from hetopt import registry
 from hetopt.errors import InstanceError, PluginBroken
 from hetopt.planners import megatron
 from hetopt.schema import Instance
@@ -35,14 +35,9 @@ def nothing_added(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def template(tmp_path: Path) -> Path:
-    assert TEMPLATE is not None
     path = tmp_path / "by_node.py"
     path.write_text(TEMPLATE[1], "utf-8")
     return path
-
-
-def run(*words: str) -> Any:
-    return CliRunner().invoke(cli.app, list(words))
 
 
 def test_the_template_plans(template: Path) -> None:
@@ -165,14 +160,8 @@ def test_an_installed_package_is_found_by_its_entry_points(
     (about / "entry_points.txt").write_text(points)
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 
-    def told(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "hetopt", *words],
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def told(*words: str) -> Any:
+        return ran(sys.executable, "-m", "hetopt", *words, env=env)
 
     made = told("compare", SMALL, "--time-limit", "2", "--json")
     assert made.returncode == 0, made.stderr

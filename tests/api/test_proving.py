@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import tiny_recoveries
-from typer.testing import CliRunner
+from command_line import typed
 
 import hetopt
 from hetopt import api, files
 from hetopt.bounds.training_plan import training_plan_bound
-from hetopt.cli import app
 from hetopt.files import best
 from hetopt.problems.device_grouping import Data as Grouping
 from hetopt.problems.device_grouping import DeviceType
@@ -152,18 +151,16 @@ def test_a_check_ends_at_a_limit_and_says_how_far_it_came(
 
 
 def test_the_command_leaves_with_four_where_a_bound_is_open(priced: Path) -> None:
-    words = ["check", str(priced), "--bound", "--json", "--time-limit", "0"]
-    told = CliRunner().invoke(app, words)
+    told = typed("check", priced, "--bound", "--json", "--time-limit", "0")
     assert told.exit_code == 4
     assert json.loads(told.stdout)["bound_proved"] is False
-    told = CliRunner().invoke(app, ["check", str(priced), "--memory", "1"])
+    told = typed("check", priced, "--memory", "1")
     assert told.exit_code == 2
     assert "add --bound" in told.stderr
 
 
 def test_a_certificate_is_one_of_the_bound_that_it_refutes_times_below() -> None:
     kept = best.known("hexiscale/setting-1-llama2-7b")
-    assert kept is not None
     certificate = BoxCertificate.model_validate(kept.certificate, strict=False)
     proofs = []
     for beyond in (1, 2):
@@ -197,10 +194,10 @@ def test_that_there_is_no_plan_is_derived_again(name: str, tmp_path: Path) -> No
     file = written(result, tmp_path / "none.json")
     found = api.bound_checked(file)
     assert (found.missing, found.bound) == ((), None)
-    told = CliRunner().invoke(app, ["check", str(file), "--bound"])
+    told = typed("check", file, "--bound")
     assert told.exit_code == 0
     assert "that there is no plan is verified" in told.stdout
-    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 3
+    assert typed("check", file).exit_code == 3
 
 
 def test_that_there_is_no_plan_is_not_believed_where_there_is_one(
@@ -208,7 +205,7 @@ def test_that_there_is_no_plan_is_not_believed_where_there_is_one(
 ) -> None:
     claim = {"status": "infeasible", "bound": None}
     file = written(small, tmp_path / "a.json", **claim, plan=None)
-    told = CliRunner().invoke(app, ["check", str(file), "--bound"])
+    told = typed("check", file, "--bound")
     assert told.exit_code == 2
     assert "is not proved: the exact method, run again" in told.stderr
     file = written(small, tmp_path / "b.json", **claim)
@@ -218,7 +215,7 @@ def test_that_there_is_no_plan_is_not_believed_where_there_is_one(
 def test_a_document_that_claims_nothing_is_open(small: Result, tmp_path: Path) -> None:
     claim = {"status": "undecided", "bound": None, "plan": None}
     file = written(small, tmp_path / "plan.json", **claim)
-    assert CliRunner().invoke(app, ["check", str(file)]).exit_code == 4
-    told = CliRunner().invoke(app, ["check", str(file), "--bound"])
+    assert typed("check", file).exit_code == 4
+    told = typed("check", file, "--bound")
     assert told.exit_code == 4
     assert "claims no bound" in told.stderr

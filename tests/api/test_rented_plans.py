@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from command_line import typed
 
 import hetopt
 from hetopt import api
-from hetopt.cli import app
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats import exporting
 from hetopt.plans import Provisioning, TrainingPlan
@@ -169,8 +168,7 @@ def test_samples_of_a_micro_batch_are_divided_as_equally_as_may_be() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what `hetopt provision` writes."""
     folder = tmp_path_factory.mktemp("rented")
-    words = ["provision", "tiny/offers", "--out", str(folder / "prov.json")]
-    done = CliRunner().invoke(app, words)
+    done = typed("provision", "tiny/offers", "--out", folder / "prov.json")
     assert done.exit_code == 0, done.output
     return folder
 
@@ -231,6 +229,5 @@ def test_offers_without_a_search_are_refused_with_what_to_add() -> None:
     with pytest.raises(InstanceError, match="add `search: ") as refused:
         hetopt.provision(document)
     told = re.search(r"`search: (\{.*\})`", str(refused.value))
-    assert told is not None
     search = yaml.safe_load(told[1])
     assert hetopt.provision({**document, "search": search}).plan is not None

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from typing import Any
 
 import numpy as np
 import plans_by_name
 import pytest
+from command_line import ran
 
 
 def _without_simd() -> dict[str, str]:
@@ -33,18 +33,13 @@ def _plans(processor: str) -> dict[str, str] | None:
     """Digests of plans by name; None where this machine lacks the instructions."""
     given = {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "GLIBC_TUNABLES"}
     kept = {name: value for name, value in os.environ.items() if name not in given}
-    done = subprocess.run(
-        [sys.executable, plans_by_name.__file__],
-        env=kept | _PROCESSORS[processor],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = ran(
+        sys.executable, plans_by_name.__file__, env=kept | _PROCESSORS[processor]
     )
     if done.returncode < 0:  # ended by a signal: an illegal instruction
         return None
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,9 @@ def test_a_plan_that_is_given_is_a_start_and_must_run(
 
 def test_the_librarys_plan_is_a_start_and_its_bound_counts() -> None:
     kept = best.known(NAME)
-    assert kept is not None
     found = hetopt.plan(NAME, limits=0)
     assert found.started_from == starts.LIBRARY
     assert found.objective == kept.objective
-    assert found.bound is not None
     assert found.bound.value == kept.bound
     assert found.status is hetopt.Status.OPTIMAL
     assert found.stop is Stop.PROVED
@@ -79,7 +77,6 @@ def test_the_librarys_bound_is_of_its_own_instance_and_costs(
     assert starts.known_of(other).bound(other) is None
     assert starts.known_of(data).bound(data) is not None
     # The judge finds another time than the library says: the costs are others now.
-    assert kept is not None
     slower = kept.model_copy(update={"objective": kept.objective + 1})
     monkeypatch.setattr(best, "known", lambda name: slower)
     assert starts.known_of(data).bound(data) is None
@@ -106,7 +103,7 @@ def test_what_was_given_to_a_method_is_marked() -> None:
     planned = {row.label for row in report.runs if row.result.plan is not None}
     assert planned == given
     assert {*report.summary()} == {
-        *("megatron", "portfolio (known)", "training_plan (known)"),
+        *("megatron", "portfolio (known)", "training_plan (known)")
     }
 
 
@@ -114,9 +111,7 @@ def test_a_row_of_a_comparison_claims_no_proof_of_the_librarys() -> None:
     report = hetopt.compare(NAME, ["megatron"], exact=True, known=True, limits=0.5)
     exact = report.runs[-1]
     assert exact.result.started_from == starts.LIBRARY
-    assert exact.result.bound is not None
     assert starts.LIBRARY not in exact.result.bound.source
-    assert exact.reference.bound is not None
     assert exact.reference.bound.value >= exact.result.bound.value
     assert exact.gap_to_bound == 0
     weaker = replace(

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 from brute_force_grids import SYMMETRIC, best_grid
+from command_line import typed
 from exporter_plans import pipeline
 from small_instances import small
-from typer.testing import CliRunner
 
 import hetopt
 from hetopt.api import margins
 from hetopt.bounds import impossible
-from hetopt.cli import app
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
 from hetopt.formats.exporting import export_plan
@@ -28,11 +27,7 @@ from hetopt.schema.targets import TARGETS
 LATENT = {"key_rank": 64, "plain": 64, "rotary": 32, "value_dim": 64}
 #: What is asked of a program, and one that lacks it.
 ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "latent attention (MLA)": (
-        "executor",
-        {"latent": LATENT},
-        {},
-    ),
+    "latent attention (MLA)": ("executor", {"latent": LATENT}, {}),
     "training in single precision": ("torchtitan", {}, {"precision": "fp32"}),
     "SGD instead of AdamW": (
         "torchtitan",
@@ -79,11 +74,11 @@ def test_every_command_refuses_what_the_program_lacks(
         ["check", str(plan)],
         ["check", str(plan), "--for", data.workload.runs_on],
     ]
-    told = CliRunner().invoke(app, ["export", str(plan), "--to", "slurm", "--out", out])
+    told = typed("export", plan, "--to", "slurm", "--out", out)
     assert told.exit_code == 2
     assert not Path(out).exists()
     for command in commands:
-        answer = CliRunner().invoke(app, [*command, "--json"])
+        answer = typed(*command, "--json")
         assert answer.exit_code == 2, (command, answer.output)
         error = json.loads(answer.stdout)["error"]
         assert error["kind"].lower() == "unsupported"
@@ -114,8 +109,7 @@ def test_targets_side_by_side_say_which_is_not_supported(tmp_path: Path) -> None
     data = asking("latent attention (MLA)")
     file = tmp_path / "asking.json"
     file.write_text(data.model_dump_json())
-    given = ["compare", str(file), "--targets", "--time-limit", "0.3"]
-    answer = CliRunner().invoke(app, [*given, "--json"])
+    answer = typed("compare", file, "--targets", "--time-limit", "0.3", "--json")
     rows = {row["target"]: row for row in json.loads(answer.stdout)["rows"]}
     for target, row in rows.items():
         lacks = support.lacking(data.on(target))
@@ -159,10 +153,8 @@ def test_plans_have_cards_of_one_maker(target: str) -> None:
     """The best grid of one maker's cards, which the judge alone finds by trying all."""
     data = of_two_makers(target)
     found = hetopt.plan(data, limits=4)
-    assert found.plan is not None
     assert len({replica.node for replica in found.plan.replicas()}) == 1
     assert found.objective == best_grid(data)
-    assert found.bound is not None
     assert found.bound.value <= found.objective
 
 

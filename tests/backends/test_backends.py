@@ -2,13 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from itertools import permutations
 from typing import Any
 
 import pytest
+from command_line import ran
 from knapsacks import knapsack, quiet
 
 from hetopt import registry
@@ -266,9 +266,7 @@ def test_all_back_ends_load_in_one_process_in_every_order(
         "    answer = model.solve(Limits(), lambda *_: None)\n"
         "    sys.exit(name) if answer.value(x) != 4 else None\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *order], capture_output=True, text=True
-    )
+    done = ran(sys.executable, "-c", code, *order)
     assert done.returncode == 0, (order, done.stderr)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import bench_planners
 import pytest
-from typer.testing import CliRunner
+from command_line import typed
 from waiting import PATIENCE_S, awaited
 
-from hetopt import cli, registry
+from hetopt import registry
 from hetopt.bench import journal, process, suites
 from hetopt.errors import InstanceError, UnknownName
 
@@ -310,6 +310,6 @@ def _wait_for_lines(path: Path, count: int) -> None:
 
 def _run(words: list[str]) -> None:
     """A run with a row that crashes says so by its exit code."""
-    told = CliRunner().invoke(cli.app, words)
+    told = typed(*words)
     assert told.exit_code == 1, told.stderr
     assert "2 rows: crashed" in told.stderr

@@ -1,26 +1,18 @@
 """The command `hetopt bench`: its options, its answers, its exit codes."""
 
 import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
+from command_line import ran
+from command_line import typed as hetopt
 from test_bench import HETOPT, group, suite
-from typer.testing import CliRunner
-
-from hetopt import cli
-
-
-def hetopt(*words: object) -> Any:
-    return CliRunner().invoke(cli.app, [*map(str, words)])
 
 
 def test_a_run_writes_rows_and_report_and_is_silent_when_piped(tmp_path: Path) -> None:
     file = suite(tmp_path / "s.toml", group(["tiny/one-gpu"], ["megatron"]))
     out = tmp_path / "out"
-    words = ["bench", "mine", "--suites", str(file), "--out", str(out), "--json"]
-    told = subprocess.run([*HETOPT, *words], capture_output=True, text=True)
+    told = ran(*HETOPT, "bench", "mine", "--suites", file, "--out", out, "--json")
     assert told.returncode == 0, told.stderr
     assert told.stderr == f"report written to {out}\n"
     document = json.loads(told.stdout)

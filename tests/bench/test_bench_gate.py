@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed
 
 from hetopt.bench import gate
-from hetopt.cli import app
 from hetopt.files import best
 
 NAME = "hexiscale/setting-3-llama-30b"  # its bound is below its plan
@@ -20,7 +19,6 @@ SHARES = [Fraction(n, 400) for n in (-4, 0, 3, 12)]
 def row(**changes: Any) -> dict[str, Any]:
     """The row of a solve that finds and proves what is known best."""
     known = best.known(NAME)
-    assert known is not None
     return {
         "key": f"{NAME} by exact",
         "instance": NAME,
@@ -42,10 +40,7 @@ def row(**changes: Any) -> dict[str, Any]:
 def moved(name: str, share: Fraction) -> float:
     """An objective or bound that is away by that share of the best objective."""
     known = best.known(NAME)
-    assert known is not None
     value, scale = known.value(name), known.value("objective")
-    assert value is not None
-    assert scale is not None
     return float(value + share * scale)
 
 
@@ -87,7 +82,7 @@ def test_the_command_ends_by_the_verdict(
 ) -> None:
     lines = [{"suite": "gate"}, row(objective=moved("objective", share))]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
-    said = CliRunner().invoke(app, ["bench", "--report", str(tmp_path), "--json"])
+    said = typed("bench", "--report", tmp_path, "--json")
     assert said.exit_code == code, said.stderr
     (verdict,) = json.loads(said.stdout)["gate"]
     assert bool(verdict["why"]) == bool(code)

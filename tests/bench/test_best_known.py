@@ -31,7 +31,6 @@ def test_what_is_best_known_is_what_the_judge_finds(name: str) -> None:
     assert judged.objective == found.value("objective")
     bound = found.value("bound")
     if bound is not None:
-        assert judged.objective is not None
         value = Fraction(judged.objective)
         assert bound <= value if found.sense == "minimise" else bound >= value
         assert found.bound_source
@@ -57,10 +56,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(
-    folder: Path,
-    method: str,
-    certificate: dict[str, Any] | None = None,
-    **changes: Any,
+    folder: Path, method: str, certificate: dict[str, Any] | None = None, **changes: Any
 ) -> Path:
     """A folder with one row, as `hetopt bench` leaves it."""
     task = suites.Task(instance=NAME, method=method, wall_limit_s=60)
@@ -79,14 +75,11 @@ def test_only_what_is_better_replaces_what_is_known(
     (told,) = update(quick)
     assert told.endswith("the first known")
     first = best.known(NAME)
-    assert first is not None
     assert first.found_by.method == "megatron"
     assert first.found_by.date == "2026-01-02"
     assert len([*update(proof)]) == 1
     second = best.known(NAME)
-    assert second is not None
     assert second.objective == second.bound < first.objective
-    assert second.bound_by is not None
     assert second.bound_by.method == "exact"
     text = (library / "two-nodes.best.json").read_text()
     assert [*update(quick)] == []
@@ -106,7 +99,6 @@ def test_a_bound_as_strong_replaces_one_that_had_no_certificate(
     for later in (bare, other):
         assert [*update(later)] == []
     kept = best.known(NAME)
-    assert kept is not None
     assert kept.certificate == {"by": 1}
     weaker = run(tmp_path / "weaker", "exact", {"by": 3}, bound=kept.bound - 1)
     assert [*update(weaker)] == []

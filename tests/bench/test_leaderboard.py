@@ -26,7 +26,6 @@ def test_page_and_sheet_are_what_the_command_writes() -> None:
     table, sheet = leaderboard.table(found), leaderboard.sheet(found)
     again = "run `python benchmarks/run.py --leaderboard`"
     kept = re.search(r"leaderboard: begin -->\n(.*?)\n<!-- leaderb", PAGE, re.S)
-    assert kept is not None
     assert kept[1] == table, again
     assert SHEET.read_text("utf-8") == sheet, again
 

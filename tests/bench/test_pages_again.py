@@ -6,12 +6,12 @@ same on every machine. What is told of time itself is left out.
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import ran
 from places import ROOT
 
 PAGES = ("autohet", "espresso", "hexiscale", "metis", "motivation")
@@ -28,8 +28,7 @@ def again(folder: Path, name: str, *words: str) -> Path:
     """A copy of a script and its results, in which it ran with these words."""
     shutil.copytree(ROOT / "benchmarks", folder, ignore=_others(name))
     (folder.parent / "instances").symlink_to(ROOT / "instances")
-    command = [sys.executable, str(folder / f"{name}.py"), *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = ran(sys.executable, folder / f"{name}.py", *words, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return folder / "results"
 

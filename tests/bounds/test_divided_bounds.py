@@ -44,7 +44,6 @@ def found(name: str) -> tuple[Instance, int]:
     """The instance, and the time of a valid plan."""
     instance = instance_of(name)
     plan = plan_of(name) if name in PLANS else hetopt.plan(instance, "megatron").plan
-    assert plan is not None
     judged = training_plan.evaluate(instance, plan)
     assert judged.valid
     assert isinstance(judged.objective, int)
@@ -63,7 +62,6 @@ def test_the_exact_method_excludes_no_valid_plan(name: str) -> None:
     instance, us = found(name)
     result = hetopt.solve(instance, limits=Limits(time_s=2))
     assert result.status is not Status.INFEASIBLE
-    assert result.bound is not None
     assert result.bound.value <= us
 
 
@@ -81,7 +79,6 @@ def test_stages_of_too_few_layers_are_told_under_every_alternative() -> None:
     tree["workload"]["costs"]["interleave"] = layers + 2
     tree["workload"]["alternatives"] = {"interleave": [layers + 1]}
     reason = impossible.reason(Instance.model_validate(tree, strict=False))
-    assert reason is not None
     assert f"{layers + 1} virtual stages" in reason
 
 

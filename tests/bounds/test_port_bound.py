@@ -62,7 +62,6 @@ def test_over_slow_ports_one_box_alone_is_best_and_nearly_proved() -> None:
     assert slow.source == SOURCE
     assert 31_700 < slow.value <= 32_000
     best = best_training_plan(two_boxes(0.004))
-    assert best is not None
     assert best[0] == 32_000
 
 

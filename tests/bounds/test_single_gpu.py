@@ -62,7 +62,6 @@ def test_proofs_hold_where_one_gpu_is_best(pace: float, data: st.DataObject) -> 
     instance = data.draw(drawn(paced, pace))
     several = max(instance.workload.micro_batch_sizes) > 1
     best = best_training_plan(instance, several_replicas=several)
-    assert best is not None
     found = training_plan.solve(instance, limits=Limits(time_s=60))
     assert (found.status, found.objective) == (Status.OPTIMAL, best[0])
     assert training_plan_bound(instance).value <= best[0]

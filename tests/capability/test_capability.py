@@ -7,14 +7,14 @@ from typing import Any
 import drawing
 import pytest
 import soaking
+from command_line import typed
 from places import ROOT
 from random_calibrations import calibration, sheet
 from small_instances import document
 from soaking import capability as kind
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import capability, cli, registry
+from hetopt import capability, registry
 from hetopt.capability.methods import METHODS, Carried
 from hetopt.capability.settings import READ_BY_ALL, SETTINGS
 from hetopt.errors import Unsupported
@@ -236,7 +236,7 @@ def test_the_page_is_what_the_command_writes() -> None:
 
 
 def listed(*words: str) -> str:
-    return CliRunner().invoke(cli.app, ["list", "capabilities", *words]).stdout
+    return typed("list", "capabilities", *words).stdout
 
 
 def test_a_refusal_names_method_setting_value_reason_and_remedy() -> None:

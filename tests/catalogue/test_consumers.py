@@ -65,10 +65,7 @@ def test_a_target_takes_a_card_or_refuses_it_by_name(card: Gpu) -> None:
     data = of(card.name)
     for target in exporting.names():
         why = [r for r in exporting.reasons(target, data, EVEN) if card.name in r]
-        if card.is_gpu and target not in (
-            *("jobset", "kueue"),
-            "skypilot",
-        ):
+        if card.is_gpu and target not in (*("jobset", "kueue"), "skypilot"):
             assert not why
         elif not card.is_gpu and target not in exporting.ANY_MAKER:
             assert any(card.maker in reason for reason in why)

@@ -27,8 +27,7 @@ COUNTED: dict[str, int] = yaml.safe_load((HERE / "counts.yaml").read_text())
 
 
 def config(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(CONFIGS[name].read_text())
-    return found
+    return json.loads(CONFIGS[name].read_text())
 
 
 def model(name: str) -> ModelSpec:
@@ -249,6 +248,5 @@ def test_what_transformers_5_saves_is_the_same_model(
 def test_a_norm_of_all_heads_is_as_wide_as_all_of_them(name: str) -> None:
     spec = model(name)
     assert spec.qk_norm
-    assert spec.vectors is not None
     told = spec.vectors.attention
     assert told == spec.hidden + spec.attention_width + spec.kv_width

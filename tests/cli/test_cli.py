@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import ran
+from command_line import typed as hetopt
 
 from hetopt import api, cli, files
 from hetopt.planners import megatron
@@ -29,11 +29,6 @@ UNEVEN = {  # no closed form reaches its optimum
     "minimum_memory_mib": 9,
     "micro_batches": 4,
 }
-
-
-def hetopt(*words: str | Path) -> Any:
-    """Run the command line in this process."""
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
 @pytest.fixture
@@ -126,10 +121,7 @@ def test_compare_exits_as_its_worst_instance(tmp_path: Path) -> None:
     ],
 )
 def test_a_bound_without_its_proof_exits_2(
-    change: dict[str, Any],
-    message: str,
-    written: Callable[[Any], Path],
-    tmp_path: Path,
+    change: dict[str, Any], message: str, written: Callable[[Any], Path], tmp_path: Path
 ) -> None:
     problem, out = written(UNEVEN), tmp_path / "result.json"
     assert hetopt("solve", problem, "--out", out).exit_code == 0
@@ -144,8 +136,7 @@ def test_a_bound_without_its_proof_exits_2(
 
 
 def test_a_pipe_gets_the_answer_and_stderr_stays_silent() -> None:
-    command = [sys.executable, "-m", "hetopt", "plan", SMALL, "--planner", "megatron"]
-    told = subprocess.run(command, capture_output=True, text=True)
+    told = ran(sys.executable, "-m", "hetopt", "plan", SMALL, "--planner", "megatron")
     assert told.returncode == 0
     assert "iteration" in told.stdout
     assert "\x1b" not in told.stdout

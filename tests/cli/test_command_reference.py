@@ -5,9 +5,9 @@ import re
 from typing import Any
 
 import pytest
+from command_line import typed
 from places import ROOT
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from hetopt import cli, formats
 from hetopt.cli import listing as commands
@@ -27,7 +27,7 @@ COMMANDS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-de
 
 
 def run(*words: str) -> Any:
-    return CliRunner().invoke(cli.app, ["list", *words])
+    return typed("list", *words)
 
 
 def test_the_page_is_what_the_command_writes() -> None:

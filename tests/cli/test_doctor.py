@@ -4,16 +4,16 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed
 
-from hetopt import api, cli, registry
+from hetopt import api, registry
 from hetopt._kernels import core
 from hetopt.cli import doctor
 from hetopt.errors import BackendMissing
 
 
 def test_every_back_end_is_tried_and_works() -> None:
-    told = CliRunner().invoke(cli.app, ["doctor", "--json"])
+    told = typed("doctor", "--json")
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)
     assert [one["name"] for one in found["backends"]] == registry.names("backends")
@@ -21,7 +21,7 @@ def test_every_back_end_is_tried_and_works() -> None:
     assert found["threads"] >= 1
     kernels = {"active": "compiled", "reason": f"loaded {core.__file__}"}
     assert found["kernels"] == kernels
-    assert "works" in CliRunner().invoke(cli.app, ["doctor"]).stdout
+    assert "works" in typed("doctor").stdout
 
 
 def test_a_missing_solver_is_told_with_the_remedy(
@@ -33,7 +33,7 @@ def test_a_missing_solver_is_told_with_the_remedy(
     monkeypatch.setattr(api, "solve", missing)
     found = doctor.findings()["backends"]
     assert all("pip install" in str(one["reason"]) for one in found)
-    told = CliRunner().invoke(cli.app, ["doctor"])
+    told = typed("doctor")
     assert told.exit_code == 2
     assert "not installed" in told.stdout
 

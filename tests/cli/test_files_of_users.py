@@ -5,17 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from places import TESTS
-from typer.testing import CliRunner
-
-from hetopt import cli
 
 CASES = TESTS / "cli" / "cases"
 BOX = "{} slots=8 type=A100-80GB-SXM4\n"
 
 
 def answered(*words: object) -> str:
-    result = CliRunner().invoke(cli.app, [*map(str, words)])
+    result = typed(*words)
     assert result.exit_code == 0, result.stderr
     return " ".join(result.stdout.split())
 
@@ -61,9 +59,7 @@ def test_a_run_of_latent_attention_has_its_settings_compared(
     assert "No change" not in answer
 
 
-def test_a_proposed_run_has_one_way_to_lay_its_layers(
-    run: Callable[..., str],
-) -> None:
+def test_a_proposed_run_has_one_way_to_lay_its_layers(run: Callable[..., str]) -> None:
     model = str(CASES / "layout_and_virtual_stages.json")
     file = "layout_and_virtual_stages.args"
     told = json.loads(run(file, model, 1, 32, 4096, "--json"))["advice"]["words"]

@@ -1,14 +1,14 @@
 """With `--json` an error is a document too: one, on stdout, of five fields."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from command_line import ran
+from command_line import typed as hetopt
 
 from hetopt import api, cli, errors
 from hetopt.errors import BoundContradicted
@@ -72,10 +72,6 @@ BAD: list[tuple[str, list[str], str]] = [
     ("unknown_name", ["solve", SMALL, "--method", "provisioning"], "provisioning"),
     ("instance_error", ["provision", OFFERS, *BOTH], "give one"),
 ]
-
-
-def hetopt(*words: str) -> Any:
-    return CliRunner().invoke(cli.app, [*words])
 
 
 def the_error(told: Any) -> dict[str, Any]:
@@ -151,7 +147,7 @@ def test_an_unforeseen_bug_is_a_document_beside_its_traceback() -> None:
         "import sys; from hetopt import api, cli; api.plan = None;"
         f"sys.argv = ['hetopt', 'plan', '{SMALL}', '--json']; cli.main()"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    told = ran(sys.executable, "-c", code)
     assert json.loads(told.stdout)["error"]["kind"] == "internal_error"
     assert told.returncode == 1
     assert "Traceback" in told.stderr

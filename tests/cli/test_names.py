@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from exporter_plans import instance
 from pydantic import TypeAdapter, ValidationError
-from typer.testing import CliRunner
 
-from hetopt import cli, registry
+from hetopt import registry
 from hetopt.errors import InstanceError, escaped
 from hetopt.formats import importing
 from hetopt.scheduling import traces
@@ -229,7 +229,7 @@ def test_no_message_sends_a_terminal_control_characters(tmp_path: Path) -> None:
     path = tmp_path / "in.json"
     path.write_text(json.dumps(tree))
     for words in (["plan", str(path)], ["plan", "no\x1b[2Jsuch"], ["check", "\x9b"]):
-        told = CliRunner().invoke(cli.app, words)
+        told = typed(*words)
         assert told.exit_code == 2
         assert all(line.isprintable() for line in told.output.splitlines())
         assert "hetopt: fine" not in told.output.splitlines()

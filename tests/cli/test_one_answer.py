@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from small_instances import document
-from typer.testing import CliRunner
-
-from hetopt import cli
 
 LIMIT = ("--time-limit", "0.01")
 TRACE = "time_s,gpus\n0,5\n600,2\n1200,5\n3000,5\n"
@@ -42,15 +40,14 @@ def told(*words: Any, out: Path | None = None) -> Any:
     asked = [*map(str, words), "--json"]
     if out is not None:
         asked += ["--out", str(out / "plan.json")]
-    found = CliRunner().invoke(cli.app, asked)
+    found = typed(*asked)
     assert found.exit_code == 0, found.output
     return json.loads(found.stdout)
 
 
 @pytest.fixture(scope="module")
 def optimum(folder: Path) -> int:
-    objective: int = json.loads((folder / "plan.json").read_text())["objective"]
-    return objective
+    return json.loads((folder / "plan.json").read_text())["objective"]
 
 
 def test_replay_ends_as_fast_as_it_began(folder: Path, optimum: int) -> None:
@@ -68,7 +65,7 @@ def test_commands_know_the_plans_that_are_given(folder: Path, optimum: int) -> N
     assert "started_from" not in alone
     found = told("plan", place, *given, *LIMIT)
     assert (found["objective"], found["started_from"]) == (optimum, str(given[1]))
-    shown = CliRunner().invoke(cli.app, ["plan", str(place), *map(str, given), *LIMIT])
+    shown = typed("plan", place, *given, *LIMIT)
     assert f"started from {given[1]}" in " ".join(shown.stdout.split())
     words = ("compare", place, "--planners", "megatron", *given)
     assert told(*words)["rows"][0]["best_known"] == optimum

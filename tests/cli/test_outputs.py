@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed as hetopt
 
-from hetopt import cli
 from hetopt.bench import journal
 from hetopt.errors import CannotWrite
 from hetopt.formats import exporting
@@ -38,10 +37,6 @@ with open("codes", "w") as file:
     json.dump(codes, file)
 """
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
-
-
-def hetopt(*words: str | Path) -> Any:
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
 def run(

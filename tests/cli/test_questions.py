@@ -3,11 +3,10 @@
 import re
 
 import pytest
+from command_line import said
 from places import INSTANCES
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
 
 TWO_NODES = str(INSTANCES / "tiny" / "two-nodes.yaml")
 OFFERS = "espresso/llama-7b"
@@ -23,8 +22,7 @@ QUESTIONS = {
 
 
 def told(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(cli.app, [*words])
-    return result.exit_code, result.stdout
+    return said(*words)[:2]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

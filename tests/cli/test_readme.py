@@ -15,11 +15,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import ran, typed
 from hurried import hurried
 from places import ROOT
-from typer.testing import CliRunner
 
-from hetopt import cli
 from hetopt._kernels import core
 
 FIRST = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -60,7 +59,7 @@ def run(words: list[str]) -> None:
     given = shlex.split(hurried(shlex.join(["hetopt", *words])))[1:]
     if words[0] == "fit":  # for which the page sets no limit
         given += ["--time-limit", "5"]
-    told = CliRunner().invoke(cli.app, given)
+    told = typed(*given)
     assert told.exit_code == 0, (words, told.output)
 
 
@@ -125,9 +124,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_every_block_runs_word_for_word(shell: Path) -> None:
     text = "set -e\n" + "\n".join(blocks("sh"))
-    done = subprocess.run(
-        ["bash", "-c", text], cwd=shell, capture_output=True, text=True
-    )
+    done = ran("bash", "-c", text, cwd=shell)
     assert done.returncode == 0, done.stderr[-3000:]
     clone = shell / "hetopt"
     made = ("plan.json", "explained.html", "gaps.html", "market.yaml", "spot.html")

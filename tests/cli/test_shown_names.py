@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from exporter_plans import EVEN, instance
-from typer.testing import CliRunner
 
-from hetopt import cli
 from hetopt.cli import output
 from hetopt.report import words
 from hetopt.report.sheet import Sheet
@@ -74,7 +73,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def shown(*words: str | Path, code: tuple[int, ...] = (0,)) -> str:
     """What a command prints, without styles."""
-    told = CliRunner().invoke(cli.app, [str(word) for word in words])
+    told = typed(*words)
     assert told.exit_code in code, (told.output, told.exception)
     return STYLE.sub("", told.output)
 

@@ -1,10 +1,10 @@
 """Start-up: nothing heavy is loaded before it is needed."""
 
-import subprocess
 import sys
 from collections.abc import Iterable
 
 import pytest
+from command_line import ran
 
 from hetopt import registry
 
@@ -15,14 +15,10 @@ HEAVY = SOLVERS | {"matplotlib", "networkx", "numpy", "pandas", "scipy", "jinja2
 
 def loaded_after(code: str) -> set[str]:
     """Modules and their top-level packages in a fresh interpreter that ran `code`."""
-    told = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"{code}\nimport sys\nprint(*sys.modules, file=sys.stderr)",
-        ],
-        capture_output=True,
-        text=True,
+    told = ran(
+        sys.executable,
+        "-c",
+        f"{code}\nimport sys\nprint(*sys.modules, file=sys.stderr)",
         check=True,
     )
     modules = told.stderr.split()

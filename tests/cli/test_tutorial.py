@@ -7,10 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed
 
 import hetopt
-from hetopt import cli
 from hetopt.formats import exporting
 
 PAGE = Path(hetopt.__file__).parent / "formats" / "README.md"
@@ -49,7 +48,7 @@ def test_every_step_of_the_page_runs(folder: Path) -> None:
     assert len(steps) >= 5
     for step in steps:
         if step.startswith("hetopt "):
-            told = CliRunner().invoke(cli.app, shlex.split(step)[1:])
+            told = typed(*shlex.split(step)[1:])
             assert told.exit_code == 0, (step, told.output)
         else:
             subprocess.run(["bash", "-c", step], cwd=folder, check=True)

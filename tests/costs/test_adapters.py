@@ -60,7 +60,6 @@ def parts_of(instance: Instance, plan: TrainingPlan) -> dict[str, Any]:
     judged = training_plan.evaluate(instance, plan)
     floats = FloatJudge(instance)
     expected = 1e6 * floats.iteration(plan)
-    assert judged.objective is not None
     assert 0 <= judged.objective - expected + 1e-6 <= floats.roundings(plan)
     cost = FastCost(instance)
     pipes = cost.compact(plan)

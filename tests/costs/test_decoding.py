@@ -8,11 +8,10 @@ from random import Random
 from statistics import median
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed
 
 import hetopt
 from hetopt.catalogue import model as model_fields
-from hetopt.cli import app
 from hetopt.costs import decoding
 from hetopt.costs.decoding import DecoderShape, Engine, Serving, engine, terms
 from hetopt.errors import InstanceError
@@ -132,7 +131,7 @@ def test_rows_that_nothing_is_known_of_say_why_and_others_stay(tmp_path: Path) -
     rows = ("Qwen/Qwen3-8B,a100_sxm,vllm", "a/b,h200_sxm,vllm", "Qwen/Qwen3-8B,x,vllm")
     more = ("Qwen/Qwen3-8B,h200_sxm,mlc", "Qwen/Qwen3-8B,h200_sxm,sglang")
     path.write_text(head + "".join(f"{x},1000,100,8,2,agg\n" for x in (*rows, *more)))
-    told = json.loads(CliRunner().invoke(app, ["predict", str(path), "--json"]).stdout)
+    told = json.loads(typed("predict", path, "--json").stdout)
     assert told["not_calibrated_here"] == ["a100_sxm"]
     reasons = [row["not_modelled"] for row in told["rows"]]
     assert [reasons[0], reasons[4]] == [None, None]
@@ -148,5 +147,5 @@ def test_a_cell_that_is_no_number_names_its_line_and_column(
 ) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(f"model_path,system,isl,osl,batch_size\na,b,8,{cell},1\n")
-    answer = CliRunner().invoke(app, ["predict", str(path)])
+    answer = typed("predict", path)
     assert (answer.exit_code, "line 2.osl" in answer.output) == (2, True)

@@ -152,10 +152,7 @@ def test_a_profile_in_a_file_of_its_own_is_the_one_written_out(
         ([{**ROWS[0], "backward_us": [9, 9, 9, 12]}], r"backward_us of layer 3 is 12"),
         ([{**ROWS[0], "activation_mib": [1] * 4}], r"activation_mib without layer_mib"),
         ([{**ROWS[0], "layer_mib": [1] * 3}], r"layer_mib lists 3 layers, layer_us 4"),
-        (
-            [{**ROWS[0], "layer_mib": [1] * 4}, ROWS[1]],
-            r"profile\[1\].* has no layer",
-        ),
+        ([{**ROWS[0], "layer_mib": [1] * 4}, ROWS[1]], r"profile\[1\].* has no layer"),
         ([{**ROWS[0], "layer_mib": [1] * 4}], r"zero is 1 and profile has layer_mib"),
         ([{**ROWS[1], "layer_us": None}], r"profile\[0\]\.layer_us"),
     ],
@@ -254,8 +251,5 @@ def test_a_plan_of_measured_offers_is_trained_by_what_was_measured() -> None:
 def test_what_was_not_measured_is_asked_for_by_name(tmp_path: Path) -> None:
     table = CostTable(files.load_instance(instance_file(tmp_path, ROWS)))
     assert not table.usable("node0", 1, 3)
-    with pytest.raises(
-        InstanceError,
-        match=r"'big' at tensor_parallel 1 and micro_b",
-    ):
+    with pytest.raises(InstanceError, match=r"'big' at tensor_parallel 1 and micro_b"):
         table.layer_us("node0", 1, 3)

@@ -34,8 +34,7 @@ of_each = pytest.mark.parametrize("problem", CASES)
 
 def solve(problem: str, **options: Any) -> Result:
     method: Any = registry.entry("exact", problem)
-    result: Result = method.solve(CASES[problem][0], **options)
-    return result
+    return method.solve(CASES[problem][0], **options)
 
 
 def ascending(problem: str, *values: Any) -> bool:
@@ -55,9 +54,7 @@ def test_no_time_at_all_is_a_result_and_no_error(problem: str) -> None:
 def test_a_gap_target_ends_the_work_with_a_valid_bound(problem: str) -> None:
     target = {"device_grouping": 0.5, "layer_partition": 0.2}[problem]
     result = solve(problem, limits=Limits(gap=target))
-    assert result.gap is not None
     assert result.gap <= target
-    assert result.bound is not None
     best = solve(problem).objective
     assert ascending(problem, result.bound.value, best, result.objective)
 
@@ -72,7 +69,6 @@ def test_an_interrupt_returns_incumbent_and_bound(signal_: signal.Signals) -> No
 
     result = solve(problem, report=interrupt)
     assert result.stop is Stop.INTERRUPTED
-    assert result.bound is not None
     best = solve(problem).objective
     assert ascending(problem, result.bound.value, best, result.objective)
 
@@ -85,7 +81,6 @@ def test_progress_only_improves_and_ends_in_the_result(problem: str) -> None:
     bounds = [bound for _, bound in seen if bound is not None]
     assert ascending(problem, *bounds)
     assert ascending(problem, *reversed(incumbents))
-    assert result.bound is not None
     assert seen[-1] == (result.objective, result.bound.value)
     assert [(p.incumbent, p.bound) for p in result.trace] == seen
 

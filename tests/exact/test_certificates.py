@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import typed
 from places import TESTS
 from test_exact_training_plan import eight_gpus
-from typer.testing import CliRunner
 
 from hetopt.api import judging
-from hetopt.cli import app
 from hetopt.errors import InstanceError
 from hetopt.problems import training_plan as judge
 from hetopt.schema import Instance
@@ -26,7 +25,7 @@ def test_a_forged_document_is_refused_by_field(suffix: str, tmp_path: Path) -> N
     tree = json.loads((TESTS / "defects/forged-certificate.json").read_text("utf-8"))
     file = tmp_path / f"forged.{suffix}"
     file.write_text(json.dumps(tree) if suffix == "json" else yaml.safe_dump(tree))
-    told = CliRunner().invoke(app, ["check", str(file), "--bound"])
+    told = typed("check", file, "--bound")
     assert told.exit_code == 2
     found = 'tree.prices[0]: found "nan", expected a whole number'
     assert f"{file}: certificate.{found}" in told.stderr
@@ -52,12 +51,7 @@ def boxes(instance: Instance, tree: Any, time_us: int) -> dict[str, Any]:
     names: dict[object, str] = {}
     for node in instance.planned_cluster.nodes:
         names.setdefault((node.gpu, node.count, node.intra_gbytes_per_s), node.name)
-    return {
-        "time_us": time_us,
-        "scale": 1,
-        "classes": [*names.values()],
-        "tree": tree,
-    }
+    return {"time_us": time_us, "scale": 1, "classes": [*names.values()], "tree": tree}
 
 
 def test_a_price_of_what_nobody_can_use_makes_no_room_for_a_lie() -> None:
@@ -114,8 +108,7 @@ def wide(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("make", "depth"),
-    [(nested, MOST_DEPTH), (wide, int(math.log2(MOST_CASES)) + 1)],
+    ("make", "depth"), [(nested, MOST_DEPTH), (wide, int(math.log2(MOST_CASES)) + 1)]
 )
 def test_a_tree_of_boxes_is_bounded(
     make: Callable[[int], dict[str, Any]], depth: int

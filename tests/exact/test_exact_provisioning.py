@@ -52,10 +52,7 @@ def points(data):
     assert all(point.status is Status.OPTIMAL for point in front.points)
     free = asking(data)
     return [
-        (
-            expected_us(data, point.plan),
-            judge.evaluate(free, point.plan).objective,
-        )
+        (expected_us(data, point.plan), judge.evaluate(free, point.plan).objective)
         for point in front.points
     ]
 
@@ -250,6 +247,4 @@ def test_losses_without_what_they_cost_are_refused():
     data = judge.data(Instance.model_validate_json(json.dumps(told)))
     assert (data.restart_s, data.checkpoint_every_s) == (300, 1800)
     with pytest.raises(ValueError, match="give restart_s and checkpoint_every_s"):
-        one_layer_a_second(
-            (offer("spot").model_copy(update={"losses_per_hour": 0.1}),),
-        )
+        one_layer_a_second((offer("spot").model_copy(update={"losses_per_hour": 0.1}),))

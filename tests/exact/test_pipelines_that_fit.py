@@ -40,7 +40,6 @@ def test_a_pipeline_that_fits_is_a_plan(instance: Instance) -> None:
 def test_a_pipeline_is_found_where_no_planner_finds_a_plan() -> None:
     instance = hetopt.load("generated:tight_memory/64/0")
     plan = fitting.pipeline(instance, Limits(time_s=60))
-    assert plan is not None
     assert judge.evaluate(instance, plan).valid
 
 

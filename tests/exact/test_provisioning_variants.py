@@ -195,11 +195,7 @@ def test_states_are_divided_among_the_replicas_of_a_stage(zero, micro_batches):
     costs = instance.workload.costs.model_copy(
         update={"zero": zero, "recompute": "full"}
     )
-    fixed = {
-        "costs": costs,
-        "alternatives": Alternatives(),
-        "micro_batch_sizes": (1,),
-    }
+    fixed = {"costs": costs, "alternatives": Alternatives(), "micro_batch_sizes": (1,)}
     shapes = {"data_parallel": (1, 2, 4), "micro_batches": micro_batches}
     posed = judge.data(
         instance.model_copy(

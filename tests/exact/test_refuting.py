@@ -25,7 +25,6 @@ class Known:
         self.certificate = None
 
     def tighten(self, value: int, source: str) -> None:
-        assert self.bound is not None
         assert value > self.bound.value
         self.bound = Bound(value, source)
 
@@ -56,7 +55,6 @@ def test_what_is_stopped_goes_on_where_it_ended(cluster: Instance) -> None:
         while not found.ended:
             found.tighten(known)
     assert at_once.bound == stopped.bound
-    assert at_once.bound is not None
     assert at_once.bound.value > lowest
 
 
@@ -66,7 +64,6 @@ def test_refuting_ends_with_the_clock_and_keeps_it(cluster: Instance) -> None:
     for most in (40, 3_000):
         known, clock = Known(lowest), Clock(most, now=count().__next__)
         Tightening(cluster, Times(lowest, 2 * lowest), clock).tighten(known)
-        assert known.bound is not None
         reached.append(known.bound.value)
     assert lowest <= reached[0] <= reached[1]
     assert lowest < reached[1] <= 2 * lowest

@@ -193,12 +193,10 @@ def test_no_search_is_said_to_save_less_than_the_librarys_plan() -> None:
     name = "autohet/a100-h20-4x4-gpt3-6.7b"
     slow, best = hetopt.plan(name, "megatron"), hetopt.plan(name, limits=0)
     found = hetopt.explain(slow, limits=5)
-    assert found.faster is not None
     assert found.faster.iteration_us == best.objective
     assert found.faster.source == "the library"
     search = next(effect for effect in found.effects if effect.kind == "search")
     assert search.judged_us == slow.objective
-    assert search.planned_us is not None
     assert search.planned_us <= found.faster.iteration_us
     assert any("a faster plan is known" in sentence for sentence in limits(found))
     assert found.to_json()["faster"]["iteration_us"] == best.objective

@@ -6,14 +6,13 @@ from typing import Any
 
 import networkx as nx
 import pytest
+from command_line import typed
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples
 from places import ROOT
 from random_plans import random_plan
-from typer.testing import CliRunner
 
-from hetopt import cli
 from hetopt.costs.memory import in_flight
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.explaining.simulator import Simulation, simulate
@@ -218,7 +217,6 @@ def test_a_picture_of_too_many_passes_is_refused(
 
 def test_a_schedule_that_there_is_not_is_refused() -> None:
     plan = str(LIBRARY / "table-2.plan.json")
-    told = ["simulate", plan, "--schedule", "dualpype"]
-    answer = CliRunner().invoke(cli.app, told)
+    answer = typed("simulate", plan, "--schedule", "dualpype")
     assert answer.exit_code == 2
     assert "expected one of 1f1b, gpipe" in answer.output

@@ -2,11 +2,10 @@
 
 import pytest
 from claims import refuted, solved
+from command_line import typed
 from places import TESTS
-from typer.testing import CliRunner
 
 from hetopt import files
-from hetopt.cli import app
 from hetopt.problems import training_plan as judge
 from hetopt.result import Status
 
@@ -32,5 +31,5 @@ def test_no_proof_excludes_a_plan_that_is_known(name: str, warm: bool) -> None:
 
 
 def test_layers_that_take_no_time_are_planned() -> None:
-    answer = CliRunner().invoke(app, ["plan", str(FOLDER / "all-zero.json"), "--json"])
+    answer = typed("plan", FOLDER / "all-zero.json", "--json")
     assert answer.exit_code == 0, answer.output

@@ -35,7 +35,6 @@ def test_a_number_is_the_number_of_gpus(family: str, size: int) -> None:
 def test_many_offers_are_many_and_their_quotas_add_up(size: int) -> None:
     for seed in range(5):
         offers = files.load_instance(f"generated:many_offers/{size}/{seed}").offers
-        assert offers is not None
         assert 12 <= len(offers) <= 24
         assert sum(offer.quota for offer in offers) == size
         assert len({offer.gpu for offer in offers}) == len(offers)

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import typed
+from command_line import typed as hetopt
 from places import TESTS
 from pydantic import ValidationError
-from typer.testing import CliRunner
 
-from hetopt import cli, files
+from hetopt import files
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.costs.runs.prediction import predictions
 from hetopt.costs.runs.rows import Run
@@ -47,16 +48,11 @@ def api_skypilot(path: Path) -> Any:
     return prices.read([path], spot=False)
 
 
-def hetopt(*words: str | Path) -> Any:
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
-
-
 def refused(*words: str | Path) -> dict[str, Any]:
     """The error of a command with exit code 2 and no traceback."""
     told = hetopt(*words, "--json")
     assert (told.exit_code, type(told.exception)) == (2, SystemExit), told.output
-    found: dict[str, Any] = json.loads(told.stdout)["error"]
-    return found
+    return json.loads(told.stdout)["error"]
 
 
 # --- tables ------------------------------------------------------------------------
@@ -279,7 +275,7 @@ def test_pipes_that_nobody_uses_are_refused(words: list[str], tmp_path: Path) ->
     asked = [str(pipe) if word == "PIPE" else word for word in words]
     if asked == words:
         asked += ["--planner", "megatron", "--out", str(pipe)]
-    found = CliRunner().invoke(cli.app, asked)
+    found = typed(*asked)
     assert found.exit_code == 2
     assert "expected a file" in found.output
     with pytest.raises(InstanceError, match="a pipe or a device"):

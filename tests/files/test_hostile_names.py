@@ -9,7 +9,6 @@ The default run takes a part of the names; all of them: `-m slow`.
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from command_line import ran
 from exporter_plans import SHAPES, instance_for
 from fake_ray import RAY, written
 
@@ -120,9 +120,7 @@ class Ground(NamedTuple):
     root: Path
     tools: Path
 
-    def run(
-        self, command: list[str], folder: Path, **env: str
-    ) -> "subprocess.CompletedProcess[str]":
+    def run(self, command: list[str], folder: Path, **env: str) -> Any:
         base = {
             "PATH": f"{self.tools / 'bin'}:{os.environ['PATH']}",
             "PYTHONPATH": str(self.tools / "lib"),
@@ -131,14 +129,7 @@ class Ground(NamedTuple):
             "TOLD": str(self.root / "told"),  # to the stand-in of Ray
             "STRUCK": str(self.root / "STRUCK"),
         }
-        return subprocess.run(
-            command,
-            cwd=folder,
-            env={**base, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return ran(*command, cwd=folder, env={**base, **env})
 
     def calls(self) -> list[tuple[str, ...]]:
         told = self.root / "calls"

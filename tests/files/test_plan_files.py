@@ -2,20 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed as hetopt
 
-from hetopt import api, cli, files
+from hetopt import api, files
 from hetopt.modelling import Limits
 from hetopt.text.parsing import read_tree
 
 SHORT = Limits(time_s=20)
-
-
-def hetopt(*words: str | Path) -> Any:
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
 @pytest.fixture

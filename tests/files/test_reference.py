@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from places import INSTANCES
-from typer.testing import CliRunner
 
-from hetopt import cli, files
+from hetopt import files
 from hetopt.errors import InstanceError
 from hetopt.files import guide, reference
 from hetopt.report.listing import page
@@ -82,7 +82,7 @@ def test_the_page_is_what_the_command_writes() -> None:
     shipped = (INSTANCES / "REFERENCE.md").read_text(encoding="utf-8")
     again = "run `hetopt list fields --markdown > instances/REFERENCE.md`"
     assert page("fields", reference.rows()) == shipped, again
-    told = CliRunner().invoke(cli.app, ["list", "fields", "--markdown"])
+    told = typed("list", "fields", "--markdown")
     assert told.stdout == shipped
 
 

@@ -304,7 +304,6 @@ def test_a_long_context_fits_as_it_is_assumed(tmp_path: Path) -> None:
     work = {"sequence_length": 131_072, "global_batch": 16, "micro_batch_sizes": [1]}
     data = instance_of(read(tmp_path, hosts, LINK, work=work))
     result = hetopt.plan(data, planner="megatron")
-    assert result.plan is not None
     assert training_plan.evaluate(data, result.plan).valid
     options = [LINK, "flash=false", "recompute=full", "zero=0"]
     data = instance_of(read(tmp_path, hosts, *options, work=work))
@@ -336,12 +335,10 @@ def test_what_is_fine_tuned_is_said(
     hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
     frozen = made(tmp_path, hosts, *options)
     calibration = frozen.workload.costs.compute.calibration
-    assert calibration is not None
     framework = f"framework={calibration.framework}"  # Megatron-LM has no 4 bits
     every = made(tmp_path, hosts, "finetune=full", framework)
     assert every.workload.costs.lora is None
     lora = frozen.workload.costs.lora
-    assert lora is not None
     assert lora.weight_bits == bits
     full, some = CostTable(every), CostTable(frozen)
     node, layers = full.cluster.nodes[0].name, range(full.layers)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exporter_plans import instance
+from command_line import typed
+from exporter_plans import MEGATRON_RUN, instance
 from exporter_plans import one as pipelined
 from mixtures import mixture
-from typer.testing import CliRunner
 
-from hetopt import cli, formats
+from hetopt import formats
 from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.formats import exporting
@@ -33,8 +33,7 @@ def settings(target: str) -> Instance:
 def claimed(target: str, file: Path, data: Instance, hosts: str = "") -> Claim:
     importer: Any = formats.importer(f"{target}-plan")
     (claim,) = importer.claims(file, data, hosts)
-    made: Claim = claim
-    return made
+    return claim
 
 
 def read(target: str, file: Path, data: Instance, hosts: str = "") -> TrainingPlan:
@@ -90,16 +89,7 @@ def test_what_divides_sequences_experts_and_runs_is_read_back(
 
 
 def arguments(tmp_path: Path, *changes: str) -> Path:
-    words = {
-        "--num-layers": "12",
-        "--hidden-size": "512",
-        "--tensor-model-parallel-size": "4",
-        "--pipeline-model-parallel-size": "3",
-        "--micro-batch-size": "2",
-        "--global-batch-size": "32",
-        "--seq-length": "128",
-        "--recompute-granularity": "full",
-    }
+    words = dashed(MEGATRON_RUN | {"global_batch_size": 32})
     for change in changes:
         name, _, value = change.partition(" ")
         words[name] = value
@@ -110,17 +100,7 @@ def arguments(tmp_path: Path, *changes: str) -> Path:
     return path
 
 
-RUN = {
-    "num_layers": 12,
-    "hidden_size": 512,
-    "tensor_model_parallel_size": 4,
-    "pipeline_model_parallel_size": 3,
-    "micro_batch_size": 2,
-    "global_batch_size": 32,
-    "seq_length": 128,
-    "recompute_granularity": "full",
-    "use_distributed_optimizer": True,
-}
+RUN = MEGATRON_RUN | {"global_batch_size": 32, "use_distributed_optimizer": True}
 
 
 def dump(run: dict[str, Any]) -> str:
@@ -242,8 +222,6 @@ def test_ends_alone_and_unequal_runs_are_read_judged_and_written(
     data = instance(36, costs, layers=layers, mtp_layers=mtp).on("megatron")
     path = arguments(tmp_path, *words, "--global-batch-size 36")
     _, plan, _, own, notes, _ = claimed("megatron", path, data)
-    assert plan is not None
-    assert own is not None
     assert "layout told, which the instance does not offer" in str(notes)
     stages, found = plan.pipelines[0].stages, training_plan.evaluate(own, plan)
     assert [stage.runs for stage in stages] == runs
@@ -320,10 +298,7 @@ def test_torchtitan_divides_layers_by_its_own_rule(
         ("--fp8-format hybrid", "products of layers: found fp8, .* -o products=fp8"),
         ("--optimizer sgd", "optimizer: found sgd, expected adamw.*-o optimiser=sgd"),
         ("--num-virtual-stages-per-pipeline-rank 5", "found 15 parts of 12 layers"),
-        (
-            "--pipeline-model-parallel-layout Et*6|t*6L",
-            "in 2 parts, expected 12 in 3",
-        ),
+        ("--pipeline-model-parallel-layout Et*6|t*6L", "in 2 parts, expected 12 in 3"),
         (
             "--pipeline-model-parallel-layout Et*6||t*6L",
             "whose part 1 has neither layer nor end",
@@ -364,8 +339,6 @@ def test_a_run_is_judged_with_its_own_settings(
     """One that the instance does not offer is offered, and said; no other is named."""
     path = arguments(tmp_path, change, "--global-batch-size 36")
     claim = claimed("megatron", path, instance(36))
-    assert claim.plan is not None
-    assert claim.data is not None
     assert training_plan.evaluate(claim.data, claim.plan).valid
     assert value in getattr(claim.data.workload.alternatives, name)
     assert (
@@ -438,9 +411,7 @@ def test_a_launcher_that_starts_other_processes_is_refused(
         next(megatron.claims(path, instance(), hosts="a0,a1"))
 
 
-def test_paths_and_numbers_that_are_not_known_hold_no_arguments(
-    tmp_path: Path,
-) -> None:
+def test_paths_and_numbers_that_are_not_known_hold_no_arguments(tmp_path: Path) -> None:
     path = arguments(tmp_path)
     text = path.read_text().replace("  # a comment\n", "")
     start = "torchrun --nproc_per_node=8 --nnodes=3 --master_port=$((RANDOM + 1)) "
@@ -472,7 +443,6 @@ def test_matrices_that_differ_from_the_instances_are_told(tmp_path: Path) -> Non
         sharded = f"--data-parallel-sharding-strategy {name}"
         path = arguments(tmp_path, "--use-megatron-fsdp ", sharded)
         settings = claimed("megatron", path, data).settings
-        assert settings is not None
         assert settings.zero == zero
 
 
@@ -496,7 +466,6 @@ def test_a_run_has_the_gradients_that_its_flags_say(
             read("megatron", path, data)
         return
     claim = claimed("megatron", path, data)
-    assert claim.data is not None
     assert claim.data.workload.costs.precision == told
     said = [note for note in claim.notes if "adds up and reduces gradients" in note]
     assert len(said) == (told != own)
@@ -514,8 +483,6 @@ def test_a_run_of_what_the_instances_program_lacks_is_one_of_its_trainer(
         "--tensor-model-parallel-size 2",
     )
     claim = claimed("megatron", path, instance(costs={"zero": 1}).on("executor"))
-    assert claim.plan is not None
-    assert claim.data is not None
     assert claim.data.workload.runs_on == "megatron"
     assert (
         "checked against the limits of megatron: executor cannot run it" in claim.notes
@@ -528,13 +495,11 @@ def test_the_command_says_how_far_the_run_is_from_the_best(tmp_path: Path) -> No
     file = tmp_path / "hosts.json"
     file.write_text(instance().model_dump_json())
     words = ["check", "--from-megatron", str(path), "--instance", str(file)]
-    shown = CliRunner().invoke(cli.app, words)
+    shown = typed(*words)
     assert "more than the best plan" in shown.stdout.replace("\n", " ")
-    both = [*words, "--from", str(path)]
-    assert CliRunner().invoke(cli.app, both).exit_code == 2
-    assert CliRunner().invoke(cli.app, ["check"]).exit_code == 2
+    assert typed(*words, "--from", path).exit_code == 2
+    assert typed("check").exit_code == 2
     out = tmp_path / "plan.json"
-    told = ["import", "megatron-plan", str(path), "--instance", str(file)]
-    made = CliRunner().invoke(cli.app, [*told, "--out", str(out)])
+    made = typed("import", "megatron-plan", path, "--instance", file, "--out", out)
     assert made.exit_code == 0, made.output
-    assert CliRunner().invoke(cli.app, ["check", str(out)]).exit_code == 0
+    assert typed("check", out).exit_code == 0

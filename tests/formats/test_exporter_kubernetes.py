@@ -16,8 +16,7 @@ TARGETS = ("jobset", "kueue")
 def job(target: str, *options: str) -> dict[str, Any]:
     """The specification of the job."""
     files = exporting.export_plan(target, instance(), MIXED, options)
-    spec: dict[str, Any] = yaml.safe_load(files["jobset.yaml"])["spec"]
-    return spec
+    return yaml.safe_load(files["jobset.yaml"])["spec"]
 
 
 def pods(spec: dict[str, Any]) -> list[dict[str, Any]]:

@@ -93,12 +93,7 @@ def on_hosts(plan: TrainingPlan) -> Counter[object]:
 @pytest.mark.parametrize(
     ("target", "plan", "model", "reason"),
     [
-        (
-            "megatron",
-            EVEN,
-            {"parameters_per_layer": 7},
-            "given by parameter counts",
-        ),
+        ("megatron", EVEN, {"parameters_per_layer": 7}, "given by parameter counts"),
         (
             "torchtitan",
             UNEVEN,

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 from exporter_plans import EVEN, instance, one
-from model_configs import (
-    GPT,
-    QWEN_3,
-    made_of,
-)
+from model_configs import GPT, QWEN_3, made_of
 
 from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
@@ -35,8 +31,7 @@ def told(target: str, data: Instance, plan: TrainingPlan) -> dict[str, Any]:
     """Megatron's words by the names of its configuration, values as they are read."""
     files = exporting.export_plan(target, data, plan)
     if target == "megatron_bridge":
-        found: dict[str, Any] = json.loads(files["settings.json"])["model"]
-        return found
+        return json.loads(files["settings.json"])["model"]
     lines = [x[2:] for x in files["arguments.txt"].splitlines() if x.startswith("--")]
     pairs = (line.partition(" ") for line in lines)
     words = {name.replace("-", "_"): value.strip("'") for name, _, value in pairs}

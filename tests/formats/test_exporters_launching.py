@@ -7,20 +7,14 @@ stand-ins that write down how they were called.
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from exporter_plans import (
-    MIXED,
-    UNEVEN,
-    instance,
-    instance_for,
-    pipeline,
-)
+from command_line import ran
+from exporter_plans import MIXED, UNEVEN, instance, instance_for, pipeline
 from fake_ray import RAY, written
 
 from hetopt.formats import exporting
@@ -57,7 +51,7 @@ GRANTED = {
 
 def launched(
     place: Path, target: str, files: dict[str, str], *words: str, **env: str
-) -> tuple["subprocess.CompletedProcess[str]", list[Any]]:
+) -> tuple[Any, list[Any]]:
     """How what starts an export ended, and the calls that it made."""
     exporting.write(place / "a folder", files)
     written(place / "lib", RAY)
@@ -71,8 +65,8 @@ def launched(
     for program in (place / "bin").iterdir():
         program.chmod(0o755)
     script = {"ray": "launch.py", "slurm": "job.sbatch"}.get(target, "launch.sh")
-    ended = subprocess.run(
-        [sys.executable if target == "ray" else "bash", script, *words],
+    ended = ran(
+        *(sys.executable if target == "ray" else "bash", script, *words),
         cwd=place / "a folder",
         env={
             "PATH": f"{place / 'bin'}:{os.environ['PATH']}",
@@ -81,9 +75,6 @@ def launched(
             **GRANTED,
             **env,
         },
-        capture_output=True,
-        text=True,
-        check=False,
     )
     told = place / "told"
     calls = told.read_text().splitlines() if told.exists() else []
@@ -103,9 +94,7 @@ def started(
 # --- Schedulers --------------------------------------------------------------------
 
 
-def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(
-    tmp_path: Path,
-) -> None:
+def test_slurm_s_nodes_keep_their_names_where_the_plan_has_them(tmp_path: Path) -> None:
     calls = started(
         tmp_path,
         "slurm",
@@ -148,9 +137,7 @@ def test_skypilot_launches_the_others_with_the_address_of_the_first(
     ]
 
 
-def test_ray_places_a_bundle_on_every_node_and_trains_there(
-    tmp_path: Path,
-) -> None:
+def test_ray_places_a_bundle_on_every_node_and_trains_there(tmp_path: Path) -> None:
     calls = started(tmp_path, "ray", MIXED, TRAIN="mine")
     (group,) = (call for call in calls if call[0] == "group")
     assert group[1] == [{"GPU": 8}, {"GPU": 8}, {"GPU": 4}]
@@ -174,9 +161,7 @@ def test_ray_places_a_bundle_on_every_node_and_trains_there(
 # --- the executor --------------------------------------------------------------------
 
 
-def test_the_executor_is_started_on_every_host_with_its_gpus(
-    tmp_path: Path,
-) -> None:
+def test_the_executor_is_started_on_every_host_with_its_gpus(tmp_path: Path) -> None:
     words = ("--steps", "7", "--data", "tok*.bin")
     calls = started(tmp_path, "torchrun", MIXED, *words)
     rows = {}
@@ -209,48 +194,31 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 SHOWS = "#!/bin/sh\nexec env\n"
 
 
-def trained(
-    place: Path, node: str, granted: dict[str, str]
-) -> "subprocess.CompletedProcess[str]":
+def trained(place: Path, node: str, granted: dict[str, str]) -> Any:
     """What `train.sh` starts on a node; what a scheduler tells there is `granted`."""
     files = exporting.export_plan("torchrun", instance(), PARTS)
     exporting.write(place / "run", files)
     (place / "torchrun").write_text(SHOWS)
     (place / "torchrun").chmod(0o755)
-    return subprocess.run(
-        ["./train.sh", "plan.json", node],
-        cwd=place / "run",
-        env={
-            "PATH": f"{place}:{os.environ['PATH']}",
-            "MASTER_ADDR": "a0",
-            "ARGS": ARGS,
-            **granted,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {"PATH": f"{place}:{os.environ['PATH']}", "MASTER_ADDR": "a0", "ARGS": ARGS}
+    words = ("./train.sh", "plan.json", node)
+    return ran(*words, cwd=place / "run", env=env | granted)
+
+
+def cuda(gpus: str) -> dict[str, str]:
+    return {"CUDA_VISIBLE_DEVICES": gpus}
 
 
 @pytest.mark.parametrize(
     ("granted", "visible"),
     [
-        ({}, {"CUDA_VISIBLE_DEVICES": "2,3"}),
-        ({"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "0,1"}),
-        ({"CUDA_VISIBLE_DEVICES": "5,1,7"}, {"CUDA_VISIBLE_DEVICES": "5,1"}),
-        (
-            {"CUDA_VISIBLE_DEVICES": "GPU-a,MIG-b,GPU-c"},
-            {"CUDA_VISIBLE_DEVICES": "GPU-a,MIG-b"},
-        ),
-        (
-            {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_STEP_GPUS": "4,6"},
-            {"CUDA_VISIBLE_DEVICES": "0,1"},
-        ),
-        (
-            {"SLURM_STEP_GPUS": "4,6,7", "SLURM_JOB_GPUS": "0,4,6,7"},
-            {"CUDA_VISIBLE_DEVICES": "4,6"},
-        ),
-        ({"SLURM_JOB_GPUS": "4,6"}, {"CUDA_VISIBLE_DEVICES": "4,6"}),
+        ({}, cuda("2,3")),
+        (cuda("0,1"), cuda("0,1")),
+        (cuda("5,1,7"), cuda("5,1")),
+        (cuda("GPU-a,MIG-b,GPU-c"), cuda("GPU-a,MIG-b")),
+        (cuda("0,1") | {"SLURM_STEP_GPUS": "4,6"}, cuda("0,1")),
+        ({"SLURM_STEP_GPUS": "4,6,7", "SLURM_JOB_GPUS": "0,4,6,7"}, cuda("4,6")),
+        ({"SLURM_JOB_GPUS": "4,6"}, cuda("4,6")),
         ({"ROCR_VISIBLE_DEVICES": "3,1,0"}, {"ROCR_VISIBLE_DEVICES": "3,1"}),
         # What has no others counts its own from 0.
         ({"SLURM_JOB_ID": "7"}, {}),
@@ -267,13 +235,9 @@ def test_training_takes_the_first_gpus_that_were_granted(
     assert {name: told[name] for name in VISIBLE if name in told} == visible
 
 
-@pytest.mark.parametrize(
-    "granted", [{"CUDA_VISIBLE_DEVICES": "1"}, {"CUDA_VISIBLE_DEVICES": ""}]
-)
-def test_a_grant_of_too_few_gpus_is_refused(
-    granted: dict[str, str], tmp_path: Path
-) -> None:
-    ended = trained(tmp_path, "a0", granted)
+@pytest.mark.parametrize("gpus", ["1", ""])
+def test_a_grant_of_too_few_gpus_is_refused(gpus: str, tmp_path: Path) -> None:
+    ended = trained(tmp_path, "a0", cuda(gpus))
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "expected 2 GPUs for a0" in ended.stderr
 
@@ -426,23 +390,17 @@ class PipeModelDataParallelTopology:
 }
 
 
-def ran(folder: Path, library: dict[str, str], code: str, **env: str) -> Any:
+def read_by(folder: Path, library: dict[str, str], code: str, **env: str) -> Any:
     """What a script tells as JSON, or why it ended, with a library of these files."""
     written(folder / "library", library)
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{folder / 'library'}:{folder}", **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "PYTHONPATH": f"{folder / 'library'}:{folder}", **env}
+    told = ran(sys.executable, "-c", code, cwd=folder, env=env)
     return json.loads(told.stdout) if told.returncode == 0 else told.stderr
 
 
 def test_deepspeed_builds_the_layers_that_the_plan_says(tmp_path: Path) -> None:
     exporting.write(tmp_path, exporting.export_plan("deepspeed", instance(), UNEVEN))
-    found = ran(
+    found = read_by(
         tmp_path,
         DEEPSPEED,
         "import json\n"
@@ -458,7 +416,7 @@ def test_deepspeed_builds_the_layers_that_the_plan_says(tmp_path: Path) -> None:
 def test_deepspeed_refuses_a_model_of_fewer_layers(tmp_path: Path) -> None:
     exporting.write(tmp_path, exporting.export_plan("deepspeed", instance(), UNEVEN))
     code = "from pipeline_plan import PlannedPipeline as Made\nMade(range(12))\n"
-    why = ran(tmp_path, DEEPSPEED, code)
+    why = read_by(tmp_path, DEEPSPEED, code)
     assert re.search("ValueError: .*expected 1 before the 12", why)
 
 
@@ -536,7 +494,7 @@ def test_torchtitan_gets_the_plan_by_the_names_of_its_release(
 ) -> None:
     exporting.write(tmp_path, exporting.export_plan("torchtitan", instance(), UNEVEN))
     base = {"BASE_CONFIG": "titan_base:base"}
-    found = ran(tmp_path, titan(release), TELL, **base)
+    found = read_by(tmp_path, titan(release), TELL, **base)
     fields = found["parallelism"]
     assert fields["pipeline_parallel_degree"] == 3
     assert fields["tensor_parallel_degree"] == 4
@@ -567,24 +525,15 @@ def test_torchtitan_without_the_names_of_any_release_is_refused(tmp_path: Path) 
     exporting.write(tmp_path, exporting.export_plan("torchtitan", instance(), UNEVEN))
     other = {**NEW, "training": {"batch": 1}}
     code = "from hetopt_plan import plan\nplan()\n"
-    why = ran(tmp_path, titan(other), code, BASE_CONFIG="titan_base:base")
+    why = read_by(tmp_path, titan(other), code, BASE_CONFIG="titan_base:base")
     assert re.search("AttributeError: .*this torchtitan has none of", why)
 
 
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ("", ["--no-python", "--module", "hetopt_plan", "BASE_CONFIG=m:f"]),
-        (
-            "toml",
-            [
-                "--no-python",
-                "--job.config_file",
-                "plan.toml",
-                "--model.name",
-                "llama 3",
-            ],
-        ),
+        ("", ["--module", "hetopt_plan", "BASE_CONFIG=m:f"]),
+        ("toml", ["--job.config_file", "plan.toml", "--model.name", "llama 3"]),
     ],
 )
 def test_torchtitan_is_started_with_either_configuration(
@@ -595,4 +544,4 @@ def test_torchtitan_is_started_with_either_configuration(
     calls = started(tmp_path, "torchtitan", UNEVEN, *own, **env)
     assert len(calls) == 4
     for _, given, _ in calls:
-        assert set(words) <= set(given)
+        assert {"--no-python", *words} <= set(given)

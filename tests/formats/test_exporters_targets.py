@@ -267,11 +267,7 @@ SETTINGS: list[tuple[dict[str, Any], str, set[str]]] = [
         "fp16",
         {"megatron", "flagscale", "deepspeed", "hexiscale"},
     ),
-    (
-        {"precision": "bf16"},
-        "without a master copy",
-        {"transformers", "accelerate"},
-    ),
+    ({"precision": "bf16"}, "without a master copy", {"transformers", "accelerate"}),
     *(
         (MIXED | {"optimiser": name}, words, takers)
         for name, words, takers in (

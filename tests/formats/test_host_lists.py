@@ -388,9 +388,7 @@ def test_parts_of_gpus_are_left_out_of_slurms_lists(tmp_path: Path) -> None:
         document(AUTO, alone, {})
 
 
-def test_a_machine_that_is_rented_has_its_own_cards_and_network(
-    tmp_path: Path,
-) -> None:
+def test_a_machine_that_is_rented_has_its_own_cards_and_network(tmp_path: Path) -> None:
     kind = "nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}"
     text = KUBERAY.replace("RayCluster", "RayService")
     text = text.replace("spec:\n  head", "spec:\n rayClusterConfig:\n  head", 1)

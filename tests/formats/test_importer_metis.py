@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from places import TESTS
-from typer.testing import CliRunner
 
-from hetopt import cli
 from hetopt.costs import CostTable
 from hetopt.errors import InstanceError, UnknownName
 from hetopt.formats import importing
@@ -154,14 +153,11 @@ def test_the_instance_can_be_planned_by_commands(folder: Path) -> None:
     profiles_folder = str(given.pop("profiles"))
     flags = [w for n, v in given.items() for w in (f"--{n.replace('_', '-')}", str(v))]
     words = ["import", "metis", profiles_folder, *flags, "--out", str(out)]
-    assert CliRunner().invoke(cli.app, words).exit_code == 0, words
-    plan = CliRunner().invoke(
-        cli.app, ["plan", str(out), "--planner", "megatron", "--json"]
-    )
+    assert typed(*words).exit_code == 0, words
+    plan = typed("plan", out, "--planner", "megatron", "--json")
     assert plan.exit_code == 0, plan.output
     instance = imported(folder)
     made = megatron.plan(instance, seed=0, deadline=None)
-    assert made is not None
     assert training_plan.evaluate(instance, made).valid
 
 

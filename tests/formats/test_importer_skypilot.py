@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from flat import flat
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli, problems
+from hetopt import problems
 from hetopt.errors import InstanceError, UnknownName, Unsupported
 from hetopt.files import load_instance
 from hetopt.formats import importing
@@ -111,16 +111,16 @@ def test_rates_of_loss_are_asked_for_and_never_invented(
     out = tmp_path / "market.yaml"
     words = ["import", "skypilot", str(listed), "--instance", "espresso/llama-1.3b"]
     words += ["--out", str(out), "--spot", "--losses-per-hour", "0.02"]
-    told = CliRunner().invoke(cli.app, words)
+    told = typed(*words)
     assert told.exit_code == 2
     assert "give --restart-s and --checkpoint-every-s" in told.output
     assert not out.exists()
     words += ["--restart-s", "5min", "--checkpoint-every-s", "1h"]
-    told = CliRunner().invoke(cli.app, words)
+    told = typed(*words)
     assert told.exit_code == 0, told.output
     made = load_instance(out)
     assert (made.workload.restart_s, made.workload.checkpoint_every_s) == (300, 3600)
-    told = CliRunner().invoke(cli.app, ["provision", str(out), "--json"])
+    told = typed("provision", out, "--json")
     assert told.exit_code == 0, told.output
     parts = json.loads(told.stdout)["evaluation"]
     assert parts["machines"][0]["place"] == "spot"
@@ -160,8 +160,7 @@ def test_without_an_instance_the_offers_alone_are_written(
     listed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "offers.json"
-    words = ["import", "skypilot", str(listed), "--out", str(out)]
-    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    assert typed("import", "skypilot", listed, "--out", out).exit_code == 0
     assert len(json.loads(out.read_text())["offers"]) == 2
 
 
@@ -228,7 +227,7 @@ def assembled(folder: Path, times: str, *options: str) -> Path:
     words += ["--global-batch", "1024", "--sequence-length", "4096", "--times", times]
     words += ["--micro-batches", "1,2", "-o", "gpu=A100-80GB-SXM4"]
     words += [word for option in options for word in ("-o", option)]
-    told = CliRunner().invoke(cli.app, [*words, "--out", str(out)])
+    told = typed(*words, "--out", out)
     assert told.exit_code == 0, told.output
     return out
 
@@ -236,9 +235,7 @@ def assembled(folder: Path, times: str, *options: str) -> Path:
 def imported(folder: Path, instance: Path) -> Any:
     out, listed = folder / f"market-{instance.name}", catalogue(folder, LAMBDA, B200)
     words = ["import", "skypilot", str(listed), "--instance", str(instance)]
-    told = CliRunner().invoke(
-        cli.app, [*words, "--tokens", "100B", "--out", str(out), "--json"]
-    )
+    told = typed(*words, "--tokens", "100B", "--out", out, "--json")
     assert told.exit_code == 0, told.output
     return load_instance(out), json.loads(told.stdout)["assumed"]
 
@@ -282,8 +279,7 @@ def test_what_divides_no_stage_of_offers_is_refused_with_the_option(
 ) -> None:
     own = assembled(tmp_path, "calibrated", "context_parallel=2")
     listed, out = catalogue(tmp_path, LAMBDA, B200), tmp_path / "m.yaml"
-    words = ["import", "skypilot", str(listed), "--instance", str(own)]
-    told = CliRunner().invoke(cli.app, [*words, "--out", str(out)])
+    told = typed("import", "skypilot", listed, "--instance", own, "--out", out)
     assert told.exit_code == 2
     assert "-o context_parallel=1" in told.output
     assert not out.exists()

@@ -11,13 +11,7 @@ from model_configs import LLAMA_3_8B as CONFIG
 from hetopt.catalogue import gpus
 from hetopt.catalogue import model as model_fields
 from hetopt.errors import InstanceError
-from hetopt.formats import (
-    hostfile,
-    huggingface,
-    kubectl,
-    nvidia_smi,
-    sinfo,
-)
+from hetopt.formats import hostfile, huggingface, kubectl, nvidia_smi, sinfo
 from hetopt.formats.assembling import Listed, assembly
 from hetopt.formats.exporting import kubernetes
 from hetopt.formats.importing import Imported, listing
@@ -142,9 +136,7 @@ def test_a_mixed_machine_beside_others_keeps_its_bus(tmp_path: Path) -> None:
     assert {found.link(name, "n2") for name in NAMES} == {(0, Fraction("1.25e9"))}
 
 
-def test_the_link_of_a_mixed_machine_is_changed_as_its_row_says(
-    tmp_path: Path,
-) -> None:
+def test_the_link_of_a_mixed_machine_is_changed_as_its_row_says(tmp_path: Path) -> None:
     path = put(tmp_path, "hosts", "n1 gpu:rtx4090:1,gpu:rtx3090:2", "n2 gpu:l40s:2")
     workload = {"sequence_length": 128, "global_batch": 8, "micro_batch_sizes": [1]}
 
@@ -186,10 +178,7 @@ WRONG: dict[Any, list[tuple[list[str], str]]] = {
         (["index, name, memory.total"], "found no GPU"),
     ],
     sinfo: [
-        (
-            ["n1"],
-            "line 1: found 'n1', expected `NODES GRES` or `NODES",
-        ),
+        (["n1"], "line 1: found 'n1', expected `NODES GRES` or `NODES"),
         (["p* gpu:t4:2"], "line 1: found 'p* gpu:t4:2', expected `NODES GRES`"),
         (["n1 gpu:a:b:c"], "line 1: found 'gpu:a:b:c'"),
         (["n1 gpu:t4:2,gpu:l4:2", "n1 gpu:t4:2"], "line 2: found node 'n1' with gpu:t"),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from assembled import assembled
+from command_line import typed
 from exporter_plans import instance
-from typer.testing import CliRunner
+from places import TESTS
 
-from hetopt import cli
 from hetopt.api import boxes
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.formats.importing import changes
@@ -43,6 +43,8 @@ bf16: true
 optim: adamw_torch_fused
 deepspeed: configs/ds.json
 """
+FACTORY = TRAINER.replace("gradient_checkpointing: true\n", "")
+FACTORY += "stage: sft\nfinetuning_type: full\ncutoff_len: 128\n"
 ACCELERATE = """\
 compute_environment: LOCAL_MACHINE
 distributed_type: FSDP
@@ -58,8 +60,7 @@ FORMS: dict[str, dict[str, str]] = {
     "DeepSpeed": {"ds.json": json.dumps(DEEPSPEED, indent=2)},
     "transformers": {"run.yaml": TRAINER, "ds.json": json.dumps(AUTO)},
     "LLaMA-Factory": {
-        "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "")
-        + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\ntemplate: llama3\n",
+        "run.yaml": f"{FACTORY}template: llama3\n",
         "ds.json": json.dumps(AUTO),
     },
     "TRL by Accelerate": {
@@ -72,10 +73,7 @@ FORMS: dict[str, dict[str, str]] = {
     "LLaMA-Factory, with other words": {
         "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train run.yaml "
         "per_device_train_batch_size=1\n",
-        "run.yaml": TRAINER.replace("gradient_checkpointing: true\n", "").replace(
-            "batch_size: 1", "batch_size: 4"
-        )
-        + "stage: sft\nfinetuning_type: full\ncutoff_len: 128\n",
+        "run.yaml": FACTORY.replace("batch_size: 1", "batch_size: 4"),
         "ds.json": json.dumps(AUTO),
     },
     "log": {
@@ -106,23 +104,14 @@ def put(folder: Path, files: dict[str, str]) -> Path:
 
 def judged(*paths: Path, data: Instance | None = None) -> Claim:
     module, asked = changes.recognise([*paths])
-    claim: Claim = module.claimed(asked, data or instance(48))
-    return claim
+    return module.claimed(asked, data or instance(48))
 
 
 ALONE = {
-    "Accelerate": {
-        "fsdp.yaml": ACCELERATE + "gradient_accumulation_steps: 2\n",
-    },
+    "Accelerate": {"fsdp.yaml": ACCELERATE + "gradient_accumulation_steps: 2\n"},
     "DeepSpeed": {
-        "ds.json": json.dumps(
-            {
-                "train_batch_size": 48,
-                "gradient_accumulation_steps": 2,
-                "zero_optimization": {"stage": 3},
-                "bf16": {"enabled": True},
-            }
-        )
+        "ds.json": '{"train_batch_size": 48, "gradient_accumulation_steps": 2, '
+        '"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
     },
 }
 
@@ -302,8 +291,6 @@ def test_a_run_is_the_same_in_every_trainers_file(
         path = Path(f"{path}:llama3_8b")
     claim = judged(path)
     assert claim.settings == wanted
-    assert claim.plan is not None
-    assert claim.data is not None
     assert training_plan.evaluate(claim.data, claim.plan).objective is not None
     if wanted is WANTED:
         (pipeline, *_) = claim.plan.pipelines
@@ -335,55 +322,33 @@ def test_a_configuration_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
         changes.recognise([path])
 
 
-def changed(text: str, **fields: Any) -> str:
-    for name, value in fields.items():
-        text += f"{name}: {value}\n"
-    return text
+def run(old: str, new: str, text: str = TRAINER.replace("ds.json", "z2.json")) -> Any:
+    return {"run.yaml": text.replace(old, new)}
 
 
-def hosted(part: str) -> str:
-    """DeepSpeed's JSON with a part of the run in the memory of hosts."""
+def hosted(part: str) -> dict[str, str]:
+    """A run with a part of it in the memory of hosts, by DeepSpeed's JSON."""
     zero = {"stage": 3, part: {"device": "cpu"}}
-    return json.dumps({"zero_optimization": zero})
+    return {"run.yaml": TRAINER, "ds.json": json.dumps({"zero_optimization": zero})}
 
 
-ZERO_2 = TRAINER.replace("ds.json", "z2.json")
+NO_WEIGHTS = "plans here have no such weights"
+SWIFT = OF_MEGATRON["ms-swift"]["run.sh"][:-1]
 FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (
-            {"run.yaml": TRAINER.replace("ds.json", "own.json")},
-            "--from configs/own.json",
-        ),
-        (
-            {"run.yaml": TRAINER.replace("_steps: 2", "_steps: 3").replace("ds", "z3")},
-            "found 72, expected 48",
-        ),
+        (run("ds.json", "own.json", TRAINER), "--from configs/own.json"),
+        (run("_steps: 2", "_steps: 3"), "found 72, expected 48"),
         ({"run.yaml": TRAINER, "ds.json": FOUR}, "found 4, and 2 in"),
-        (
-            {"run.yaml": changed(ZERO_2, finetuning_type="lora")},
-            "-o finetune=lora -o rank=8",
-        ),
-        (
-            {"run.yaml": ZERO_2.replace("adamw_torch_fused", "adamw_bnb_8bit")},
-            "-o optimiser=adamw_8bit",
-        ),
-        (
-            {"run.yaml": ZERO_2.replace("adamw_torch_fused", "lion")},
-            "the memory of others is unknown",
-        ),
-        (
-            {"run.yaml": TRAINER, "ds.json": hosted("offload_optimizer")},
-            "with -o offload=optimiser",
-        ),
-        (
-            {"run.yaml": TRAINER, "ds.json": hosted("offload_param")},
-            "plans here have no such weights",
-        ),
-        ({"run.yaml": ZERO_2.replace("bf16", "fp16")}, "precision: found fp16"),
+        (run("bf16", "finetuning_type: lora\nbf16"), "-o finetune=lora -o rank=8"),
+        (run("adamw_torch_fused", "adamw_bnb_8bit"), "-o optimiser=adamw_8bit"),
+        (run("adamw_torch_fused", "lion"), "the memory of others is unknown"),
+        (hosted("offload_optimizer"), "with -o offload=optimiser"),
+        (hosted("offload_param"), NO_WEIGHTS),
+        (run("bf16", "fp16"), "precision: found fp16"),
         (
             {
                 "run.py": "from peft import LoraConfig\nfrom trl import SFTConfig\n"
@@ -393,18 +358,8 @@ FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
             },
             "-o finetune=lora -o rank=64",
         ),
-        (
-            {"run.yaml": TRAINER.replace("configs/ds.json", "zero3_offload")},
-            "-o offload=optimiser",
-        ),
-        (
-            {
-                "run.yaml": TRAINER.replace(
-                    "deepspeed: configs/ds.json", "fsdp: full_shard offload"
-                )
-            },
-            "plans here have no such weights",
-        ),
+        (run("configs/ds.json", "zero3_offload", TRAINER), "-o offload=optimiser"),
+        (run("deepspeed: configs/z2.json", "fsdp: full_shard offload"), NO_WEIGHTS),
         (
             {
                 "b.yaml": OF_MEGATRON["Bridge"]["overrides.yaml"].replace(
@@ -414,10 +369,7 @@ FOUR = json.dumps({**DEEPSPEED, "gradient_accumulation_steps": 4})
             "-o products=fp8",
         ),
         (
-            {
-                "run.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1]
-                + " --optimizer_cpu_offload true\n"
-            },
+            {"run.sh": f"{SWIFT} --optimizer_cpu_offload true\n"},
             "with -o offload=optimiser",
         ),
         (
@@ -485,12 +437,11 @@ def test_states_are_divided_as_launchers_and_files_say(
 ) -> None:
     put(tmp_path, files)
     claim = judged(*(tmp_path / name for name in files))
-    assert claim.settings is not None
     assert claim.settings.zero == zero
 
 
 def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:
-    text = changed(TRAINER, packing="true", use_unsloth="true", report_to="wandb")
+    text = f"{TRAINER}packing: true\nuse_unsloth: true\nreport_to: wandb\n"
     path = put(tmp_path, {"run.yaml": text, "ds.json": json.dumps(AUTO)})
     told = " ".join(judged(path).notes)
     assert "not read: packing True, use_unsloth True" in told
@@ -548,10 +499,7 @@ def test_a_script_of_ones_own_trains_what_its_flags_say(
 _ARGS = "--model_name_or_path m --per_device_train_batch_size 2 --learning_rate 1e-5"
 _YAML = "model_name_or_path: m\nper_device_train_batch_size: 1\nlearning_rate: 1e-5\n"
 OF_PAIRS = {
-    "run.py": Path(__file__)
-    .parents[1]
-    .joinpath("defects", "preference_trainer.py")
-    .read_text(),
+    "run.py": (TESTS / "defects" / "preference_trainer.py").read_text(),
     "attribute.py": "import trl\na = trl.GRPOConfig(per_device_train_batch_size=2)\n",
     "reward.py": "class T(RewardTrainer):\n    x = 1\nT(local_batch_size=2)\n",
     "trl.sh": f"trl dpo {_ARGS}\n",
@@ -559,9 +507,9 @@ OF_PAIRS = {
     "program.sh": f"torchrun --nproc_per_node 8 my/run_dpo.py {_ARGS}\n",
     "script.sh": f"accelerate launch --config_file a.yaml trl/orpo.py {_ARGS}\n",
     "module.sh": f"torchrun --nproc_per_node 8 -m trl.scripts.kto {_ARGS}\n",
-    "slime.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rollout-batch-size 8\n",
-    "step.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --perform-rl-step\n",
-    "megatron.sh": OF_MEGATRON["ms-swift"]["run.sh"][:-1] + " --rlhf_type grpo\n",
+    "slime.sh": f"{SWIFT} --rollout-batch-size 8\n",
+    "step.sh": f"{SWIFT} --perform-rl-step\n",
+    "megatron.sh": f"{SWIFT} --rlhf_type grpo\n",
     "openrlhf.sh": "deepspeed --module openrlhf.cli.train_rm --save_path x",
     "ray.sh": "ray job submit --address=x -- python3 -m openrlhf.cli.train_ppo_ray "
     "--actor.num_nodes 1 --train.micro_batch_size 2\n",
@@ -627,8 +575,8 @@ def test_names_of_methods_elsewhere_refuse_no_run(
         ("run.yaml", f"{_YAML}cutoff_len: 8\n", "stage: pt\n"),
         ("run.sh", f"trl sft {_ARGS}", " --packing"),
         ("run.sh", f"python run_clm.py {_ARGS}", " --block_size 1024"),
-        ("run.sh", OF_MEGATRON["ms-swift"]["run.sh"][:-1], " --packing true"),
-        ("run.sh", OF_MEGATRON["ms-swift"]["run.sh"][:-1], " --packing"),
+        ("run.sh", SWIFT, " --packing true"),
+        ("run.sh", SWIFT, " --packing"),
     ],
 )
 def test_sequences_that_nothing_packs_may_be_shorter(
@@ -646,19 +594,19 @@ def test_what_does_not_fit_at_full_length_is_said_to_be_of_that_length(
     tmp_path: Path,
 ) -> None:
     hosts, place = ["a slots=2 type=A100-80GB-SXM4"], tmp_path / "instance.json"
-    defects = Path(__file__).parents[1] / "defects"
+    defects = TESTS / "defects"
     model, run = defects / "short-sequences-model.json", defects / "short-sequences.sh"
     work = {"sequence_length": 2048, "global_batch": 16}
     made = assembled(tmp_path, hosts, work=work, model=model)
     place.write_text(json.dumps(made.document))
     words = ["check", "--from", str(run), "--instance", str(place)]
-    shown = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1"])
+    shown = typed(*words, "--time-limit", "0.1")
     text = " ".join(shown.output.split())
     full = "with sequences of 2,048 tokens each"
     assert text.count("does not fit") - text.count("(does not fit)") == text.count(full)
     assert text.startswith(f"The run does not fit {full}, according to the model")
     assert "sequences are not packed, so each is counted at 2,048 tokens" in text
-    told = CliRunner().invoke(cli.app, [*words, "--time-limit", "0.1", "--json"])
+    told = typed(*words, "--time-limit", "0.1", "--json")
     assert json.loads(told.stdout)["counted_at_full_length"] == 2048
 
 

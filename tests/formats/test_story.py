@@ -8,11 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import typed
 from exported import reader
 from places import ROOT
-from typer.testing import CliRunner
-
-from hetopt import cli
 
 DATA = ROOT / "benchmarks" / "data" / "story"
 MODELS = sorted(path.parent.name for path in DATA.glob("*/config.json"))
@@ -30,7 +28,7 @@ LONG = {model: pytest.mark.slow for model in ("mixtral-8x7b", "llama-3.1-70b")}
 
 
 def hetopt(*words: str | Path, code: int = 0) -> str:
-    told = CliRunner().invoke(cli.app, [str(word) for word in words])
+    told = typed(*words)
     assert told.exit_code == code, (words, told.output)
     return told.output
 

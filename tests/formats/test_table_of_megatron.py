@@ -278,8 +278,7 @@ def exported(
 
 def read(path: Path, data: Instance) -> Claim:
     module, asked = changes.recognise([path])
-    claim: Claim = module.claimed(asked, data, "a0")
-    return claim
+    return module.claimed(asked, data, "a0")
 
 
 @pytest.mark.parametrize("target", FILES)

@@ -3,7 +3,6 @@
 Here they do so in a hurry, their commands in this process.
 """
 
-import importlib.util
 import json
 import shlex
 import sys
@@ -12,11 +11,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from command_line import typed
 from hurried import hurried
-from places import INSTANCES, ROOT
-from typer.testing import CliRunner
-
-from hetopt import cli
+from places import INSTANCES, ROOT, module_of
 
 GUIDE = ROOT / "guide"
 BOOKS = sorted(GUIDE.glob("*.ipynb"))
@@ -26,12 +23,7 @@ TOUR = INSTANCES / "examples" / "tour.ipynb"
 @pytest.fixture(scope="module")
 def notebooks() -> ModuleType:
     """The command that runs them."""
-    spec = importlib.util.spec_from_file_location("notebooks", GUIDE / "notebooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(GUIDE / "notebooks.py")
 
 
 def read(path: Path) -> Any:
@@ -49,7 +41,7 @@ def test_every_cell_runs_in_its_order(
         name, *words = shlex.split(line)
         if name != "hetopt":
             return process(line)
-        told = CliRunner().invoke(cli.app, words)
+        told = typed(*words)
         # 4: none was found within the limit, on a machine that is slow.
         allowed = {0, 4} if "--time-limit" in words else {0}
         assert told.exit_code in allowed, (line, told.output)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from command_line import typed
 
-from hetopt import cli, files
+from hetopt import files
 from hetopt.costs import CostTable
 from hetopt.costs.memory import mib
 from hetopt.errors import InstanceError, Unsupported
@@ -42,7 +42,6 @@ def torch() -> Any:
 
 def elements(lib: Any, spec: ModelSpec, t: int, b: int, how: How) -> int:
     found = timed(shard(spec, t), b, 32, how)
-    assert found is not None
     assert found.forward_s > 0
     assert found.backward_s > 0
     return found.kept_bytes
@@ -101,7 +100,7 @@ def test_the_cost_model_reads_the_rows(torch: Any, tmp_path: Path) -> None:
     words += ["--sequence-length", "32", "--micro-batches", "1,2"]
     words += ["--tensor-parallel", "1,2", "--intra-gbytes-per-s", "0.001"]
     out = tmp_path / "layers.json"
-    told = CliRunner().invoke(cli.app, [*words, "--out", str(out), "--json"])
+    told = typed(*words, "--out", out, "--json")
     assert told.exit_code == 0, told.output
     document = json.loads(told.stdout)
     rows = json.loads(out.read_text())
@@ -134,7 +133,7 @@ def test_the_cost_model_reads_the_rows(torch: Any, tmp_path: Path) -> None:
     assert table.layer_us("n", 1, 3) == (both[0] + both[1],) * 3
     # All-reduces of 2 b S H bytes over 1 MB/s: 12 (t - 1) / t of them, recomputed.
     assert both[3] >= 12 * 2 * 2 * 32 * 64 / 2
-    planned = CliRunner().invoke(cli.app, ["plan", str(tmp_path / "instance.yaml")])
+    planned = typed("plan", tmp_path / "instance.yaml")
     assert planned.exit_code == 0, planned.output
 
 
@@ -161,8 +160,7 @@ def test_no_pytorch_is_said_with_the_remedy(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     out = str(tmp_path / "layers.json")
-    words = ["profile", "llama-2-7b", "--sequence-length", "32", "--out", out]
-    told = CliRunner().invoke(cli.app, words)
+    told = typed("profile", "llama-2-7b", "--sequence-length", "32", "--out", out)
     assert told.exit_code == 2
     assert "pip install torch" in told.stderr
     assert not Path(out).exists()
@@ -178,6 +176,6 @@ def test_no_pytorch_is_said_with_the_remedy(
 def test_wrong_words_are_told(tmp_path: Path, words: list[str], message: str) -> None:
     out = str(tmp_path / "layers.json")
     words = ["profile", *words, "--sequence-length", "32", "--out", out]
-    told = CliRunner().invoke(cli.app, words)
+    told = typed(*words)
     assert told.exit_code == 2
     assert message in " ".join(told.stderr.split())

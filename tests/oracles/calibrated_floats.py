@@ -9,12 +9,7 @@ from typing import Any
 
 from hetopt.costs.constants import Table
 from hetopt.costs.formulas import activations, kernels, memory
-from hetopt.costs.formulas.architecture import (
-    Architecture,
-    Indexer,
-    Mixer,
-    mamba_2,
-)
+from hetopt.costs.formulas.architecture import Architecture, Indexer, Mixer, mamba_2
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
 from hetopt.costs.formulas.step import layer_times

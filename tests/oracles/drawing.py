@@ -423,9 +423,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "profile": _profile,
         "calibration": lambda d: calibration(d.rng) if d.calibrated else None,
     },
-    schema.Offload: {
-        "memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5),
-    },
+    schema.Offload: {"memory_gbytes_per_s": lambda d: d.maybe(None, 3, 40.5)},
     schema.Lora: {
         "rank": lambda d: d.rng.choice([1, 8, 500]),
         "beside": lambda d: d.maybe("all", "attention"),
@@ -513,6 +511,17 @@ def instance(
         "workload": _mended(workload),
         "cluster": {"gpus": gpus, "nodes": nodes, "inter": inter},
     }
+
+
+def divided(rng: Random, counts: tuple[int, ...]) -> Tree:
+    """A random instance of few layers, of which plans may choose how it is divided."""
+    return instance(
+        *(rng, counts),
+        layers=rng.choice([1, 2, 3, 5]),
+        batch=rng.choice([4, 8, 12]),
+        sizes=rng.choice([(1,), (1, 2), (1, 2, 4), (2,)]),
+        divides=rng.random() < 0.3,
+    )
 
 
 def workload(rng: Random, *, layers: int, batch: int, sizes: tuple[int, ...]) -> Tree:

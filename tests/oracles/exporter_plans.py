@@ -54,6 +54,12 @@ def one(shapes: list[Shape], size: int = 4, batch: int = 32) -> TrainingPlan:
     return TrainingPlan(pipelines=(pipeline(gpus, shapes, batch // size, size),))
 
 
+#: The arguments of Megatron of a run on them.
+MEGATRON_RUN: dict[str, Any] = {
+    **{"num_layers": 12, "hidden_size": 512, "tensor_model_parallel_size": 4},
+    **{"pipeline_model_parallel_size": 3, "micro_batch_size": 2},
+    **{"global_batch_size": 48, "seq_length": 128, "recompute_granularity": "full"},
+}
 EVEN = one([(6, 2, 2), (6, 2, 2)])
 UNEVEN = one([(5, 4, 2), (4, 4, 2), (3, 4, 2)])
 MIXED = one([(6, 4, 2), (4, 4, 2), (2, 1, 4)])

@@ -35,12 +35,7 @@ MIXED = [
 ]
 # Replicas with different numbers of samples hand them on to a group of two GPUs.
 UNEVEN = [
-    pipeline(
-        4,
-        2,
-        stage(0, 3, (1, "a:1"), (1, "a:0")),
-        stage(3, 4, (2, "b:0 b:1")),
-    ),
+    pipeline(4, 2, stage(0, 3, (1, "a:1"), (1, "a:0")), stage(3, 4, (2, "b:0 b:1")))
 ]
 # An inner stage, which has no words of its own.
 DEEP = [
@@ -50,7 +45,7 @@ DEEP = [
         stage(0, 1, (2, "a:0")),
         stage(1, 3, (1, "a:1"), (1, "b:0")),
         stage(3, 4, (2, "b:1")),
-    ),
+    )
 ]
 # Of the same batch as the others, on one GPU.
 ALONE = [pipeline(8, 1, stage(0, 4, (1, "a:0")))]

@@ -1,12 +1,10 @@
 """Steps of RL simulated token by token, to be held beside the judge's formula."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 
 from hetopt.costs.decoding import Engine
-
-Lengths = Callable[[], int]
 
 
 def alone_ns(engine: Engine, lengths: list[int]) -> int:
@@ -23,7 +21,7 @@ def alone_ns(engine: Engine, lengths: list[int]) -> int:
 
 def period_ns(
     engine: Engine,
-    length: Lengths,
+    length: Callable[[], int],
     answers: int,
     behind_ns: int,
     sent_ns: int,
@@ -38,19 +36,16 @@ def period_ns(
     now, free = 0, 0
     sent: list[int] = []  # when the weights of each batch were there
     pauses: list[int] = []
-    left = Counter[int]()
-    ready: dict[int, int] = {}
+    ready = Counter[int]()
     running: list[tuple[int, int]] = []
-    batches = _answers(length, answers)
+    batches = ((i // answers, length()) for i in count())  # and tokens of each answer
     head = next(batches)
     while len(sent) < steps:
         while len(running) < engine.at_once:
-            batch = head[0]
-            needs = batch - 1 - staleness
+            needs = head[0] - 1 - staleness
             if needs >= 0 and (needs >= len(sent) or sent[needs] > now):
                 break
             running.append(head)
-            left[batch] += 1
             now += engine.prompt_ns
             head = next(batches)
         if pauses and pauses[0] <= now:
@@ -60,19 +55,12 @@ def period_ns(
             now = max(now, sent[head[0] - 1 - staleness])
             continue
         now += engine.step_ns + engine.answer_ns * len(running)
-        for batch, tokens in running:
-            if tokens == 1:
-                ready[batch] = ready.get(batch, 0) + 1
+        ready.update(batch for batch, tokens in running if tokens == 1)
         running = [(batch, n - 1) for batch, n in running if n > 1]
-        while ready.get(len(sent)) == answers:
+        while ready[len(sent)] == answers:
             free = max(now, free) + behind_ns
             pauses.append(free)
             free += sent_ns
             sent.append(free)
     half = steps // 2
     return (sent[-1] - sent[half - 1]) / (steps - half)
-
-
-def _answers(length: Lengths, answers: int) -> Iterator[tuple[int, int]]:
-    """Yield the batch and the tokens of every answer."""
-    return ((i // answers, length()) for i in count())

@@ -17,7 +17,7 @@ def drawn(rng: Random) -> Data:
     instance = random_tiny_instance(rng, most_gpus=4)
     mean = rng.choice([1, 5, 40, 400])
     longest = mean * rng.choice([1, 2, 10])
-    lengths: Any = {"mean": mean, "longest": longest}
+    lengths = {"mean": mean, "longest": longest}
     generation = Generation.model_validate(
         {
             "answers": rng.choice([1, 2, 5, 12]),
@@ -67,21 +67,16 @@ def plans(data: Data) -> Iterator[PostTraining]:
         for engines in _engines(data, [0] * len(nodes)):
             yield PostTraining(shared=whole[1], engines=engines)
     for counts in product(*(range(node.count + 1) for node in nodes)):
-        found = trained(data.instance, counts)
-        if found is None:
-            continue
-        for engines in _engines(data, counts):
-            yield PostTraining(training=found[1], engines=engines)
+        if (found := trained(data.instance, counts)) is not None:
+            for engines in _engines(data, counts):
+                yield PostTraining(training=found[1], engines=engines)
 
 
 def trained(instance: Instance, counts: Any) -> tuple[int, TrainingPlan] | None:
     """Return the best training plan on the first so many GPUs of each node."""
     cluster = instance.planned_cluster
-    some = [
-        node.model_copy(update={"count": n})
-        for node, n in zip(cluster.nodes, counts, strict=True)
-        if n
-    ]
+    both = [(node, n) for node, n in zip(cluster.nodes, counts, strict=True) if n]
+    some = [node.model_copy(update={"count": n}) for node, n in both]
     if not some:
         return None
     cut = instance.model_copy(update={"cluster": cluster.only(some)})

@@ -6,11 +6,7 @@ from random import Random
 from typing import Any
 
 from hetopt.plans import Recovery, Transfer
-from hetopt.problems.recovery import (
-    CLOUD,
-    Data,
-    evaluate,
-)
+from hetopt.problems.recovery import CLOUD, Data, evaluate
 
 FASTEST = 10**15
 MOST = 1500  # recoveries of one problem

@@ -141,7 +141,6 @@ def test_samples_are_in_proportion_to_compute_unless_memory_forbids(seed: int) -
 def test_replicas_of_a_stage_have_the_same_layers(name: str, equal: bool) -> None:
     instance = hetopt.load(f"autohet/{name}")
     plan = planned(instance, equal_layers=equal)
-    assert plan is not None
     spans = [tuple(stage.layers for stage in p.stages) for p in plan.pipelines]
     assert len(set(spans)) == 1
     if equal:
@@ -152,7 +151,6 @@ def test_replicas_of_a_stage_have_the_same_layers(name: str, equal: bool) -> Non
 def test_nodes_of_larger_memory_serve_the_earlier_stages() -> None:
     instance = hetopt.load("autohet/1-a100-4-h20-llama-6.7b")
     plan = planned(instance)
-    assert plan is not None
     gpus = instance.planned_cluster.node
     types = [gpus[s.replicas[0].node].gpu for s in plan.pipelines[0].stages]
     assert types == ["H20"] * 4 + ["A100"]

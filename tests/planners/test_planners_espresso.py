@@ -176,7 +176,6 @@ def row(name: str, allocation: str, d: int, placer: str) -> tuple[str, list[int]
     stock = tables.Stock.of(job(name), d)
     counts = tuple(allocation.count(LETTERS[kind.gpu]) for kind in stock.kinds)
     stages = PLACERS[placer](stock, counts)
-    assert stages is not None
     layers = [size for _, size in stages]
     layers[0] += 1
     layers[-1] += 2

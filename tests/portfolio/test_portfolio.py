@@ -70,7 +70,6 @@ def test_planners_together_never_have_more_than_their_share(
 
     def ask(name: str, data: Any, limits: Limits, **words: Any) -> Result:
         nonlocal spent
-        assert limits.time_s is not None
         mine = took * limits.time_s
         spent += mine
         return Result(*told, plan=plan, seconds={"solve": mine})
@@ -167,9 +166,7 @@ def test_a_start_outlives_an_interruption_before_the_search(
 
 @pytest.mark.parametrize("found", [True, False])
 def test_settings_are_raced_before_planners_where_a_plan_chooses_them(
-    found: bool,
-    asked: list[tuple[str, float | None]],
-    monkeypatch: pytest.MonkeyPatch,
+    found: bool, asked: list[tuple[str, float | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planners are asked where the race finds nothing, and those of other packages."""
     data = hetopt.load("generated:unequal/16/3")

@@ -26,10 +26,8 @@ CARDS: dict[str, Any] = {
     "B": {"peak_tflops": 50, "memory_gib": 4, "memory_gbytes_per_s": 800},
 }
 GENERATION = {
-    "answers": 10,
-    "prompt_tokens": 100,
+    **{"answers": 10, "prompt_tokens": 100, "staleness": 1},
     "answer_tokens": {"mean": 200, "longest": 600},
-    "staleness": 1,
 }
 
 
@@ -42,7 +40,6 @@ def trained_on(whole: Instance, *nodes: str) -> TrainingPlan:
     cluster = whole.planned_cluster
     some = cluster.only([node for node in cluster.nodes if node.name in nodes])
     found = best_training_plan(whole.model_copy(update={"cluster": some}))
-    assert found is not None
     return found[1]
 
 
@@ -64,10 +61,8 @@ def test_a_step_apart_is_what_the_formula_says(staleness: float) -> None:
     sent = ceil(whole.model.total_parameters * 2 / 1e9 * 1e6)  # 1 GB/s, 16 bits
 
     def time(steps: int) -> int:
-        many = max(steps, ceil(10 * 200 / one.at_once))
-        return ceil(
-            (one.step_ns * many + (one.answer_ns * 200 + one.prompt_ns) * 10) / 1e3
-        )
+        many = one.step_ns * max(steps, ceil(10 * 200 / one.at_once))
+        return ceil((many + (one.answer_ns * 200 + one.prompt_ns) * 10) / 1e3)
 
     loop = (time(600) + behind + sent) / (1 + staleness)
     longest = ceil(600 / (1 + staleness))

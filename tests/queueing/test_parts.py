@@ -162,7 +162,6 @@ class Live:
 
     def _stopped(self, name: str) -> None:
         attempt = self.entries[name].attempts[-1]
-        assert attempt.step_s is not None
         worked = max(0, self.now - self.readies[name])
         done = worked // round(attempt.step_s * MICRO)
         self._over(name, attempt.from_step + done)

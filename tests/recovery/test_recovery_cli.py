@@ -2,20 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed as hetopt
 
-from hetopt import cli
 from hetopt.cli import output
 
 MIXED = "autohet/a100-h20-4x4-gpt3-6.7b"
-
-
-def hetopt(*words: str | Path) -> Any:
-    """Run the command line in this process."""
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
 @pytest.fixture(scope="module")

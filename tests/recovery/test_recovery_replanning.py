@@ -135,7 +135,6 @@ def test_beside_adapters_these_alone_are_moved() -> None:
     whole = pose(change, four_groups(), plan)
     data = pose(other, four_groups(), plan)
     lora = frozen.workload.costs.lora
-    assert lora is not None
     assert [unit.parameters for unit in data.units] == list(
         lora.parameters(frozen.model)
     )
@@ -174,7 +173,6 @@ def test_pipelines_that_lost_nothing_are_kept_with_the_batch_shared_anew() -> No
     old = mixed(node0=8, node1=8)
     change = changes.between(old, old, ["node0:0", "node1:7"])
     kept = kept_plan(change, four_groups())
-    assert kept is not None
     assert [p.micro_batches for p in kept.pipelines] == [64, 64]
     assert training_plan.evaluate(change.new, kept).valid
     gone = changes.between(old, old, ["node0"])
@@ -200,7 +198,6 @@ def test_a_recovery_of_any_change_is_valid_and_proved(family: str, seed: int) ->
     for method in ("autohet_recovery", "varuna"):
         words = {"new_plan": found.chosen.plan, "method": method}
         given = hetopt.recover(made, old, [node], old_instance=old, **words)
-        assert given.chosen is not None
         assert given.chosen.plan == found.chosen.plan
         assert given.result.objective >= found.result.objective
         assert given.result.bound.value <= found.result.objective
@@ -242,7 +239,6 @@ def weighed(horizon_s: float, *times: tuple[int, int]) -> tuple[int, int]:
             Candidate("x", four_groups(), iteration_s * 10**6, recovery_s * 10**6)
         )
     found = work.chosen(horizon_s)
-    assert found is not None
     return (found.recovery_us or 0) // 10**6, found.iteration_us // 10**6
 
 

@@ -9,10 +9,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed as hetopt_command
 
 import hetopt
-from hetopt import cli
 from hetopt.api.replaying import METHODS, Replayed, replay
 from hetopt.cli import output
 from hetopt.errors import InstanceError, MethodFailed, MixedData, Unsupported
@@ -305,10 +304,6 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
 
 
 # --- the command -----------------------------------------------------------------
-
-
-def hetopt_command(*words: str | Path) -> Any:
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
 @pytest.fixture

@@ -43,7 +43,6 @@ def test_pipelines_that_are_equal_are_one(copies: int) -> None:
     judged = training_plan.evaluate(instance, plan)
     assert judged.valid, judged.violations
     table = results.table(instance, plan, judged.parts)
-    assert table is not None
     many = [row[0].text for row in table.rows if row[0].text]
     assert many == [words.numbered(range(copies))]
     explained_rows = explanation.time_bars(explain(instance, plan, Limits(time_s=0)))
@@ -59,7 +58,6 @@ def test_a_pipeline_that_differs_has_a_row_of_its_own() -> None:
     plan = plan.model_copy(update={"pipelines": tuple(uneven)})
     judged = training_plan.evaluate(instance, plan)
     table = results.table(instance, plan, judged.parts)
-    assert table is not None
     assert [row[0].text for row in table.rows if row[0].text] == ["0", "1", "2"]
 
 

@@ -100,7 +100,6 @@ def boxes(result: Result) -> list[Any]:
 
 def test_a_hop_is_the_end_of_its_box_and_the_next_stage_begins_behind_it() -> None:
     result = made(TWO_STAGES)
-    assert result.evaluation is not None
     (rows,) = result.evaluation.parts["stages"]
     first, hop, second = boxes(result)
     assert hop.get_width() * 1e3 == pytest.approx(rows[0]["hop_us"])

@@ -1,9 +1,6 @@
 """Pages of reports: each whole by itself, and for keyboards, readers, telephones."""
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,10 +30,6 @@ LIBRARY = Path(hetopt.__file__).parent.parent / "instances" / "hexiscale"
 PLAN = LIBRARY / "case-study-hexiscale.plan.json"
 MOST_BYTES = 500_000
 REGION = {"role": "region", "tabindex": "0"}
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = os.environ.get("HETOPT_CHROMIUM") or next(
-    filter(None, map(shutil.which, BROWSERS)), None
-)
 
 
 def recovered() -> Any:
@@ -135,19 +128,7 @@ def test_names_within_pictures_are_their_own(pages: dict[str, str]) -> None:
 # --- in a browser ----------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield browser
-        browser.close()
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium: set HETOPT_CHROMIUM")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_fits_every_screen(
     pages: dict[str, str], chromium: Any, tmp_path: Path, kind: str

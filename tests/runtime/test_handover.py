@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from executed import Ranks
 from made_plans import ALONE, MIXED, UNEVEN, made, with_settings
 from runnable import RULES
-from typer.testing import CliRunner
 
-from hetopt import cli
 from hetopt.errors import InstanceError, Unsupported
 from hetopt.runtime import configs, handover
 from hetopt.runtime.decoder import Decoder, Experts, of_config
@@ -38,10 +37,7 @@ SHAPES = {
     "gpt2": GPT2,
     "mixtral": LLAMA.model_copy(update={"experts": EVERY}),
     "qwen2_moe": LLAMA.model_copy(
-        update={
-            "qkv_biased": True,
-            "experts": EVERY.model_copy(update=SOME | SHARED),
-        }
+        update={"qkv_biased": True, "experts": EVERY.model_copy(update=SOME | SHARED)}
     ),
     "qwen3_moe": LLAMA.model_copy(
         update={"qk_norm": True, "experts": EVERY.model_copy(update=SOME)}
@@ -101,25 +97,25 @@ def loss_of(model: Any, one: Job, step: int) -> float:
 
 
 def command(*words: object) -> None:
-    told = CliRunner().invoke(cli.app, ["checkpoint", *map(str, words)])
+    told = typed("checkpoint", *words)
     assert told.exit_code == 0, told.output
 
 
 def listed(states: Path, step: int) -> None:
     """The command says what is there, and names what a lost file had."""
     words = ["checkpoint", str(states), "--json"]
-    told = CliRunner().invoke(cli.app, words)
+    told = typed(*words)
     found = json.loads(told.stdout)
     assert (told.exit_code, found["step"], found["incomplete"]) == (0, step, [])
     assert found["bytes"] > 12 * found["parameters"]
     file = min((states / f"step-{step:08}").iterdir())
     kept = file.read_bytes()
     file.unlink()
-    told = CliRunner().invoke(cli.app, words)
+    told = typed(*words)
     assert told.exit_code == 3
     assert "weight/embedding.weight" in json.loads(told.stdout)["incomplete"]
     file.write_bytes(kept[:-1])
-    told = CliRunner().invoke(cli.app, words[:2])
+    told = typed(*words[:2])
     assert told.exit_code == 2
     assert "found no whole safetensors file" in " ".join(told.stderr.split())
     file.write_bytes(kept)

@@ -42,7 +42,6 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(
     folder = str(tmp_path)
     _, whole = ran(four, with_settings(one, checkpoint=folder, every=1))
     saved = Saved.of(folder)
-    assert saved is not None
     assert saved.step == 3
     fields = {"step": 2, "updates": 2, "folder": "step-00000002"}
     older = saved.model_copy(update=fields)

@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from command_line import said
 from test_job_scheduling import queue
-from typer.testing import CliRunner
 
-from hetopt import cli, registry
+from hetopt import registry
 from hetopt.api import scheduling
 from hetopt.costs.marp import capacity
 from hetopt.errors import NoPlan
@@ -312,8 +312,7 @@ def test_a_job_that_a_policy_never_serves_is_said_and_not_waited_for() -> None:
 
 
 def told(*words: Any) -> tuple[int, str, str]:
-    result = CliRunner().invoke(cli.app, ["schedule", *map(str, words)])
-    return result.exit_code, result.stdout, result.stderr
+    return said("schedule", *words)
 
 
 def test_bars_cover_what_leases_hold_and_no_two_of_a_lease_touch() -> None:

@@ -215,7 +215,6 @@ def test_prices_beat_one_machine_and_long_queues_are_left_to_quick_bounds(
 ) -> None:
     data = workloads.queue(10, 0, catalogue.testbed(), "q", every_s=100.0)
     found = prices.bound_by_prices(data)
-    assert found is not None
     assert found[0].value > bounds.one_machine(data).value
     assert bounds.bound(data) == found
     monkeypatch.setattr(prices, "MOST_JOBS", 2)
@@ -233,7 +232,6 @@ SHORT = ("bert-base", 4, 10, 0.0)
 def honest(cluster: Cluster, *jobs: tuple[str, int, int, float]) -> Any:
     data = queue(cluster, *jobs)
     found = prices.bound_by_prices(data)
-    assert found is not None
     return data, found[0].value, found[1]
 
 

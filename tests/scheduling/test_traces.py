@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from assembled import assembled
-from typer.testing import CliRunner
+from command_line import said, typed
 
-from hetopt import cli, problems
+from hetopt import problems
 from hetopt.api import scheduling
 from hetopt.catalogue import model as model_fields
 from hetopt.errors import InstanceError
@@ -120,10 +120,7 @@ def assumed(data: Data) -> dict[str, tuple[str, int]]:
 def test_no_job_becomes_gpt2_or_bert_unsaid(folder: Path) -> None:
     path = written(folder, "submit_s,duration_s,gpus\n0,600,1\n5,7200,2\n9,600,1\n")
     found = assumed(traces.queue(path, CLUSTER, "t"))
-    assert found["model"] == (
-        "GPT-2 or BERT by GPU-hours: 2 x bert-base, 1 x gpt2",
-        3,
-    )
+    assert found["model"] == ("GPT-2 or BERT by GPU-hours: 2 x bert-base, 1 x gpt2", 3)
     text = "submit_s,gpus,model,batch\n0,1,imagenet,8\n"
     found = assumed(traces.queue(written(folder, text), CLUSTER, "t"))
     assert {"model", "GPU-hours"} <= set(found)
@@ -212,8 +209,7 @@ def test_a_wrong_cell_is_refused_with_its_line(
 
 
 def told(*words: Any) -> tuple[int, str, str]:
-    result = CliRunner().invoke(cli.app, ["schedule", *map(str, words)])
-    return result.exit_code, result.stdout, result.stderr
+    return said("schedule", *words)
 
 
 def test_schedule_tells_in_words_what_it_assumes(folder: Path) -> None:
@@ -227,7 +223,7 @@ def test_what_schedule_writes_of_a_trace_is_accepted_by_check(folder: Path) -> N
     words = ("frenzy/testbed-30", "--trace", path, "--policy", "sia_as_asked")
     code, said, _ = told(*words, "--json", "--out", out)
     assert code == 0
-    checked = CliRunner().invoke(cli.app, ["check", str(out), "--json"])
+    checked = typed("check", out, "--json")
     assert checked.exit_code == 0
     objective = json.loads(said)["objective"]
     assert json.loads(checked.stdout)["objective"] == objective

@@ -81,7 +81,6 @@ def test_products_of_linear_attention_are_counted(
 ) -> None:
     linear = {**DELTA, "decay": decay, "rank": rank}
     found = spec(layer_kinds=["linear+dense"], linear=linear).mixer("linear")
-    assert found is not None
     q_k_v, gate, out = 512 * (2 * 256 + 512), 512 * 512, 512 * 512
     assert found.matrices(512) == q_k_v + gate + out + more
 

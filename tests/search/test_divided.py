@@ -33,7 +33,6 @@ def test_a_plan_says_how_it_divides_and_is_judged_so() -> None:
 def test_experts_are_divided_among_equal_gpus() -> None:
     way = under(mixture([4]), split=Split(experts=4))
     plan = hetopt.plan(way, "grid", limits=10).plan
-    assert plan is not None
     assert training_plan.evaluate(way, plan).valid
     first = plan.pipelines[0]
     alone = plan.model_copy(
@@ -71,7 +70,6 @@ def test_layers_without_experts_ask_nothing_of_those_that_divide_them(
     tree["workload"]["alternatives"] = {}
     instance = Instance.model_validate(tree, strict=False)
     best = best_grid(instance)
-    assert best is not None
     found = hetopt.solve(instance, limits=20)
     assert found.objective == best
     assert training_plan_bound(instance).value <= best

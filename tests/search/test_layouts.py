@@ -28,7 +28,6 @@ def test_every_layout_is_a_valid_plan_that_takes_what_the_judge_says(
         if us is None:
             continue
         pipes = found.plan(layout)
-        assert pipes is not None
         assert len(pipes) == layout.replicas
         assert len({tuple(slot[2:4] for slot in pipe.slots) for pipe in pipes}) == 1
         judged = judge.evaluate(instance, cost.plan(pipes))

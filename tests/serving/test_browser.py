@@ -1,7 +1,5 @@
 """The page in a browser: an example is opened and planned."""
 
-import os
-import shutil
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,19 +8,11 @@ import pytest
 
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
-playwright = pytest.importorskip("playwright.sync_api")
 
 from hetopt.serving.app import application, bound  # noqa: E402
 from hetopt.serving.desk import Desk  # noqa: E402
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = os.environ.get("HETOPT_CHROMIUM") or next(
-    filter(None, map(shutil.which, BROWSERS)), None
-)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="no Chromium: set HETOPT_CHROMIUM"),
-]
+pytestmark = pytest.mark.slow
 WIDTHS = (1280, 768, 390)
 
 
@@ -37,16 +27,6 @@ def address() -> Iterator[str]:
     yield f"http://127.0.0.1:{listening.getsockname()[1]}/token/"
     server.should_exit = True
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

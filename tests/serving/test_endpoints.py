@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import typed
 from places import ROOT
-from typer.testing import CliRunner
 
 import hetopt
-from hetopt import cli
 from hetopt.files import load_instance
 
 pytest.importorskip("starlette")
@@ -44,8 +43,7 @@ def served(desk: Desk, **words: Any) -> TestClient:
 def asked(client: TestClient, path: str, body: Any) -> dict[str, Any]:
     told = client.post(path, json=body)
     assert told.status_code == 200, told.text
-    found: dict[str, Any] = told.json()
-    return found
+    return told.json()
 
 
 def refused(told: Any, status: int) -> dict[str, Any]:
@@ -236,8 +234,7 @@ def test_a_timeline_is_the_page_that_simulate_writes(
     assert told.status_code == 200
     plan, page = tmp_path / "plan.json", tmp_path / "timeline.html"
     plan.write_text(client.get(f"api/plans/{name}/plan.json").text)
-    words = ["simulate", str(plan), "--out", str(page)]
-    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    assert typed("simulate", plan, "--out", page).exit_code == 0
     assert told.text == page.read_text(encoding="utf-8")
 
 
@@ -346,7 +343,6 @@ def test_the_worker_starts_from_the_orders_plans_and_from_the_library() -> None:
     assert told_events(order)[-1]["document"]["status"] == "optimal"  # the library's
     mine = data.model_copy(update={"name": "mine"})
     made = hetopt.plan(mine, "hexiscale", limits=20)
-    assert made.plan is not None
     order = {
         "instance": mine.model_dump(mode="json"),
         "time_limit": 0.1,

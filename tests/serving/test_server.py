@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import typed
 
-from hetopt import cli, serving
+from hetopt import serving
 from hetopt.errors import Unsupported
 
 pytest.importorskip("starlette")
@@ -102,6 +102,6 @@ def test_a_port_that_is_taken_is_refused_with_a_remedy() -> None:
 
 def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    told = CliRunner().invoke(cli.app, ["serve"])
+    told = typed("serve")
     assert told.exit_code == 2
     assert "pip install starlette uvicorn" in told.stderr

@@ -4,14 +4,13 @@ from random import Random
 from typing import Any
 
 import drawing
-from claims import random_plans, some_plans
+from claims import least_us
 from refuters import by, least_alone_us, refutation
 from sites_of_nodes import in_sites
 
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import Unsupported
 from hetopt.exact import training_plan
-from hetopt.problems import training_plan as judge
 from hetopt.problems.training_plan.settings import variants
 from soaking import Contradiction
 
@@ -23,14 +22,7 @@ WEIGHT = 30
 def draw(rng: Random) -> dict[str, Any]:
     """An instance of 2 to 12 GPUs with what they cover, and a seed of plans."""
     counts = tuple(rng.choice([1, 1, 2, 4]) for _ in range(rng.choice([2, 2, 2, 3, 4])))
-    tree = drawing.instance(
-        rng,
-        counts,
-        layers=rng.choice([1, 2, 3, 5]),
-        batch=rng.choice([4, 8, 12]),
-        sizes=rng.choice([(1,), (1, 2), (1, 2, 4), (2,)]),
-        divides=rng.random() < 0.3,
-    )
+    tree = drawing.divided(rng, counts)
     drawing.leave_choices_out(tree)
     if rng.random() < 0.3:
         tree = in_sites(rng, tree)
@@ -39,11 +31,8 @@ def draw(rng: Random) -> dict[str, Any]:
 
 def check(data: dict[str, Any]) -> str:
     """Nothing at a plan's time is refuted; what is refuted is proved again."""
-    instance = drawing.read(data["instance"])
-    rng = Random(data["plans"])
-    plans = some_plans if rng.random() < 0.25 else random_plans
-    judged = [judge.evaluate(instance, p) for p in plans(instance, rng, 6)]
-    best = min((j.objective for j in judged if j.valid), default=None)
+    instance, rng = drawing.read(data["instance"]), Random(data["plans"])
+    best = least_us(instance, rng)
     if best is None:
         return "no plan"
     cheap = int(training_plan_bound(instance).value)

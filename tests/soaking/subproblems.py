@@ -80,8 +80,7 @@ def stated(problem: str) -> list[list[str]]:
 
 def _backends(statement: str) -> Iterable[str]:
     module: Any = registry.entry("formulations", statement)
-    found: Iterable[str] = getattr(module, "backends", registry.names("backends"))
-    return found
+    return getattr(module, "backends", registry.names("backends"))
 
 
 def agree(result: Result, best: Objective | None, data: Any) -> str:

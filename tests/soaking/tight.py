@@ -84,8 +84,7 @@ def _made_to_fit(
     if not found:
         return None
     plan, memory = max(
-        found,
-        key=lambda pair: (wanted in _divided(pair[0]), len(_divided(pair[0]))),
+        found, key=lambda pair: (wanted in _divided(pair[0]), len(_divided(pair[0])))
     )
     need = dict.fromkeys(gpus, 1)
     for gpu, mib in memory.items():

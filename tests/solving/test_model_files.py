@@ -1,11 +1,11 @@
 """Statements as files: what another program reads has the same optimum."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import ran
 from pyscipopt import Model as Scip
 
 from hetopt import api, files, registry
@@ -73,12 +73,7 @@ def stated(problem: str, data: Any, formulation: str) -> float:
 def test_the_command_writes_and_does_not_solve(tmp_path: Path) -> None:
     words = ["solve", "generated:grouping/6/1", "--write", str(tmp_path / "g.mps")]
     command = "from hetopt.cli import main; main()"
-    told = subprocess.run(
-        [sys.executable, "-c", command, *words],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = ran(sys.executable, "-c", command, *words, check=True)
     files_there = sorted(path.name for path in tmp_path.iterdir())
     assert len(files_there) > 1  # a case for each number of groups
     assert all(f"written to {tmp_path / name}" in told.stderr for name in files_there)

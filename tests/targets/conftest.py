@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import ran
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # What ssh starts on another host is started here.
@@ -88,13 +89,10 @@ def told(tmp_path: Path) -> Callable[..., Any]:
     ) -> Any:
         need(*needs.split())
         path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-        ended = subprocess.run(
-            [sys.executable, str(PROGRAMS / program), *words],
+        ended = ran(
+            *(sys.executable, PROGRAMS / program, *words),
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **env},
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=600,
         )
         assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-6000:]
@@ -126,8 +124,8 @@ def launched(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        return subprocess.run(
-            ["bash", str(folder / "launch.sh"), *words],
+        return ran(
+            *("bash", folder / "launch.sh", *words),
             cwd=folder,
             env={
                 **os.environ,
@@ -136,9 +134,6 @@ def launched(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"
                 **env,
                 "PATH": path,
             },
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=400,
         )
 

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import ran
 from conftest import need
 from exporter_plans import UNEVEN, instance, pipeline
 from exporter_plans import one as pipelined
@@ -56,8 +56,8 @@ def test_two_steps_lose_alike_on_all_ranks_and_end(
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
     program = Path(__file__).parent / "programs" / "train_deepspeed.py"
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    ended = subprocess.run(
-        [sys.executable, "-m", *launch, str(program)],
+    ended = ran(
+        *(sys.executable, "-m", *launch, program),
         cwd=tmp_path,
         env={
             **os.environ,
@@ -65,9 +65,6 @@ def test_two_steps_lose_alike_on_all_ranks_and_end(
             "PYTHONPATH": str(tmp_path),
             "OMP_NUM_THREADS": "1",
         },
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=300,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]

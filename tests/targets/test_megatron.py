@@ -24,10 +24,7 @@ SINGLE = pipelined([(7, 1, 2), (3, 1, 2), (2, 1, 2)])
 
 
 def ranks_of(
-    config: dict[str, Any],
-    plan: TrainingPlan,
-    told: Callable[..., Any],
-    folder: Path,
+    config: dict[str, Any], plan: TrainingPlan, told: Callable[..., Any], folder: Path
 ) -> list[dict[str, Any]]:
     data = made_of(config)
     exporting.write(folder, exporting.export_plan("megatron", data, plan))
@@ -35,17 +32,13 @@ def ranks_of(
     env, needs = {}, "megatron.core"
     if checkout := os.environ.get("MEGATRON_LM"):
         env["PYTHONPATH"], needs = checkout, f"{needs} triton"
-    found: list[dict[str, Any]] = told("megatron_core.py", needs, str(world), **env)
-    return found
+    return told("megatron_core.py", needs, str(world), **env)
 
 
 @pytest.mark.parametrize("config", [LLAMA_31, MIXTRAL], ids=["llama", "mixtral"])
 @pytest.mark.parametrize("plan", [EVEN, UNEVEN, SINGLE], ids=["even", "uneven", "one"])
 def test_every_rank_has_the_layers_and_groups_of_the_plan(
-    config: dict[str, Any],
-    plan: TrainingPlan,
-    told: Callable[..., Any],
-    tmp_path: Path,
+    config: dict[str, Any], plan: TrainingPlan, told: Callable[..., Any], tmp_path: Path
 ) -> None:
     ranks = ranks_of(config, plan, told, tmp_path)
     (pipeline,) = plan.pipelines

@@ -25,16 +25,11 @@ TINY = {
 
 
 @pytest.mark.parametrize(
-    "plan",
-    [EVEN, UNEVEN, pipelined([(12, 2, 2)])],
-    ids=["even", "uneven", "one stage"],
+    "plan", [EVEN, UNEVEN, pipelined([(12, 2, 2)])], ids=["even", "uneven", "one stage"]
 )
 @pytest.mark.parametrize("config", [TINY, LLAMA_31], ids=["tiny", "8b"])
 def test_stages_and_parameters_are_those_of_the_plan(
-    config: dict[str, Any],
-    plan: TrainingPlan,
-    told: Callable[..., Any],
-    tmp_path: Path,
+    config: dict[str, Any], plan: TrainingPlan, told: Callable[..., Any], tmp_path: Path
 ) -> None:
     data = made_of({**config, "num_key_value_heads": 4})
     exporting.write(tmp_path, exporting.export_plan("torchtitan", data, plan))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import ran
 from conftest import need
 from exporter_plans import instance, whole
 
@@ -112,7 +113,6 @@ def _fields_of_trl() -> set[str]:
     from importlib import util
 
     found = util.find_spec("trl")
-    assert found is not None
     assert found.origin is not None
     text = Path(found.origin).with_name("trainer") / "model_config.py"
     return set(re.findall(r"^    (\w+): .* = field\($", text.read_text("utf-8"), re.M))
@@ -166,13 +166,10 @@ def test_llamafactorys_parser_reads_the_plan(zero: int, tmp_path: Path) -> None:
     )
     one = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_PORT": "0"}
     here = {"MASTER_ADDR": "127.0.0.1", "DISABLE_VERSION_CHECK": "1"}
-    ended = subprocess.run(
-        [sys.executable, "-c", READ, "plan.yaml", *BESIDE],
+    ended = ran(
+        *(sys.executable, "-c", READ, "plan.yaml", *BESIDE),
         cwd=tmp_path,
         env={**os.environ, **one, **here},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
     length = data.workload.sequence_length

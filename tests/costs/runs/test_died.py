@@ -53,7 +53,6 @@ def test_no_run_that_died_is_called_valid() -> None:
 def test_runs_that_ran_are_refused_only_near_the_end_of_the_card() -> None:
     full = [run for run, one in ours() if not run.oom and one.fits is False]
     for run in full:
-        assert run.measured_gib is not None
         assert run.measured_gib > 75  # of 78.4 that the allocator can have
     assert len(full) <= 3
     ran = predictions([Run.model_validate(row) for row in RAN])
@@ -73,7 +72,6 @@ def test_the_chance_of_a_death_is_what_happened() -> None:
 def test_words_of_a_fit_follow_the_chance() -> None:
     for run, one in ours():
         chance = one.oom_probability
-        assert chance is not None
         assert (one.fit == "does not fit") is (chance >= 0.5)
         assert (one.fits is False) is (one.fit == "does not fit")
         assert (one.fits is None) is (one.fit == "tight")

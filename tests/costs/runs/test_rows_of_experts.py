@@ -141,8 +141,6 @@ def test_an_mlp_that_is_computed_again_takes_time_and_leaves_room() -> None:
         for more in ("", ", mlp", ", layernorm")
     ]
     plain, again, norms = predictions(runs)
-    assert again.peak_gib is not None
-    assert plain.peak_gib is not None
     more = again.terms["products"] / plain.terms["products"]
     mlp, attention = 3 * 14336, 4 * 4096
     assert more == pytest.approx(1 + mlp / (mlp + attention) / 3, rel=0.03)

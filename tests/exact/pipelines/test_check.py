@@ -152,14 +152,12 @@ def _hold_the_optimum_to_lies(rng: Random, instance: Instance, *, whole: bool) -
 def text() -> str:
     """Return a certificate of 3% for a cluster of HexiScale."""
     found = box_forger.honest(load(ONE), int(KNOWN_US / 1.03), KNOWN_US, STEPS)
-    assert found is not None
     return found.model_dump_json(exclude_none=True)
 
 
 @pytest.fixture
 def honest() -> dict[str, Any]:
-    tree: dict[str, Any] = json.loads(text())
-    return tree
+    return json.loads(text())
 
 
 def leaves(tree: dict[str, Any]) -> list[dict[str, Any]]:
@@ -168,7 +166,6 @@ def leaves(tree: dict[str, Any]) -> list[dict[str, Any]]:
 
 def complaints(tree: dict[str, Any], name: str = ONE) -> list[str]:
     found = box_forger.read(tree)
-    assert found is not None
     return checking.missing(load(name), found, int(found.time_us) + 1)
 
 
@@ -278,14 +275,12 @@ def hosted_text() -> str:
         pass
     found = refutation.certificate()
     assert refutation.proved
-    assert found is not None
     return found.model_dump_json(exclude_none=True)
 
 
 @pytest.fixture
 def hosted() -> dict[str, Any]:
-    tree: dict[str, Any] = json.loads(hosted_text())
-    return tree
+    return json.loads(hosted_text())
 
 
 def by_hosts(tree: dict[str, Any]) -> list[dict[str, Any]]:

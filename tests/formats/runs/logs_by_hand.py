@@ -12,10 +12,7 @@ Fields = Mapping[str, Any]
 
 
 def megatron(
-    arguments: Fields,
-    times_ms: Iterable[float],
-    *,
-    batches: Iterable[int] = (),
+    arguments: Fields, times_ms: Iterable[float], *, batches: Iterable[int] = ()
 ) -> str:
     lines = [
         f"using world size: {arguments['world_size']}, data-parallel size: "
@@ -92,11 +89,7 @@ def _deepspeed_json(value: Any, level: int = 0) -> str:
 
 
 def deepspeed(
-    resolved: Fields,
-    config: Fields,
-    times_s: Iterable[float],
-    *,
-    words: str = "rates",
+    resolved: Fields, config: Fields, times_s: Iterable[float], *, words: str = "rates"
 ) -> str:
     start = "[2025-01-01 00:00:00,000] [INFO] "
     said = "[config.py:1003:print]   "

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from assembled import assembled
+from command_line import typed
 from logs_by_hand import deepspeed, torchtitan
-from typer.testing import CliRunner
 
-from hetopt import api, cli
+from hetopt import api
 from hetopt.costs import CostTable
 from hetopt.files import load_instance
 
@@ -96,11 +96,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(*words: object) -> dict[str, Any]:
-    asked = ["check", *map(str, words), "--time-limit", "0.2", "--json"]
-    shown = CliRunner().invoke(cli.app, asked)
+    shown = typed("check", *words, "--time-limit", "0.2", "--json")
     assert shown.exit_code in (0, 2), shown.output
-    found: dict[str, Any] = json.loads(shown.stdout)
-    return found
+    return json.loads(shown.stdout)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -136,7 +134,7 @@ def test_a_measured_time_is_set_beside_a_plan(
     assert found["best_s"] <= found["predicted_s"] == result.objective / 1e6
     assert found["measured_below_bound"] is None
     words = ["check", str(plan), "--instance", str(place), "--measured", "1ms"]
-    fast = " ".join(CliRunner().invoke(cli.app, words).stdout.split())
+    fast = " ".join(typed(*words).stdout.split())
     assert "Measured 1.00 ms per iteration (--measured), predicted" in fast
     assert "the model only. It is more than the model is usually off by" in fast
 
@@ -144,8 +142,7 @@ def test_a_measured_time_is_set_beside_a_plan(
 def test_a_measured_time_without_a_prediction_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text(MEGATRON)
-    words = ["check", "--from", str(script), "--measured", "3s"]
-    shown = CliRunner().invoke(cli.app, words)
+    shown = typed("check", "--from", script, "--measured", "3s")
     assert shown.exit_code == 2
     assert "--measured is compared with a prediction" in shown.output
 
@@ -177,6 +174,5 @@ def test_a_run_below_the_bound_is_set_beside_the_interval_and_the_peak(
     peak = 8 * peak_tflops * 1e12
     assert found["measured_mfu"] == pytest.approx(needed / (peak * seconds))
     assert found["evaluation"]["hfu"] < 0.95
-    limit = ["--time-limit", "0.2"]
-    shown = CliRunner().invoke(cli.app, ["check", *map(str, words), *limit])
+    shown = typed("check", *words, "--time-limit", "0.2")
     assert "at the fast end of the 80% interval" in " ".join(shown.stdout.split())

@@ -36,7 +36,6 @@ def test_the_speed_is_the_median_after_warm_up(readings: list[int]) -> None:
     if not left:
         assert found is None
         return
-    assert found is not None
     assert found.seconds == pytest.approx(median(left) / 1000)
     assert (found.counted, found.left_out) == (len(left), len(readings) - len(left))
 
@@ -44,7 +43,6 @@ def test_the_speed_is_the_median_after_warm_up(readings: list[int]) -> None:
 def test_iterations_of_the_last_batch_count() -> None:
     times, sizes = [100.0] * 5 + [1000.0] * 5, [4] * 5 + [8] * 5
     found = read(megatron(ARGUMENTS, times, batches=sizes))
-    assert found is not None
     assert (found.seconds, found.counted) == (pytest.approx(1), 2)
     with pytest.raises(InstanceError, match="found iterations of 4 sequences, exp"):
         read(megatron(ARGUMENTS, times, batches=[4] * 10))
@@ -54,7 +52,6 @@ def test_iterations_of_the_last_batch_count() -> None:
 def test_deepspeed_times_iterations_in_three_ways(words: str) -> None:
     batch = {"train_batch_size": 8}
     found = read(deepspeed(batch, batch, [2.5] * 9, words=words))
-    assert found is not None
     assert found.seconds == pytest.approx(2.5, rel=1e-3)
 
 

@@ -26,8 +26,7 @@ def _needed(data: Instance, plan: TrainingPlan) -> list[Share]:
     kinds = dict.fromkeys((node.gpu, used.count(node.name)) for node in nodes)
     return [
         Share(
-            *kind,
-            tuple(n.name for n in nodes if (n.gpu, used.count(n.name)) == kind),
+            *kind, tuple(n.name for n in nodes if (n.gpu, used.count(n.name)) == kind)
         )
         for kind in kinds
     ]

@@ -70,11 +70,7 @@ def read(files: dict[str, str]) -> TrainingPlan:
     told = _plan(files)
     gpus = gpus_of(torchrun_parts(files[LAUNCH], LAUNCH))
     layers = [len(part) for part in told["module_fqns_per_model_part"]]
-    shape = (
-        told["tensor_parallel_degree"],
-        told["replicas"],
-        told["micro_batch_size"],
-    )
+    shape = (told["tensor_parallel_degree"], told["replicas"], told["micro_batch_size"])
     return staged(gpus, layers, [shape] * len(layers), told["micro_batches"])
 
 
