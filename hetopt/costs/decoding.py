@@ -26,6 +26,7 @@ BYTES = {
 _PEAKS = {"fp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8"}
 _SHARE = 0.9  # of a GPU's memory that engines take (vLLM's gpu_memory_utilization)
 _RESERVE = 2 * 2**30  # of it, bytes for activations and graphs of launches
+_REACHED = 2  # experts that answers ask for, over all, where most are reached
 
 
 class Engine(NamedTuple):
@@ -35,6 +36,12 @@ class Engine(NamedTuple):
     answer_ns: int  # more for each answer in flight, in the middle of its generation
     prompt_ns: int  # once an answer: its prompt
     at_once: int  # answers at the longest length
+    few: tuple[int, int] | None = None  # the first two, of a mixture with few answers
+
+    def ns(self, steps: int, tokens: int) -> int:
+        """Return what so many steps take that generate so many tokens in all."""
+        lines = {(self.step_ns, self.answer_ns), self.few or self[:2]}
+        return min(step * steps + each * tokens for step, each in lines)
 
 
 class Serving(NamedTuple):
@@ -218,9 +225,9 @@ def engine(
 
     What `gpu` lacks, the rate of its memory and peaks by precision, is the catalogue's,
     by its name. A step of a answers takes `step_ns + answer_ns a`: exact for dense
-    models; of a mixture the line through one answer and `at_once`, which is below the
-    concave curve of the experts reached, at some dozens of answers by up to half.
-    Raises `InstanceError` where the rate of the memory is not known.
+    models; of a mixture it is the lesser of two lines, which meet where most experts
+    are reached, below the concave curve by a fifth at most in what was tried. Raises
+    `InstanceError` where the rate of the memory is not known.
     """
     card = card_of(gpu.card or name, gpu.memory_gib)
     rate = gpu.memory_gbytes_per_s or (card.memory_gbytes_per_s if card else None)
@@ -241,11 +248,17 @@ def engine(
         return None
     each = shape.cache(prompt + tokens.longest, degree, of, math.inf)
     at_once = int(left / max(1, each))
-    most = max(2, at_once)
-    one, full, begun = (
-        1e9 * seconds(terms(shape, on, *some, (prompt, tokens.mean)))
-        for some in ((1, 0), (most, 0), (1, 1))
-    )
-    answer = (full - one) / (most - 1)
-    times = math.ceil(one - answer), math.ceil(answer), math.ceil(begun - one)
-    return Engine(*times, at_once)
+
+    def took(answers: int, prompts: int = 0) -> float:
+        found = terms(shape, on, answers, prompts, (prompt, tokens.mean))
+        return 1e9 * seconds(found)
+
+    def line(low: int, high: int) -> tuple[int, int]:
+        answer = (took(high) - took(low)) / (high - low)
+        return math.ceil(took(low) - answer * low), math.ceil(answer)
+
+    begun, most = math.ceil(took(1, 1) - took(1)), max(2, at_once)
+    knee = round(_REACHED / shape.share) if shape.routed else most
+    if knee >= most:
+        return Engine(*line(1, most), begun, at_once)
+    return Engine(*line(knee, most), begun, at_once, line(1, knee))

@@ -107,7 +107,7 @@ class Halves:
         """Return what an engine takes for answers, in so many steps or more."""
         mean = self.tables.mean
         needed = max(steps, -(-answers * mean // one.at_once))
-        ns = one.step_ns * needed + (one.answer_ns * mean + one.prompt_ns) * answers
+        ns = one.ns(needed, mean * answers) + one.prompt_ns * answers
         return -(-ns // 1000)
 
     def most(self, one: Engine, steps: int, us: int) -> int:

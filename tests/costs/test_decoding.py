@@ -88,13 +88,16 @@ def test_more_answers_take_longer_and_quicker_memory_less(name: str) -> None:
     assert made(name, 4).at_once < one.at_once
 
 
-def test_an_engine_of_a_mixture_is_a_line_through_the_ends() -> None:
+def test_an_engine_of_a_mixture_is_the_lesser_of_two_lines() -> None:
     found, shape = made("qwen3-30b-a3b", 2), DecoderShape.of(preset("qwen3-30b-a3b"))
     on = Serving(989.5, 3350, 100, 2, 2, "bf16")
-    for answers in (1, found.at_once):
+    for answers in (1, 4, 16, 32, 100, found.at_once):
         exact = 1e9 * decoding.seconds(terms(shape, on, answers, 0, (1000, 500)))
-        line = found.step_ns + found.answer_ns * answers
-        assert exact <= line <= exact + answers + 2
+        assert 0.8 * exact <= found.ns(1, answers) <= exact + answers + 2
+        assert found.ns(7, 7 * answers) == 7 * found.ns(1, answers)
+    for answers in (1, 32, found.at_once):  # 32 ask for 256 of 128 experts
+        exact = 1e9 * decoding.seconds(terms(shape, on, answers, 0, (1000, 500)))
+        assert exact <= found.ns(1, answers)
 
 
 def test_answers_fill_the_memory_and_weights_have_to_fit() -> None:

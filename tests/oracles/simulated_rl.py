@@ -14,7 +14,7 @@ def alone_ns(engine: Engine, lengths: list[int]) -> int:
         while waiting and len(running) < engine.at_once:
             running.append(waiting.pop())
             ns += engine.prompt_ns
-        ns += engine.step_ns + engine.answer_ns * len(running)
+        ns += engine.ns(1, len(running))
         running = [left - 1 for left in running if left > 1]
     return ns
 
@@ -54,7 +54,7 @@ def period_ns(
         if not running:
             now = max(now, sent[head[0] - 1 - staleness])
             continue
-        now += engine.step_ns + engine.answer_ns * len(running)
+        now += engine.ns(1, len(running))
         ready.update(batch for batch, tokens in running if tokens == 1)
         running = [(batch, n - 1) for batch, n in running if n > 1]
         while ready[len(sent)] == answers:

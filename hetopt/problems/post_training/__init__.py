@@ -6,6 +6,8 @@ sent to the engines. An engine with `a` of the answers and N decoding steps take
 
     step_ns N + (answer_ns m + prompt_ns) a,  N >= a m / at_once
 
+and of a mixture, of which many answers read all experts, the lesser of two of these.
+
 Apart, training uses answers of weights up to s steps old: batches overlap, and N is at
 least q / (1 + s) in a step; G is that time of the slowest engine. L is the time of a
 whole batch alone, with N >= q. A step takes the longest of
@@ -200,5 +202,5 @@ def _us(tables: Tables, one: Engine, answers: int, steps: int) -> int:
     if not answers:
         return 0
     needed = max(steps, -(-answers * tables.mean // one.at_once))
-    each = one.answer_ns * tables.mean + one.prompt_ns
-    return -(-(one.step_ns * needed + each * answers) // 1000)
+    ns = one.ns(needed, answers * tables.mean) + one.prompt_ns * answers
+    return -(-ns // 1000)
