@@ -79,7 +79,10 @@ def plan(
         _ = data.planned_cluster
         support.require(data)
         name = None if planner is None else named(planner)
-        _refuse(name, options, start, exact=exact, improve=improve)
+        _refuse(name, options, exact=exact, improve=improve)
+        if name is not None and start is not None:
+            both = "planner and start exclude each other: a planner makes its own plan"
+            raise Unsupported(f"{both}; leave one out")
         if data.workload.generation is not None and name is None and not improve:
             if start is not None:
                 raise Unsupported("start is for training alone: leave it out")
@@ -106,12 +109,7 @@ def plan(
 
 
 def _refuse(
-    name: str | None,
-    options: Options | None,
-    start: AnyStart,
-    *,
-    exact: bool,
-    improve: bool,
+    name: str | None, options: Options | None, *, exact: bool, improve: bool
 ) -> None:
     """Raise `Unsupported` for what cannot be asked for together."""
     if name is None and options:
@@ -121,9 +119,6 @@ def _refuse(
     if name is not None:
         known = registry.known_for("planners", "training_plan")
         refuse_unknown("planner", [name], known)
-        if start is not None:
-            both = "planner and start exclude each other: a planner makes its own plan"
-            raise Unsupported(f"{both}; leave one out")
     if improve and exact:
         raise Unsupported(
             "improve and exact exclude each other, as the exact method includes local "

@@ -24,6 +24,7 @@ BYTES = {
     **{"nvfp4": 0.5625, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.53125},
 }
 _PEAKS = {"fp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8"}
+Lengths = tuple[int, int]  # tokens of a prompt, and of an answer
 _SHARE = 0.9  # of a GPU's memory that engines take (vLLM's gpu_memory_utilization)
 _RESERVE = 2 * 2**30  # of it, bytes for activations and graphs of launches
 _REACHED = 2  # experts that answers ask for, over all, where most are reached
@@ -149,16 +150,11 @@ class DecoderShape(NamedTuple):
 
 
 def terms(
-    model: DecoderShape,
-    on: Serving,
-    answers: float,
-    prompts: float,
-    lengths: tuple[int, int],
+    model: DecoderShape, on: Serving, answers: float, prompts: float, lengths: Lengths
 ) -> dict[str, float]:
     """Return the seconds of a step by constant, before the constants.
 
-    `lengths` are the tokens of a prompt and of an answer; `answers` are in flight, and
-    of those that begin, `prompts` fall on a step.
+    `answers` are in flight, and of those that begin, `prompts` fall on a step.
     """
     (plain, expert), (prompt, mean) = model.bytes_of(on.precision), lengths
     rate, t = on.memory_gbytes_per_s * 1e9, on.degree
@@ -214,12 +210,7 @@ def peak(sixteen: float, peaks: Mapping[Any, float], precision: str) -> float:
 
 
 def engine(
-    model: ModelSpec,
-    told: Generation,
-    gpu: GpuType,
-    name: str,
-    degree: int,
-    link: float,
+    model: ModelSpec, do: Generation, gpu: GpuType, name: str, degree: int, link: float
 ) -> Engine | None:
     """Return the engine of `degree` GPUs of type `name`; None where weights do not fit.
 
@@ -234,7 +225,7 @@ def engine(
     if rate is None:
         fault = "found no memory_gbytes_per_s, nor the card in the catalogue; add it"
         raise InstanceError.at(None, f"cluster.gpus.{name}", fault)
-    of, tokens, prompt = told.precision, told.answer_tokens, told.prompt_tokens
+    of, tokens, prompt = do.precision, do.answer_tokens, do.prompt_tokens
     tflops = peak(gpu.peak_tflops, gpu.peaks or (card.peaks if card else {}), of)
     on, shape = (
         Serving(tflops, rate, link, degree, degree, of),

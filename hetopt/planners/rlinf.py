@@ -46,4 +46,4 @@ def plan(
     if not found:
         raise NoPlan("rlinf: no division has room for training and for engines")
     division = min(found, key=lambda row: row[0])[1]
-    return halves.quick("rlinf", division, deadline, seed)
+    return halves.quick("rlinf", division, deadline=deadline, seed=seed)

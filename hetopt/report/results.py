@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
 from ..api import margins
 from ..costs.formulas.memory import fit
@@ -77,11 +77,9 @@ def answer(result: Result) -> str:
     if result.bound is None:
         return f"{said}; its distance from the best is unknown."
     least = words.amount(result.bound.value, "us")
-    return (
-        f"{said}; no plan takes less than {least} (proved, "
-        f"{words.proof(result.bound.proof)}), so it is at most "
-        f"{words.share(result.gap)} from optimal."
-    )
+    proof, gap = words.proof(result.bound.proof), words.share(result.gap)
+    said += f"; no plan takes less than {least} (proved, {proof}), so it is at most"
+    return f"{said} {gap} from optimal."
 
 
 def _where(instance: Instance, plan: PostTraining) -> str:
@@ -270,18 +268,16 @@ def table(data: Any, plan: Plan, parts: Document) -> Table | None:
         return _stages(data, plan, parts) if "stages" in parts else None
     if isinstance(plan, Grouping):
         gpus = (", ".join(f"{n} × {t}" for t, n in g.gpus.items()) for g in plan.groups)
-        rows = zip((str(g.copies) for g in plan.groups), gpus, strict=True)
-        return Table.of(("groups", "devices of each"), rows, texts=("devices of each",))
+        alike = zip((str(g.copies) for g in plan.groups), gpus, strict=True)
+        heads = ("groups", "devices of each")
+        return Table.of(heads, alike, texts=heads[1:])
     if isinstance(plan, Recovery):
         return _links(parts) if "carried" in parts else None
     if isinstance(plan, PostTraining):
         return _halves(data.instance, plan, parts) if "engines" in parts else None
     if isinstance(plan, Round):
-        served = (
-            (row.job_class, str(row.jobs), f"{row.gpus} × {row.gpu}")
-            for row in plan.served
-        )
-        return Table.of(("jobs of", "served", "on each"), served, texts=("on each",))
+        done = [(x.job_class, str(x.jobs), f"{x.gpus} × {x.gpu}") for x in plan.served]
+        return Table.of(("jobs of", "served", "on each"), done, texts=("on each",))
     times = parts.get("stage_us")
     if times is None:
         return None
@@ -338,15 +334,10 @@ def _links(parts: Document) -> Table:
     """A row for each link, busiest first, with its share of the busiest one's time."""
     rows = sorted(parts["carried"].items(), key=lambda row: -row[1]["us"])
     most = max(1, parts["recovery_us"])
-    cells = [
-        (
-            name,
-            words.size(row["bytes"]),
-            words.amount(row["us"], "us"),
-            words.share(row["us"] / most),
-        )
-        for name, row in rows[:MOST_LINKS]
-    ]
+    cells = []
+    for name, row in rows[:MOST_LINKS]:
+        size, us = words.size(row["bytes"]), words.amount(row["us"], "us")
+        cells.append((name, size, us, words.share(row["us"] / most)))
     if more := rows[MOST_LINKS:]:
         cells.append((f"and {len(more)} more", "", "", ""))
     return Table.of(("link", "bytes", "time", "of busiest"), cells)
@@ -371,7 +362,7 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
     """
     cluster = instance.planned_cluster
     interleave = split_of(instance, plan).interleave
-    alike: dict[object, list[int]] = {}
+    alike: dict[tuple[str, str, tuple[_Shown, ...]], list[int]] = {}
     for number, pipeline in enumerate(plan.pipelines):
         shown = tuple(
             _stage_row(stage, row, cluster, parts)
@@ -381,22 +372,16 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
         batches = f"{pipeline.micro_batches} × {pipeline.micro_batch_size}"
         alike.setdefault((batches, whole, shown), []).append(number)
     rows: list[tuple[str, ...]] = []
-    for key, numbers in alike.items():
-        batches, whole, shown = cast(tuple[str, str, tuple[_Shown, ...]], key)
+    for (batches, whole, shown), numbers in alike.items():
         first = (words.numbered(numbers), batches, whole)
         pipelines = [plan.pipelines[number] for number in numbers]
         held = pipelines[0].held(interleave)
         for _, run in groupby(range(len(shown)), shown.__getitem__):
             of_run = [*run]
             stages = [p.stages[j] for p in pipelines for j in of_run]
-            rows.append(
-                (
-                    *(first if of_run[0] == 0 else ("", "", "")),
-                    _layers(held[of_run[0] : of_run[-1] + 1]),
-                    _on(stages, shown[of_run[0]], cluster),
-                    *shown[of_run[0]].cells,
-                )
-            )
+            row, beside = shown[of_run[0]], ("", "", "") if of_run[0] else first
+            layers = _layers(held[of_run[0] : of_run[-1] + 1])
+            rows.append((*beside, layers, _on(stages, row, cluster), *row.cells))
     headings = ("pipeline", "micro-batches", "time", "layers", "GPUs", "compute")
     last = ("transfer", "memory", "headroom")
     return Table.of((*headings, *last), rows, texts=("GPUs",))
@@ -405,25 +390,22 @@ def _stages(instance: Instance, plan: TrainingPlan, parts: Document) -> Table:
 def _stage_row(
     stage: Stage, row: dict[str, int], cluster: Cluster, parts: Document
 ) -> _Shown:
-    peak_mib = parts["peak_memory_mib"]
+    peak_mib: dict[str, int] = parts["peak_memory_mib"]
 
     def headroom(replica: Replica) -> int:
         gpu = cluster.gpus[cluster.node[replica.node].gpu]
         return int(exact(gpu.memory_gib) * 1024) - peak_mib[replica.gpus[0]]
 
     fullest = min(stage.replicas, key=headroom)
+    memory = map(words.memory, (peak_mib[fullest.gpus[0]], headroom(fullest)))
+    times = (words.amount(row[part], "us") for part in ("compute_us", "hop_us"))
     groups = ((r.degree, cluster.node[r.node].gpu) for r in stage.replicas)
     return _Shown(
         held=len(stage.span),
         groups=tuple(groups),
         spread=tuple(sorted(Counter(r.node for r in stage.replicas).values())),
         rule=f", recompute {stage.recompute}" if stage.recompute else "",
-        cells=(
-            words.amount(row["compute_us"], "us"),
-            words.amount(row["hop_us"], "us"),
-            words.memory(peak_mib[fullest.gpus[0]]),
-            words.memory(headroom(fullest)),
-        ),
+        cells=(*times, *memory),
     )
 
 

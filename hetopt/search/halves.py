@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..bounds import impossible
 from ..bounds.training_plan import training_plan_bound
@@ -92,9 +92,7 @@ class Halves:
                 found.setdefault((kind, node.count - first), []).append(node.name)
         trainers = [] if least else [node.name for node in self.trainers(division)]
         sent = self.tables.sent_us
-        return [
-            Room(*x, len(names), sent(trainers, names)) for x, names in found.items()
-        ]
+        return [Room(*x, len(y), sent(trainers, y)) for x, y in found.items()]
 
     # -- what it takes -----------------------------------------------------------
 
@@ -217,20 +215,15 @@ class Halves:
         self.known[division] = known = known._replace(at_least_us=least_us)
         return known
 
-    def look(
-        self,
-        division: Division,
-        deadline: float | None = None,
-        *,
-        rounds: int = 300,
-        seed: int = 0,
-    ) -> Trained:
-        """Return what is known of training, and a quick plan, improved in `rounds`."""
+    def look(self, division: Division, rounds: int = 300, **asked: Any) -> Trained:
+        """Return what is known of training, and of a quick plan, improved in `rounds`.
+
+        `asked` is what `replanned` takes: a deadline, a seed.
+        """
         if (known := self.trained(division)).at_least_us is None:
             return known
-        asked = {"rounds": rounds, "seed": seed}
-        made = replanned(self.instance(division), None, deadline=deadline, **asked)
-        return self.learn(division, made)
+        instance = self.instance(division)
+        return self.learn(division, replanned(instance, None, rounds=rounds, **asked))
 
     # -- heuristics --------------------------------------------------------------
 
@@ -250,11 +243,9 @@ class Halves:
                     found[kind] += 1
         return tuple(found) if taken else None
 
-    def quick(
-        self, name: str, division: Division, deadline: float | None, seed: int
-    ) -> Plan:
+    def quick(self, name: str, division: Division, **asked: Any) -> Plan:
         """Return the plan of the heuristic `name`, with quick training, or `NoPlan`."""
-        known = self.look(division, deadline, seed=seed)
+        known = self.look(division, **asked)
         if known.plan is None or known.us is None:
             raise NoPlan(f"{name}: no training plan was found on the GPUs to train")
         try:
@@ -268,6 +259,7 @@ def by_rule(name: str, rule: Callable[[Halves], Division]) -> Callable[..., Plan
 
     def plan(data: Data, *, seed: int = 0, deadline: float | None = None) -> Plan:
         """Return the plan by the rule; `NoPlan` where one side has no room."""
-        return (halves := Halves(data)).quick(name, rule(halves), deadline, seed)
+        halves = Halves(data)
+        return halves.quick(name, rule(halves), deadline=deadline, seed=seed)
 
     return plan

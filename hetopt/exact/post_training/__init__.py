@@ -114,21 +114,12 @@ class _Walk:
 
     def _look(self, bound: int, division: Division) -> None:
         """Look at the training of one division, twice as long as the last time."""
-        halves = self._halves
+        halves, limits = self._halves, self._run.limits
         if self._looks[division] == _LOOKS.most:
             self._open.append(bound)
             return
-        self._train(division, 2 ** self._looks[division])
+        times = 2 ** self._looks[division]
         self._looks[division] += 1
-        known = halves.trained(division)
-        if known.plan is not None and known.us is not None:
-            self._run.offer(halves.plan(division, known.plan, known.us))
-            if (way := halves.way(division, known.us)) and way.us == bound:
-                return
-        self._push(division, division)
-
-    def _train(self, division: Division, times: int) -> None:
-        halves, limits = self._halves, self._run.limits
         instance, start = halves.instance(division), halves.trained(division).plan
         twin, seconds = settings.on_target(instance), _LOOKS.seconds * times
         if (left := self._run.left_s()) is not None and limits.time_s is not None:
@@ -140,4 +131,10 @@ class _Walk:
             halves.known[division] = Trained(None)
             return
         plan = found.plan and choices.said(instance, twin, found.plan)
-        halves.learn(division, plan, int(found.bound.value) if found.bound else 0)
+        least_us = int(found.bound.value) if found.bound else 0
+        known = halves.learn(division, plan, least_us)
+        if known.plan is not None and known.us is not None:
+            self._run.offer(halves.plan(division, known.plan, known.us))
+            if (way := halves.way(division, known.us)) and way.us == bound:
+                return
+        self._push(division, division)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...errors import InstanceError, Unsupported
 from ...plans import PostTraining
-from ...problems import post_training
+from ...problems.post_training import Data, evaluate
 from ...problems.training_plan.shapes import normal, split_of
 from ...text.documents import Document
 from .. import exporting
@@ -33,10 +33,7 @@ class Pools(NamedTuple):
 
 
 def placement(
-    tool: str,
-    words: Callable[[Pools], Document],
-    data: post_training.Data,
-    plan: PostTraining,
+    tool: str, words: Callable[[Pools], Document], data: Data, plan: PostTraining
 ) -> dict[str, str]:
     """Return `placement.yaml`, in a tool's words for the pools of a plan.
 
@@ -46,13 +43,13 @@ def placement(
     """
     from yaml import safe_dump
 
-    if broken := post_training.evaluate(data, plan).violations:
+    if broken := evaluate(data, plan).violations:
         listed = "; ".join(map(str, broken[:5]))
         raise InstanceError(f"the plan breaks rules and cannot be exported: {listed}")
     instance, trains = data.instance.with_workload(generation=None), plan.trains
     ids = (gpu for part in plan.engines for gpu in part.gpus)
     both = trains.gpus_by_node, Counter(x.rpartition(":")[0] for x in ids)
-    if why := [*exporting.reasons("megatron", instance, trains), *_uneven(plan, both)]:
+    if why := [*exporting.reasons("megatron", instance, trains), *_uneven(plan, *both)]:
         name = tool.lower().replace("-", "_")
         raise Unsupported(
             f"not supported by {name}: {'; '.join(why)}; plan an instance with "
@@ -75,9 +72,7 @@ def placement(
     return {"placement.yaml": head + safe_dump(made, sort_keys=False)}
 
 
-def _uneven(
-    plan: PostTraining, both: tuple[Counter[str], Counter[str]]
-) -> Iterator[str]:
+def _uneven(plan: PostTraining, *both: Counter[str]) -> Iterator[str]:
     """Yield why a plan is not of two pools of equal nodes."""
     for half, used in zip(("training", "generating"), both, strict=True):
         if len(sizes := {*used.values()}) > 1:
