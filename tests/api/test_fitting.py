@@ -205,7 +205,7 @@ def test_a_count_may_stand_before_or_behind_a_card(
 
 def test_a_model_that_is_not_known_is_answered_with_a_way() -> None:
     with pytest.raises(UnknownName, match=r"llama-3-8b.*config\.json"):
-        hetopt.fit("Llama-3.1-8B", ["H100-80GB-SXM5"])
+        hetopt.fit("Llama-3-9B", ["H100-80GB-SXM5"])
     with pytest.raises(InstanceError, match=r"nowhere\.json: found no such file"):
         hetopt.fit("nowhere.json", ["H100-80GB-SXM5"])
     assert scheduling.load_model("Llama-3-70B") == scheduling.load_model("llama-3-70b")

@@ -17,7 +17,7 @@ from hetopt.plans import TrainingPlan
 from hetopt.schema import Instance
 
 # So many inputs are drawn at least, and on until every way was among them.
-_LEAST, _MOST = 20, 120
+_LEAST, _MOST = 20, 240
 
 # What the engine has its own ways for; each must be among what is drawn.
 _WAYS = {
