@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from assembled import assembled
 from command_line import typed
 from exporter_plans import instance
@@ -144,71 +145,11 @@ def test_micro_batches_that_no_file_tells_make_up_the_batch(
         judged(put(tmp_path, {"run.yaml": text}))
 
 
+FILES: dict[str, dict[str, dict[str, str]]] = yaml.safe_load(
+    (TESTS / "formats" / "runs_of_people.yaml").read_text("utf-8")
+)
 MEGATRON = Settings(4, 3, 1, 1, 1, 1, 2, "full", 1)
-OF_MEGATRON: dict[str, dict[str, str]] = {
-    "NeMo": {
-        "gpt.yaml": "trainer:\n  devices: 8\n  num_nodes: 3\n  precision: bf16-mixed\n"
-        "model:\n  micro_batch_size: 2\n  global_batch_size: 48\n  num_layers: 12\n"
-        "  hidden_size: 512\n  encoder_seq_length: 128\n"
-        "  tensor_model_parallel_size: 4\n  pipeline_model_parallel_size: 3\n"
-        "  virtual_pipeline_model_parallel_size: null\n"
-        "  activations_checkpoint_granularity: full\n"
-        "  activations_checkpoint_method: uniform\n  data:\n    seq_length: 128\n"
-        "    num_workers: 2\n  optim:\n    name: distributed_fused_adam\n    lr: 1e-4\n"
-    },
-    "NeMo command": {
-        "run.sh": "python megatron_gpt_pretraining.py trainer.devices=8 \\\n"
-        "  trainer.num_nodes=3 model.tensor_model_parallel_size=4 \\\n"
-        "  ++model.pipeline_model_parallel_size=3 model.micro_batch_size=2 \\\n"
-        "  model.global_batch_size=48 model.activations_checkpoint_granularity=full\n"
-    },
-    "NeMo recipe": {
-        "recipe.py": "from nemo.collections import llm\n\n\ndef configure():\n"
-        "    recipe = llm.llama3_8b.pretrain_recipe(num_nodes=3)\n"
-        "    recipe.trainer.strategy.tensor_model_parallel_size = 4\n"
-        "    recipe.trainer.strategy.pipeline_model_parallel_size = 3\n"
-        "    recipe.data.micro_batch_size = 2\n    recipe.data.global_batch_size = 48\n"
-        "    recipe.model.config.recompute_granularity = 'full'\n    return recipe\n"
-    },
-    "Bridge": {
-        "overrides.yaml": "model:\n  tensor_model_parallel_size: 4\n"
-        "  pipeline_model_parallel_size: 3\n  seq_length: 128\n"
-        "  recompute_granularity: full\ntrain:\n  micro_batch_size: 2\n"
-        "  global_batch_size: 48\nmixed_precision: bf16_mixed\n"
-        "ddp:\n  use_distributed_optimizer: true\noptimizer:\n  lr: 0.0003\n"
-    },
-    "Bridge recipe": {
-        "run.py": "from megatron.bridge.recipes.llama import llama3_8b_pretrain_config"
-        "\n\n\ndef main():\n    cfg = llama3_8b_pretrain_config(\n"
-        "        tensor_model_parallel_size=4,\n        pipeline_model_parallel_size=1,"
-        "\n        micro_batch_size=2,\n        global_batch_size=48,\n    )\n"
-        "    cfg.model.pipeline_model_parallel_size = 3\n"
-        "    cfg.model.seq_length = 128\n"
-        "    cfg.model.recompute_granularity = 'full'\n    train(cfg)\n"
-    },
-    "LLaMA-Factory": {
-        "run.yaml": "model_name_or_path: some/model\nstage: sft\ndo_train: true\n"
-        "finetuning_type: full\ncutoff_len: 128\nper_device_train_batch_size: 2\n"
-        "gradient_accumulation_steps: 12\ntensor_model_parallel_size: 4\n"
-        "pipeline_model_parallel_size: 3\nuse_distributed_optimizer: true\n"
-        "recompute_granularity: full\nbf16: true\n"
-    },
-    "ms-swift": {
-        "run.sh": "NPROC_PER_NODE=8 \\\nmegatron sft \\\n    --model some/model \\\n"
-        "    --tensor_model_parallel_size 4 \\\n    --sequence_parallel true \\\n"
-        "    --pipeline_model_parallel_size 3 \\\n    --micro_batch_size 2 \\\n"
-        "    --global_batch_size 48 \\\n    --recompute_granularity full \\\n"
-        "    --recompute_method uniform \\\n    --recompute_num_layers 1 \\\n"
-        "    --max_length 128 \\\n    --finetune true\n"
-    },
-    "ms-swift's YAML": {
-        "run.yaml": "model: some/model\ntensor_model_parallel_size: 4\n"
-        "sequence_parallel: true\npipeline_model_parallel_size: 3\n"
-        "micro_batch_size: 2\nglobal_batch_size: 48\nmax_length: 128\n"
-        "recompute_granularity: full\nrecompute_method: uniform\n"
-        "recompute_num_layers: 1\n"
-    },
-}
+OF_MEGATRON = FILES["OF_MEGATRON"]
 
 
 @pytest.mark.parametrize("told", ["bf16", "fp32", None])
@@ -222,53 +163,7 @@ def test_nemo_says_how_wide_gradients_are_that_it_reduces(
 
 
 TITAN = Settings(4, 1, 1, 1, 1, 1, 1, "selective", 3)
-OF_TITAN: dict[str, dict[str, str]] = {
-    "TOML": {
-        "run.toml": "[training]\nlocal_batch_size = 1\nglobal_batch_size = 48\n"
-        "seq_len = 128\n[parallelism]\ntensor_parallel_degree = 4\n"
-        '[activation_checkpoint]\nmode = "selective"\n'
-    },
-    "command": {
-        "run.sh": "torchrun --nproc-per-node=8 -m torchtitan.train --module llama3 "
-        "--config llama3_8b --training.local_batch_size 1 --training.seq_len 128 "
-        "--training.global_batch_size 48 --parallelism.tensor_parallel_degree=4\n"
-    },
-    "TOML of a command": {
-        "run.sh": 'CONFIG_FILE=${CONFIG_FILE:-"./train_configs/llama3.toml"}\n'
-        "torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file "
-        "${CONFIG_FILE} --training.local_batch_size 1 "
-        "--parallelism.tensor_parallel_degree=4\n",
-        "llama3.toml": "[training]\nlocal_batch_size = 8\nglobal_batch_size = 48\n"
-        "seq_len = 128\n[parallelism]\ntensor_parallel_degree = 2\n"
-        '[activation_checkpoint]\nmode = "selective"\n',
-    },
-    "in tokens": {
-        "run.json": json.dumps(
-            {
-                "training": {
-                    "num_tokens_per_microbatch_per_dp_rank": 128,
-                    "num_tokens_per_train_step": 48 * 128,
-                    "max_context_length": 128,
-                },
-                "parallelism": {"tensor_parallel_degree": 4},
-                "activation_checkpoint": {"mode": "selective"},
-            },
-            indent=1,
-        )
-    },
-    "Python": {
-        "config_registry.py": "from torchtitan.trainer import Trainer\n\n\n"
-        "def llama3_debug() -> Trainer.Config:\n    return Trainer.Config(\n"
-        "        training=TrainingConfig(local_batch_size=8, seq_len=2048, steps=10),\n"
-        "        parallelism=ParallelismConfig(tensor_parallel_degree=1),\n    )\n\n\n"
-        "def llama3_8b() -> Trainer.Config:\n    return Trainer.Config(\n"
-        '        hf_assets_path="./assets",\n'
-        "        training=TrainingConfig(\n            local_batch_size=1,\n"
-        "            global_batch_size=48,\n            seq_len=64 * 2,\n        ),\n"
-        "        parallelism=ParallelismConfig(tensor_parallel_degree=4),\n"
-        "        activation_checkpoint=SelectiveAC.Config(),\n    )\n"
-    },
-}
+OF_TITAN = FILES["OF_TITAN"]
 
 
 #: Texts that no word on their own replaces.
