@@ -84,23 +84,19 @@ def answer(result: Result) -> str:
 
 def _where(instance: Instance, plan: PostTraining) -> str:
     """Say which GPUs train, and which generate in how many engines."""
-    node = instance.planned_cluster.node
-
-    def cards(counts: Iterable[tuple[str, int]]) -> str:
-        found = Counter[str]()
-        for name, count in counts:
-            found[node[name].gpu] += count
-        return " and ".join(f"{n} × {card}" for card, n in found.items())
-
-    ids = [gpu for part in plan.engines for gpu in part.gpus]
-    serves = cards((gpu.rpartition(":")[0], 1) for gpu in ids)
+    serves = (gpu.rpartition(":")[0] for part in plan.engines for gpu in part.gpus)
     sizes = ((len(part.gpus) // part.degree, part.degree) for part in plan.engines)
     engines = " and ".join(f"{n} engine{'s' * (n > 1)} of TP {d}" for n, d in sizes)
-    shared = " in turn" if plan.shared is not None else ""
     return (
-        f"Train on {cards(plan.trains.gpus_by_node.items())}, generate{shared} on "
-        f"{serves} in {engines}"
+        f"Train on {_cards(instance, plan.trains.gpus_by_node.elements())}, generate"
+        f"{' in turn' * bool(plan.shared)} on {_cards(instance, serves)} in {engines}"
     )
+
+
+def _cards(instance: Instance, nodes: Iterable[str]) -> str:
+    """Count GPUs by their card, each named by its node."""
+    used = Counter(instance.planned_cluster.node[x].gpu for x in nodes)
+    return ", ".join(f"{n} × {card}" for card, n in used.items())
 
 
 def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[Section]:
@@ -308,8 +304,7 @@ def _halves(instance: Instance, plan: PostTraining, parts: Document) -> Table:
         on = f"{size} × {degree} × {card}" if degree > 1 else f"{size} × {card}"
         longest = max(row["us"] for row in alike)
         rows.append(("generates", on, f"{done:,}", words.amount(longest, "us")))
-    used = Counter(nodes[x].gpu for x in plan.trains.gpus_by_node.elements())
-    trains = ", ".join(f"{n} × {card}" for card, n in used.items())
+    trains = _cards(instance, plan.trains.gpus_by_node.elements())
     total = f"{sum(row['answers'] for row in parts['engines']):,}"
     for what, on, answers, key in (
         ("scores", trains, total, "scoring_us"),
