@@ -101,7 +101,6 @@ class GapReport:
         return "\n".join(["<GapReport", *lines, ">"])
 
     def _repr_html_(self) -> str:
-        """For notebooks: a table for each instance."""
         return str(registry.entry("report", "notebook").of_gaps(self))
 
     @classmethod

@@ -70,21 +70,15 @@ def export(
     `to` is a target of `hetopt list formats`; `options` are its own. Raises
     `Unsupported` for what the tool cannot express, with every reason.
     """
-    texts = texts_for(to, plan, instance, _words(options))
-    return exporting.write(Path(out), texts)
-
-
-def texts_for(
-    to: str, plan: AnyPlan, instance: AnyProblem | None, options: Sequence[str]
-) -> dict[str, str]:
-    """Return what is written for a target, by file name; raises as `export`."""
     _, data, made = posed_plan(plan, instance)
     if not isinstance(made, PostTraining):
-        data, training = posed_training(plan, instance)
-        return exporting.export_plan(to, data, training, options)
-    if options:
+        told = posed_training(plan, instance)
+        texts = exporting.export_plan(to, *told, _words(options))
+    elif options:
         raise Unsupported(f"{to} takes no options, found {', '.join(options)}")
-    return formats.placed(to, data, made)
+    else:
+        texts = formats.placed(to, data, made)
+    return exporting.write(Path(out), texts)
 
 
 def simulate(
@@ -137,5 +131,4 @@ def capabilities(instance: AnyInstance | None = None) -> list[dict[str, object]]
 
 
 def _words(options: Options | None) -> list[str]:
-    """Return options as the command line has them."""
     return [f"{name}={value}" for name, value in (options or {}).items()]

@@ -202,8 +202,8 @@ def export(
     Example: `hetopt export plan.json --to megatron --out run`
     """
     from .. import api
-    from ..api import exchange
     from ..formats import exporting
+    from ..text.options import pairs as pairs_of
 
     if explain:
         data, made = api.posed_training(plan, instance)
@@ -214,8 +214,8 @@ def export(
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
     with naming(plan):
-        texts = exchange.texts_for(to, plan, instance, option or [])
-    paths = exporting.write(out, texts)
+        told = pairs_of(option or [])
+        paths = api.export(plan, to, out, instance=instance, options=told)
     if as_json:
         output.print_json({"target": to, "files": [str(path) for path in paths]})
     else:

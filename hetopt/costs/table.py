@@ -194,7 +194,6 @@ class CostTable:
         return self._exposed_us(communication.hop_s(self.hop_bytes(b), across, None, 1))
 
     def _exposed_us(self, seconds: Fraction) -> int:
-        """Return what of a hop nothing hides."""
         return ceil(exact(self.workload.costs.shown_hop_factor) * seconds * 10**6)
 
     @cached_property

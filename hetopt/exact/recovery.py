@@ -85,7 +85,6 @@ class _Search:
         self._tidy()
 
     def _close(self) -> None:
-        """Decide times until bound and incumbent meet."""
         run, network, step = self._run, self._network, 0
         while not run.closed():
             run.check()

@@ -246,7 +246,6 @@ def _mib(values: Mapping[str, int | str], place: str) -> int | None:
 
 
 def _number(values: Mapping[str, int | str], field: str, place: str) -> int:
-    """Return a whole number, 0 where there is none."""
     text = str(values.get(field, 0))
     if not re.fullmatch(r"[0-9]{1,7}", text):
         raise InstanceError(

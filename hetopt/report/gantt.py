@@ -81,7 +81,6 @@ def gantt(data: Data, plans: Plans) -> Drawing:
 
 
 def _panel(panel: Axes, data: Data, plan: Schedule, unit: float, inch: float) -> None:
-    """One policy; `inch` is how high a GPU is."""
     from matplotlib.collections import PolyCollection
 
     line = {gpu: number for number, gpu in enumerate(data.cluster.gpu_ids())}
@@ -103,7 +102,6 @@ def _panel(panel: Axes, data: Data, plan: Schedule, unit: float, inch: float) ->
 
 
 def _nodes(panel: Axes, data: Data, inch: float) -> None:
-    """Bands, and names where a line of text has room."""
     edge, middles, names = 0, [], []
     for node in data.cluster.nodes:
         if node.count * inch >= FONT / 72:

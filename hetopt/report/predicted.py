@@ -50,7 +50,6 @@ def sheet(found: Predicted) -> Sheet:
 
 
 def _more(count: int, most: int) -> tuple[str, ...]:
-    """Return how many rows are left out, if any."""
     return (f"and {count - most} more (--json has all)",) * (count > most)
 
 

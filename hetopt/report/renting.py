@@ -77,7 +77,6 @@ def _time(seconds: float) -> str:
 
 
 def _usd(value: float) -> str:
-    """Cents where they count."""
     return f"{value:,.2f}" if value < _CENTS else f"{value:,.0f}"
 
 

@@ -204,7 +204,6 @@ def _best(queue: _Queue, deadline: float) -> QueueCertificate:
 
 
 def _worths(worth: Array, count: int, ratio: float) -> Array:
-    """Worths around those of the jobs, in rows."""
     steps = np.arange(count) - count // 2
     return worth[:, None] * ratio**steps
 

@@ -113,7 +113,6 @@ class Moves:
         return max(1, longest + self._draws.choice((-1, 0, 0, 1)))
 
     def _shift_cut(self, line: Line) -> Recipe | None:
-        """Move a boundary by a layer or two."""
         cuts = _cuts(line.slots)
         if len(cuts) < 3:
             return None

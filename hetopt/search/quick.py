@@ -53,12 +53,9 @@ def fastest(
     instance: Instance, plans: Iterable[TrainingPlan]
 ) -> tuple[int, TrainingPlan] | None:
     """Return the first of the fastest plans with its time; None where none is valid."""
-    best: tuple[int, TrainingPlan] | None = None
-    for plan in plans:
-        us = time_of(instance, plan)
-        if us is not None and (best is None or us < best[0]):
-            best = us, plan
-    return best
+    timed = ((time_of(instance, plan), plan) for plan in plans)
+    valid = ((us, plan) for us, plan in timed if us is not None)
+    return min(valid, key=lambda row: row[0], default=None)
 
 
 def time_of(instance: Instance, plan: TrainingPlan) -> int | None:

@@ -322,7 +322,6 @@ class Sums:
         return merged.some(needed(merged, key[begin] // states, self._states))
 
     def _go_on(self, first: int) -> None:
-        """Let the labels at a layer lead to others."""
         some = self._merged(first)
         both = some.where >= _SHARED + self._count
         both &= some.where < self._codes[0]

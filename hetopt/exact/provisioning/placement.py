@@ -185,7 +185,6 @@ class _Placement:
         return out
 
     def _keep(self, parts: list[_Labels]) -> _Labels:
-        """The labels that no other makes superfluous."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         labels = _Labels(*(np.concatenate(column) for column in columns))
         if not len(labels.job):

@@ -123,7 +123,6 @@ def _adapters(instance: Instance) -> str:
 def _names(
     before: Cluster, after: Cluster, lost: Iterable[str]
 ) -> tuple[set[str], dict[str, set[int]]]:
-    """Nodes, and GPUs by node, that `lost` names."""
     known = {**after.node, **before.node}
     nodes: set[str] = set()
     gpus: dict[str, set[int]] = {}

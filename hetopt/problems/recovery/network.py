@@ -76,16 +76,14 @@ class Assembler:
         run = first
         while bits >> run & 1:
             run += 1
-        best: tuple[tuple[int, int], int] | None = None
-        for rank, degree in shards:
-            width = grid // degree
-            if rank * width <= first < (rank + 1) * width:
-                last = min(run, (rank + 1) * width)
-                if best is None or last > best[1]:
-                    best = ((rank, degree), last)
-        if best is None:
-            raise InternalError(f"piece {first} of {grid} does not lie in its source")
-        return best
+        ends = (
+            ((rank, degree), min(run, (rank + 1) * (grid // degree)))
+            for rank, degree in shards
+            if rank == first // (grid // degree)
+        )
+        if best := max(ends, key=lambda end: end[1], default=None):
+            return best
+        raise InternalError(f"piece {first} of {grid} does not lie in its source")
 
     def plan(self, chosen: Iterable[tuple[str, str, Source, int]]) -> Recovery:
         """Return the plan of rows (GPU, unit, source, bits)."""

@@ -134,7 +134,6 @@ class RoundPolicy:
         return True
 
     def _whole(self, held: dict[str, int]) -> bool:
-        """One node, or whole nodes only."""
         return len(held) == 1 or all(n == self._size[name] for name, n in held.items())
 
     def _start_over(self, task: Task, gpu: str, gpus: int, state: State) -> None:

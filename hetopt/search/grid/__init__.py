@@ -218,7 +218,6 @@ class _Search:
     def _offer(
         self, setting: _Setting, shape: Shape, value: int, pipes: tuple[Pipe, ...]
     ) -> None:
-        """Keep a better plan if the target runs it."""
         plan = setting.plan(shape, pipes)
         split = split_of(self.instance, plan)
         if next(targets.broken(self.instance, plan), None) is not None:
