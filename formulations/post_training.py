@@ -67,8 +67,8 @@ def cases(data: Data) -> list[Case]:
         rooms = {(x.kind, x.gpus): (x.nodes, x.sent_us) for x in halves.rooms(i)}
         known = halves.look(i, rounds=ROUNDS) if rooms else halves.trained(i)
         if rooms and (least := known.at_least_us) is not None:
-            behind = (halves.behind_us(i, us) for us in (known.us or least, least))
-            found.append(Choice(i, known.plan, *behind, rooms))
+            behind, at_least = (halves.behind_us(i, us) for us in (known.us or least, least))
+            found.append(Choice(i, known.plan, behind, at_least, rooms))
     if found and not any(one.plan for one in found):
         raise Unsupported("no training plan was found on any division: use the exact method")
     return [(data, found)] if found else []
@@ -129,10 +129,11 @@ def build(case: Case, model: Model) -> ReadPlan:
 
     def read(value: Callable[[object], float]) -> PostTraining:
         one = next(I[i] for i in I if round(value(use[i])))
+        assert one.plan is not None  # or it were no choice
         left = {(r, d): sum(round(value(n[r, d, k])) for k in K[r, d]) for r, d in E}
 
-        def degrees(*r: int) -> Iterator[int]:
-            free = r[1]
+        def degrees(kind: int, free: int) -> Iterator[int]:
+            r = kind, free
             for d in sorted(D_of.get(r, ()), reverse=True):
                 many = min(left[r, d], free // d)
                 left[r, d], free = left[r, d] - many, free - many * d
