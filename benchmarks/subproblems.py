@@ -166,12 +166,20 @@ def training_plan(seeds: int, wanted: tuple[str, ...]) -> Iterator[Case]:
             yield Case(f"random, {gpus} GPUs", name, {})
 
 
+def post_training(seeds: int, wanted: tuple[str, ...]) -> Iterator[Case]:
+    """Clusters whose work is to generate, too."""
+    for one in clusters(wanted):
+        if one.workload.generation is not None:
+            yield Case(folder(one.name), one.name, {})
+
+
 CASES: dict[str, Callable[[int, tuple[str, ...]], Iterator[Case]]] = {
     "device_grouping": grouping,
     "layer_partition": partition,
     "one_pipeline": one_pipeline,
     "provisioning": provisioning,
     "job_round": job_round,
+    "post_training": post_training,
     "recovery": recovery,
     "training_plan": training_plan,
 }
