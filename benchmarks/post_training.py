@@ -20,9 +20,11 @@ from _measuring import asked, keep, kept, publish, wanted
 from _pages import table
 
 import hetopt
-from hetopt.plans import Engines, Pipeline, PostTraining, Replica, Stage, TrainingPlan
+from hetopt.plans import Engines, PostTraining, TrainingPlan
 from hetopt.problems import post_training
 from hetopt.schema import Generation, Instance
+from hetopt.search.fast_cost import FastCost, Pipe, stages_on
+from hetopt.search.symmetric import equal_cuts
 
 LINES, PAGE = "post_training.jsonl", "post_training.md"
 DATA = Path(__file__).parent / "data" / "rl.yaml"
@@ -85,28 +87,13 @@ def instance(row: Row, mean: int) -> Instance:
 
 def trained(row: Row, made: Instance) -> TrainingPlan:
     """Equal pipelines of the row's degrees on the nodes that train."""
-    train = row.get("shared") or row["train"]
-    gpus = [f"n{i:02}:{j}" for i in range(train) for j in range(8)]
-    t, p = (row["degrees"].get(x, 1) for x in ("tensor", "pipeline"))
-    layers, copies = made.model.layers, len(gpus) // (t * p)
-    cuts = [layers * i // p for i in range(p + 1)]
-    groups = [tuple(gpus[i : i + t]) for i in range(0, len(gpus), t)]
-    c = row["degrees"].get("context", 1)
-    return TrainingPlan(
-        pipelines=tuple(
-            Pipeline(
-                micro_batches=row["batch"] * c // copies,
-                stages=tuple(
-                    Stage(
-                        layers=(cuts[j], cuts[j + 1]),
-                        replicas=(Replica(gpus=groups[j * copies + i]),),
-                    )
-                    for j in range(p)
-                ),
-            )
-            for i in range(copies)
-        )
-    )
+    train, cost = row.get("shared") or row["train"], FastCost(made)
+    t, c, p = (row["degrees"].get(x, 1) for x in ("tensor", "context", "pipeline"))
+    groups = [(node, t * c) for node in range(train) for _ in range(8 // (t * c))]
+    copies, cuts = len(groups) // p, equal_cuts(made.model.layers, p)
+    each = row["batch"] // copies
+    chains = (stages_on(groups[i::copies], cuts) for i in range(copies))
+    return cost.plan(Pipe(each, 1, chain) for chain in chains)
 
 
 def placed(row: Row, mean: int) -> tuple[post_training.Data, PostTraining]:
