@@ -82,7 +82,7 @@ def build(case: Case, model: Model) -> ReadPlan:
     R = sorted({r for one in I.values() for r in one.rooms})
     X, turn = {i: one.behind for i, one in I.items()}, [i for i, one in I.items() if one.division is None]
     Y = {(i, r): I[i].rooms[r][1] for i in I for r in I[i].rooms}
-    engine = {(r, d): one for r in R for d, one in halves.engines(r[0]) if d <= r[1]}
+    engine = {(r, d): one for r in R for d, one in halves.engines(r[0]).items() if d <= r[1]}
     # engines of a kind that a division has GPUs for
     slots = {(i, r, d): I[i].rooms[r][0] * (r[1] // d) for i in I for r, d in engine if r in I[i].rooms}
     if (many := len(engine) * t.answers) > SIZE.most:

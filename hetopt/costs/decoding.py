@@ -41,8 +41,11 @@ class Engine(NamedTuple):
 
     def ns(self, steps: int, tokens: int) -> int:
         """Return what so many steps take that generate so many tokens in all."""
-        lines = {(self.step_ns, self.answer_ns), self.few or self[:2]}
-        return min(step * steps + each * tokens for step, each in lines)
+        found = self.step_ns * steps + self.answer_ns * tokens
+        if self.few is None:
+            return found
+        step, answer = self.few
+        return min(found, step * steps + answer * tokens)
 
 
 class Serving(NamedTuple):
@@ -227,10 +230,8 @@ def engine(
         raise InstanceError.at(None, f"cluster.gpus.{name}", fault)
     of, tokens, prompt = do.precision, do.answer_tokens, do.prompt_tokens
     tflops = peak(gpu.peak_tflops, gpu.peaks or (card.peaks if card else {}), of)
-    on, shape = (
-        Serving(tflops, rate, link, degree, degree, of),
-        DecoderShape.of(model),
-    )
+    on = Serving(tflops, rate, link, degree, degree, of)
+    shape = DecoderShape.of(model)
     plain, expert = shape.bytes_of(of)
     weights = shape.plain * plain + shape.routed * expert
     weights += BYTES["bf16"] * (shape.head + shape.beside)
@@ -245,8 +246,9 @@ def engine(
         return 1e9 * seconds(found)
 
     def line(low: int, high: int) -> tuple[int, int]:
-        answer = (took(high) - took(low)) / (high - low)
-        return math.ceil(took(low) - answer * low), math.ceil(answer)
+        least = took(low)
+        answer = (took(high) - least) / (high - low)
+        return math.ceil(least - answer * low), math.ceil(answer)
 
     begun, most = math.ceil(took(1, 1) - took(1)), max(2, at_once)
     knee = round(_REACHED / shape.share) if shape.routed else most

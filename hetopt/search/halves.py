@@ -88,7 +88,7 @@ class Halves:
         """Return where engines fit; at the `least` weights are there at once."""
         found: dict[tuple[int, int], list[str]] = {}
         for kind, node, first in self.free(division):
-            if any(d <= node.count - first for d, _ in self.engines(kind)):
+            if any(d <= node.count - first for d in self.engines(kind)):
                 found.setdefault((kind, node.count - first), []).append(node.name)
         trainers = [] if least else [node.name for node in self.trainers(division)]
         sent = self.tables.sent_us
@@ -96,9 +96,8 @@ class Halves:
 
     # -- what it takes -----------------------------------------------------------
 
-    @cached_method
-    def engines(self, kind: int) -> list[tuple[int, Engine]]:
-        """Return the degrees of a class's engines, and their times."""
+    def engines(self, kind: int) -> dict[int, Engine]:
+        """Return the engines of a class, by degree."""
         return self.tables.engines(self._classes[kind][0].name)
 
     def us(self, one: Engine, steps: int, answers: int) -> int:
@@ -115,7 +114,8 @@ class Halves:
 
     def _packed(self, room: Room, does: Does) -> tuple[int, list[int]]:
         """Return the most answers that a node's GPUs do, and degrees that do them."""
-        rows = [(d, n) for d, one in self.engines(room.kind) if (n := does(one))]
+        every = self.engines(room.kind).items()
+        rows = [(d, n) for d, one in every if (n := does(one))]
         best: list[tuple[int, list[int]]] = [(0, [])]
         for left in range(1, room.gpus + 1):
             fit = [(best[left - d], d, n) for d, n in rows if d <= left]
@@ -133,7 +133,7 @@ class Halves:
             return sum(done) >= self.tables.answers
 
         of_all = self.tables.steps_alone, self.tables.answers  # on one engine
-        some = (one for room in rooms for _, one in self.engines(room.kind)[:1])
+        some = (next(iter(self.engines(room.kind).values())) for room in rooms)
         high = low + max(self.us(one, *of_all) for one in some) + 1
         return low + bisect_left(range(low, high), True, key=reached)
 

@@ -53,7 +53,7 @@ def test_a_step_apart_is_what_the_formula_says(staleness: float) -> None:
     whole = instance(staleness=staleness)
     data, plan = judge.data(whole), apart(whole, ("n1:0", "n1:1"), 2)
     found = judge.evaluate(data, plan)
-    one = dict(data.tables.engines("n1"))[2]
+    one = data.tables.engines("n1")[2]
     us = training_plan.evaluate(whole, plan.trains).objective
     assert isinstance(us, int)
     training = ceil(us * 10 * 300 / (8 * 512))

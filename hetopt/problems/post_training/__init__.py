@@ -103,7 +103,7 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
     training = tables.training_us(judged.objective)
     scoring = tables.scoring_us(training)
     groups = [gpus for part in plan.engines for gpus in part.each()]
-    of = [dict(tables.engines(_node(gpus[0])))[len(gpus)] for gpus in groups]
+    of = [tables.engines(_node(gpus[0]))[len(gpus)] for gpus in groups]
     nodes = {_node(gpus[0]) for gpus in groups}
     sent = 0 if shared else tables.sent_us(made.gpus_by_node, nodes)
     switch = tables.switch_us if shared else 0
@@ -126,8 +126,9 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
     longest = max(_us(tables, one, answers, alone) for one in kinds)
     step = behind + bisect_left(range(behind, behind + longest), True, key=all_done)
     left, listed = answers, []
+    can = {one: most(one, step) for one in kinds}
     for gpus, one in zip(groups, of, strict=True):
-        share = min(left, most(one, step))
+        share = min(left, can[one])
         us = _us(tables, one, share, least)
         listed.append({"gpus": list(gpus), "answers": share, "us": us})
         left -= share
@@ -164,7 +165,7 @@ def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]
                 nodes = sorted({*map(_node, gpus)})
                 if len(nodes) > 1:
                     yield Violation("engine_across_nodes", where, ", ".join(nodes))
-                elif d not in dict(data.tables.engines(nodes[0])):
+                elif d not in data.tables.engines(nodes[0]):
                     what = f"{d} GPUs of {nodes[0]} do not hold weights and an answer"
                     yield Violation("engine_memory", where, what)
     for gpu, times in Counter(gpu for x in plan.engines for gpu in x.gpus).items():

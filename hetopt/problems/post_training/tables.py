@@ -48,7 +48,8 @@ class Tables:
         one[ends] = other[ends] = 0
         return bool((one == other).all())
 
-    def engines(self, node: str) -> list[tuple[int, Engine]]:
+    @cached_method
+    def engines(self, node: str) -> dict[int, Engine]:
         """Return the engines of a node that hold the weights and an answer, by degree.
 
         Degrees are powers of two that divide the model's heads.
@@ -58,7 +59,7 @@ class Tables:
         # One GPU sums nothing over a link.
         link = told.intra_gbytes_per_s or 1.0
         made = ((d, self._engine(told.gpu, link, d)) for d in powers if heads % d == 0)
-        return [(d, one) for d, one in made if one is not None and one.at_once]
+        return {d: one for d, one in made if one is not None and one.at_once}
 
     @cached_method
     def _engine(self, gpu: str, link: float, degree: int) -> Engine | None:
