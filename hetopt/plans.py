@@ -303,6 +303,11 @@ class PostTraining(Record):
         return {x: y for x, y in write(self).items() if y is not None}
 
     @property
+    def engine_gpus_by_node(self) -> Counter[str]:
+        """Return the number of GPUs that generate on each node."""
+        return Counter(x.rpartition(":")[0] for y in self.engines for x in y.gpus)
+
+    @property
     def trains(self) -> TrainingPlan:
         """Return the training plan, shared or not."""
         made = self.training if self.shared is None else self.shared
@@ -310,13 +315,5 @@ class PostTraining(Record):
         return made
 
 
-Plan = (
-    TrainingPlan
-    | Grouping
-    | Partition
-    | PostTraining
-    | Provisioning
-    | Schedule
-    | Round
-    | Recovery
-)
+_OfParts = Grouping | Partition | Provisioning | Schedule | Round | Recovery
+Plan = TrainingPlan | PostTraining | _OfParts

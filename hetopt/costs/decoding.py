@@ -44,8 +44,7 @@ class Engine(NamedTuple):
         found = self.step_ns * steps + self.answer_ns * tokens
         if self.few is None:
             return found
-        step, answer = self.few
-        return min(found, step * steps + answer * tokens)
+        return min(found, self.few[0] * steps + self.few[1] * tokens)
 
 
 class Serving(NamedTuple):
@@ -246,9 +245,8 @@ def engine(
         return 1e9 * seconds(found)
 
     def line(low: int, high: int) -> tuple[int, int]:
-        least = took(low)
-        answer = (took(high) - least) / (high - low)
-        return math.ceil(least - answer * low), math.ceil(answer)
+        answer = (took(high) - took(low)) / (high - low)
+        return math.ceil(took(low) - answer * low), math.ceil(answer)
 
     begun, most = math.ceil(took(1, 1) - took(1)), max(2, at_once)
     knee = round(_REACHED / shape.share) if shape.routed else most

@@ -84,18 +84,17 @@ def answer(result: Result) -> str:
 
 def _where(instance: Instance, plan: PostTraining) -> str:
     """Say which GPUs train, and which generate in how many engines."""
-    serves = (gpu.rpartition(":")[0] for part in plan.engines for gpu in part.gpus)
+    by_node = plan.trains.gpus_by_node, plan.engine_gpus_by_node
+    trains, serves = (_cards(instance, gpus) for gpus in by_node)
     sizes = ((len(part.gpus) // part.degree, part.degree) for part in plan.engines)
     engines = " and ".join(f"{n} engine{'s' * (n > 1)} of TP {d}" for n, d in sizes)
-    return (
-        f"Train on {_cards(instance, plan.trains.gpus_by_node.elements())}, generate"
-        f"{' in turn' * bool(plan.shared)} on {_cards(instance, serves)} in {engines}"
-    )
+    turn = " in turn" * (plan.shared is not None)
+    return f"Train on {trains}, generate{turn} on {serves} in {engines}"
 
 
-def _cards(instance: Instance, nodes: Iterable[str]) -> str:
-    """Count GPUs by their card, each named by its node."""
-    used = Counter(instance.planned_cluster.node[x].gpu for x in nodes)
+def _cards(instance: Instance, gpus: Counter[str]) -> str:
+    """Count GPUs, so many of each node, by their card."""
+    used = Counter(instance.planned_cluster.node[x].gpu for x in gpus.elements())
     return ", ".join(f"{n} × {card}" for card, n in used.items())
 
 
@@ -304,7 +303,7 @@ def _halves(instance: Instance, plan: PostTraining, parts: Document) -> Table:
         on = f"{size} × {degree} × {card}" if degree > 1 else f"{size} × {card}"
         longest = max(row["us"] for row in alike)
         rows.append(("generates", on, f"{done:,}", words.amount(longest, "us")))
-    trains = _cards(instance, plan.trains.gpus_by_node.elements())
+    trains = _cards(instance, plan.trains.gpus_by_node)
     total = f"{sum(row['answers'] for row in parts['engines']):,}"
     for what, on, answers, key in (
         ("scores", trains, total, "scoring_us"),

@@ -104,8 +104,8 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
     scoring = tables.scoring_us(training)
     groups = [gpus for part in plan.engines for gpus in part.each()]
     of = [tables.engines(_node(gpus[0]))[len(gpus)] for gpus in groups]
-    nodes = {_node(gpus[0]) for gpus in groups}
-    sent = 0 if shared else tables.sent_us(made.gpus_by_node, nodes)
+    by_node = made.gpus_by_node, plan.engine_gpus_by_node
+    sent = 0 if shared else tables.sent_us(*by_node)
     switch = tables.switch_us if shared else 0
     behind = training + scoring + sent + switch
     kinds, answers, alone = Counter(of), tables.answers, tables.steps_alone
@@ -125,8 +125,7 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
 
     longest = max(_us(tables, one, answers, alone) for one in kinds)
     step = behind + bisect_left(range(behind, behind + longest), True, key=all_done)
-    left, listed = answers, []
-    can = {one: most(one, step) for one in kinds}
+    left, listed, can = answers, [], {one: most(one, step) for one in kinds}
     for gpus, one in zip(groups, of, strict=True):
         share = min(left, can[one])
         us = _us(tables, one, share, least)
@@ -183,7 +182,7 @@ def _halves_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
     serves = {gpu for part in plan.engines for gpu in part.gpus}
     for gpu in sorted(trains & serves):
         yield Violation("gpu_twice", gpu, "it trains and generates, and is not shared")
-    both = {*plan.trains.gpus_by_node} & {*map(_node, serves)}
+    both = {*plan.trains.gpus_by_node} & {*plan.engine_gpus_by_node}
     for alike in data.tables.classes:
         names = [node.name for node in alike if node.name in both]
         if len(names) > (most := int(data.divide == "gpus")):

@@ -56,8 +56,7 @@ class Tables:
         """
         told, heads = self.cluster.node[node], self._instance.model.heads
         powers = (1 << i for i in range(told.count.bit_length()))
-        # One GPU sums nothing over a link.
-        link = told.intra_gbytes_per_s or 1.0
+        link = told.intra_gbytes_per_s or 1.0  # over which one GPU sums nothing
         made = ((d, self._engine(told.gpu, link, d)) for d in powers if heads % d == 0)
         return {d: one for d, one in made if one is not None and one.at_once}
 
