@@ -8,7 +8,7 @@ from .. import capability, explaining, formats
 from ..errors import Unsupported
 from ..explaining import simulator
 from ..formats import assembling, exporting
-from ..plans import PostTraining
+from ..plans import PostTraining, TrainingPlan
 from ..schema import Instance
 from ..text.documents import Document
 from .calling import (
@@ -71,13 +71,14 @@ def export(
     `Unsupported` for what the tool cannot express, with every reason.
     """
     _, data, made = posed_plan(plan, instance)
-    if not isinstance(made, PostTraining):
-        told = posed_training(plan, instance)
-        texts = exporting.export_plan(to, *told, _words(options))
-    elif options:
-        raise Unsupported(f"{to} takes no options, found {', '.join(options)}")
-    else:
+    if isinstance(made, PostTraining):
+        if options:
+            raise Unsupported(f"{to} takes no options, found {', '.join(options)}")
         texts = formats.placed(to, data, made)
+    else:
+        if not isinstance(made, TrainingPlan):
+            data, made = posed_training(plan, instance)
+        texts = exporting.export_plan(to, data, made, _words(options))
     return exporting.write(Path(out), texts)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ... import formats
 from ...errors import InstanceError, Unsupported
 from ...plans import TrainingPlan
-from ...problems import training_plan
+from ...problems import Evaluation, training_plan
 from ...problems.training_plan import models, support, targets
 from ...problems.training_plan.shapes import features
 from ...schema import Instance
@@ -138,13 +138,18 @@ def export_plan(
     target = target_named(name)
     told = typed(target.options, options)
     support.require(data)
-    if broken := training_plan.evaluate(data, plan).violations:
-        listed = "; ".join(map(str, broken[:5]))
-        raise InstanceError(f"the plan breaks rules and cannot be exported: {listed}")
+    refuse_broken(training_plan.evaluate(data, plan))
     if why := _reasons(target, data, plan):
         raise Unsupported(_refusal(name, target.rules, data, why))
     data, plan = choices.settled(data.launched_by(target.rules), plan)
     return target.export(data, plan, **told)
+
+
+def refuse_broken(found: Evaluation) -> None:
+    """Raise `InstanceError` where the judge says that a plan breaks rules."""
+    if broken := found.violations:
+        listed = "; ".join(map(str, broken[:5]))
+        raise InstanceError(f"the plan breaks rules and cannot be exported: {listed}")
 
 
 def _refusal(target: str, rules: str, data: Instance, why: list[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from ...errors import InstanceError, Unsupported
+from ...errors import Unsupported
 from ...plans import PostTraining
 from ...problems.post_training import Data, evaluate
 from ...problems.training_plan.shapes import normal, split_of
@@ -43,18 +43,13 @@ def placement(
     """
     from yaml import safe_dump
 
-    if broken := evaluate(data, plan).violations:
-        listed = "; ".join(map(str, broken[:5]))
-        raise InstanceError(f"the plan breaks rules and cannot be exported: {listed}")
+    exporting.refuse_broken(evaluate(data, plan))
     instance, trains = data.instance.with_workload(generation=None), plan.trains
-    ids = (gpu for part in plan.engines for gpu in part.gpus)
-    both = trains.gpus_by_node, Counter(x.rpartition(":")[0] for x in ids)
+    both = trains.gpus_by_node, plan.engine_gpus_by_node
     if why := [*exporting.reasons("megatron", instance, trains), *_uneven(plan, *both)]:
-        name = tool.lower().replace("-", "_")
-        raise Unsupported(
-            f"not supported by {name}: {'; '.join(why)}; plan an instance with "
-            "runs_on: megatron, or choose another plan"
-        )
+        told = f"not supported by {tool.lower().replace('-', '_')}: {'; '.join(why)}"
+        remedy = "plan an instance with runs_on: megatron, or choose another plan"
+        raise Unsupported(f"{told}; {remedy}")
     stages, split = normal(trains).pipelines[0].stages, split_of(instance, trains)
     degrees = {
         "tensor_model_parallel_size": stages[0].replicas[0].degree // split.context,
