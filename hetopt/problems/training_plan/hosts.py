@@ -44,13 +44,13 @@ def pinned_mib(
 
 def loading_mib(table: CostTable, plan: TrainingPlan) -> dict[str, int]:
     """Return what hosts have while weights are loaded, of programs that are known."""
+    if all(node.host_gib is None for node in table.cluster.nodes):
+        return {}
     costs, runs_on = table.workload.costs, table.workload.runs_on
     known, zero = costs.compute.calibration, costs.updates.zero
     program = known.framework if known and runs_on == "any" else runs_on
     of, weight = parameters.every(table.model, costs), costs.layer_states.weight
     held = _held(table, plan, (1,) * table.layers, of)
-    if all(node.host_gib is None for node in table.cluster.nodes):
-        return {}
     if program in _BY_DEEPSPEED and zero in (1, 2) and costs.updates.lora is None:
         weight *= 2
         rooms = {x.name: table.memory_mib(x.name) for x in table.cluster.nodes}
