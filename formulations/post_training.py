@@ -67,7 +67,9 @@ def cases(data: Data) -> list[Case]:
         rooms = {(x.kind, x.gpus): (x.nodes, x.sent_us) for x in halves.rooms(i)}
         known = halves.look(i, rounds=ROUNDS) if rooms else halves.trained(i)
         if rooms and (least := known.at_least_us) is not None:
-            behind, at_least = (halves.behind_us(i, us) for us in (known.us or least, least))
+            behind, at_least = (
+                data.tables.behind_us(us, shared=i is None) for us in (known.us or least, least)
+            )
             found.append(Choice(i, known.plan, behind, at_least, rooms))
     if found and not any(one.plan for one in found):
         raise Unsupported("no training plan was found on any division: use the exact method")
