@@ -24,7 +24,6 @@ from .quick import replanned, time_of
 
 Division = tuple[int, ...] | None  # units of each class that train; None is in turn
 Does = Callable[[Engine], int]  # the answers that an engine does
-Possible = Callable[[int, Does], bool]  # a time of a step, and what engines do in it
 Degrees = Callable[[int, int], Iterable[int]]  # of a class's node with so many GPUs
 
 
@@ -49,11 +48,11 @@ class Room(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A time of a step, and the answers that an engine in some rooms does by then."""
+    """A time of a step, and the answers that an engine in some rooms does in a time."""
 
     us: int
     rooms: list[Room]
-    does: Does
+    does: Callable[[int, Engine], int]
 
 
 class Halves:
@@ -121,18 +120,14 @@ class Halves:
         return best[-1]
 
     def least(
-        self,
-        rooms: Sequence[Room],
-        low: int,
-        does: Callable[[int, Engine], int],
-        possible: Possible = lambda us, does: True,
+        self, rooms: Sequence[Room], low: int, does: Callable[[int, Engine], int]
     ) -> int:
         """Return the least time, from `low` on, in which rooms do all answers."""
 
         def reached(us: int) -> bool:
             now = partial(does, us)
             done = (x.nodes * self.packed(x.kind, x.gpus, now)[0] for x in rooms)
-            return sum(done) >= self.tables.answers and possible(us, now)
+            return sum(done) >= self.tables.answers
 
         of_all = self.tables.steps_alone, self.tables.answers  # on one engine
         some = (next(iter(self.engines(room.kind).values())) for room in rooms)
@@ -140,11 +135,7 @@ class Halves:
         return low + bisect_left(range(low, high), True, key=reached)
 
     def way(
-        self,
-        division: Division,
-        iteration_us: int,
-        rooms: list[Room] | None = None,
-        possible: Possible = lambda us, does: True,
+        self, division: Division, iteration_us: int, rooms: list[Room] | None = None
     ) -> Way | None:
         """Return the quickest step; None where nothing generates, or hosts are full."""
         tables, found = self.tables, list[Way]()
@@ -161,16 +152,16 @@ class Halves:
 
         for sent in sorted({room.sent_us for room in rooms}):
             some = [room for room in rooms if room.sent_us <= sent]
-            us = self.least(some, behind + sent, partial(does, sent), possible)
-            found.append(Way(us, some, partial(does, sent, us)))
+            us = self.least(some, behind + sent, partial(does, sent))
+            found.append(Way(us, some, partial(does, sent)))
         return min(found, key=lambda way: way.us, default=None)
 
     def plan(self, division: Division, training: TrainingPlan, us: int) -> Plan:
         """Return the plan with engines that are quickest for such an iteration."""
         if (way := self.way(division, us)) is None:
             raise NoPlan("what generates has no room for weights, or hosts for states")
-        places = [(room.kind, room.gpus) for room in way.rooms]
-        of = {place: self.packed(*place, way.does)[1] for place in places}
+        rooms, does = [room[:2] for room in way.rooms], partial(way.does, way.us)
+        of = {room: self.packed(*room, does)[1] for room in rooms}
         return self.placed(division, training, lambda *room: of.get(room, ()))
 
     def placed(self, division: Division, training: TrainingPlan, of: Degrees) -> Plan:
