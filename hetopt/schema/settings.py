@@ -290,6 +290,17 @@ class CostSettings(Record):
         gradient, passes = self.memory.gradient_bytes, self.updates.sync_passes
         return (gradient + 2 * (passes - 1)) / (gradient * passes)
 
+    @property
+    def sync_floor(self) -> Fraction:
+        """Return the share of synchronisation that every iteration is as long as.
+
+        Calibrated times hide a part of it behind computing, which takes no less for
+        that. Other settings count what `sync_factor` says, and no more: 0.
+        """
+        if self.compute.layer_times != "calibrated" or not self.updates.sync_factor:
+            return Fraction(0)
+        return Fraction(int(1000 * self.sent_share), 1000)
+
 
 # --- fields and their groups ------------------------------------------------------
 

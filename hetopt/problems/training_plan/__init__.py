@@ -25,7 +25,9 @@ summed over each pipeline's first and last stage (`tied_sync`), and
 
 What of a link between nodes a hop reaches depends on the adapters at both ends
 (`adapters`). A node with adapters has their rate once for all its stages: neither the
-pipelines nor the synchronisation are done before its port is (`ports`).
+pipelines nor the synchronisation are done before its port is (`ports`). Where times are
+calibrated, computing hides a part of what is sent: all of it takes its time
+(`CostSettings.sync_floor`).
 """
 
 from collections import Counter
@@ -119,6 +121,7 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     iteration_us = ceil(
         exact(costs.schedule.pipeline_factor) * max(*pipeline_us, passing.us)
     ) + ceil(exact(costs.updates.sync_factor) * sync_us)
+    iteration_us = max(iteration_us, ceil(costs.sync_floor * sync_us))
     iteration_us += tied_us + update_us + overhead_us
     parts = {
         "iteration_us": iteration_us,
