@@ -124,7 +124,7 @@ def scale(
             return None
         try:
             heard.started(f"{len(nodes)} of {count} machines at {rate:g} Gbit/s")
-            here = _joined(data, nodes, exact(rate))
+            here = joined(data, nodes, exact(rate))
             share = left.part(1 / parts)
             found = planning.plan(here, start=Known((*plans,)), limits=share)
         except KeyboardInterrupt:
@@ -168,7 +168,8 @@ def _machines(cluster: Cluster, first: Node, count: int) -> list[Node]:
     return [first, *others, *copies][:count]
 
 
-def _joined(data: Instance, nodes: Sequence[Node], gbits: Fraction) -> Instance:
+def joined(data: Instance, nodes: Sequence[Node], gbits: Fraction) -> Instance:
+    """Return an instance of some nodes, each with a network of so many Gbit/s."""
     cluster = data.planned_cluster
     rate, latency_us = float(gbits / 8), cluster.inter.latency_us or 0
     inter = Inter(gbytes_per_s=rate, latency_us=latency_us)

@@ -196,7 +196,7 @@ class _Judged:
             )
         bound = self.reached or api.no_plan_is_shorter(of.data)
         other = run.advice.best.us if run is not None and run.advice else None
-        made = footing(told, self.found, bound, of.data, other)
+        made = footing(told, self.found, bound, of.data, of.plan, other)
         return replace(self, measured=made)
 
     def to_json(self) -> Document:
