@@ -102,18 +102,14 @@ def footing(
     best += [other_us] if other_us is not None else []
     best += [int(found.objective)] if found.valid and found.objective else []
     bound_s = None if bound is None else float(bound.value) / 1e6
-    best_s, network = min(best) / 1e6 if best else None, None
-    if measured.seconds > (found.parts.get("high_s") or measured.seconds):
-        network = _network(measured, data, plan)
+    best_s, high = min(best) / 1e6 if best else None, found.parts.get("high_s")
+    slow = high is not None and measured.seconds > high
+    network = _network(measured, data, plan) if slow else None
     return Footing(measured, found.parts, bound_s, best_s, network)
 
 
 def _network(measured: Measurement, data: Instance, plan: TrainingPlan) -> float | None:
-    """Return the GB/s between nodes with which a plan takes as long as measured.
-
-    It is the highest such rate of a grid; None where none explains it, and where pairs
-    of nodes have links of their own.
-    """
+    """Return the most GB/s between all nodes, of a grid, that explain a measurement."""
     cluster = data.planned_cluster
     if cluster.inter.gbytes_per_s is None or cluster.inter.pairs:
         return None

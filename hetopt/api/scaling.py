@@ -138,7 +138,9 @@ def scale(
 
     results: dict[float | None, Result] = {}
     singles = [(planned([node], rates[-1]), node) for node in kinds]
-    alone, first = min(singles, key=lambda one: _time_us(one[0]))
+    alone, first = min(
+        singles, key=lambda one: float((one[0] and one[0].objective) or inf)
+    )
     if alone is not None:
         results[None] = alone
     nodes = _machines(cluster, first, count)
@@ -149,11 +151,6 @@ def scale(
     names = tuple(node.name for node in nodes)
     ordered = {rate: results[rate] for rate in (None, *rates) if rate in results}
     return Scaling(data.name, names, own, ordered, complete)
-
-
-def _time_us(found: Result | None) -> float:
-    """Return how long a plan takes; longer than any where there is none."""
-    return inf if found is None or found.objective is None else float(found.objective)
 
 
 def _machines(cluster: Cluster, first: Node, count: int) -> list[Node]:

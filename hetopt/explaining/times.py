@@ -106,10 +106,7 @@ def stage_times(
                 "ports": judged["sync_us"] - longest,
             }
             pipelined = _scale(parts, exact(costs.schedule.pipeline_factor))
-            sync_us = judged["sync_us"] or 1
-            beyond_us = compute.ceil(costs.sync_floor * sync_us)
-            beyond_us -= sum(pipelined.values())
-            shown = max(exact(costs.updates.sync_factor), Fraction(beyond_us, sync_us))
+            shown = Fraction(judged["shown_sync_us"], judged["sync_us"] or 1)
             summed = _scale(waits, shown)
             found.append(
                 StageTime(

@@ -294,12 +294,10 @@ class CostSettings(Record):
     def sync_floor(self) -> Fraction:
         """Return the share of synchronisation that every iteration is as long as.
 
-        Calibrated times hide a part of it behind computing, which takes no less for
-        that. Other settings count what `sync_factor` says, and no more: 0.
+        It is what is sent, shown or hidden, where times are calibrated; else none.
         """
-        if self.compute.layer_times != "calibrated" or not self.updates.sync_factor:
-            return Fraction(0)
-        return Fraction(int(1000 * self.sent_share), 1000)
+        hides = self.compute.layer_times == "calibrated" and self.updates.sync_factor
+        return Fraction(int(1000 * self.sent_share) if hides else 0, 1000)
 
 
 # --- fields and their groups ------------------------------------------------------

@@ -56,9 +56,8 @@ def alternatives(
         )
         if field == "context_parallel" and min(found[field]) > max(counts):
             raise InstanceError(
-                f"option {field}: found {told}, expected {max(counts)} or less, the "
-                "GPUs of a node: hetopt plans no groups across nodes that share a "
-                "sequence; predict times a row of such a run"
+                f"option {field}: found {told}, expected {max(counts)} or less: groups "
+                "of a plan lie in one node; hetopt predict takes a row of such a run"
             )
         if told is None and len(found[field]) > 1:
             value = " / ".join(map(str, found[field]))
