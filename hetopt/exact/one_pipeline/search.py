@@ -114,7 +114,7 @@ class Search:
         )
         whole = pipes - (-b.numerator * syncs // b.denominator)
         least = -(-c.numerator * syncs // c.denominator)
-        return np.maximum(whole, least) + self.cluster.table.overhead_us
+        return np.asarray(np.maximum(whole, least)) + self.cluster.table.overhead_us
 
     def plan(self, placed: tuple[PlacedStage, ...]) -> TrainingPlan:
         """The plan of a pipeline, its last stage first; GPUs of a node in order."""
