@@ -2,16 +2,23 @@
 
 The model may be off by as much for other plans as for this one: what it predicts of
 them times measured over predicted is on the same footing as the measurement. A bound is
-of the model, which a faster run shows to be pessimistic there; it refutes no proof.
+of the model, which a faster run shows to be pessimistic there; it refutes no proof. A
+slower run has a network rate that would explain it, by the model.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
-from ..problems import Evaluation
+from ..plans import TrainingPlan
+from ..problems import Evaluation, training_plan
 from ..result import Bound
-from ..schema import Instance
+from ..schema import Instance, exact
 from ..text.documents import Document
+from .scaling import joined
 from .starts import known_of
+
+#: Shares of a network's rate that may explain a slow run: three decades of them.
+_SHARES = tuple(10 ** (-step / 20) for step in range(61))
 
 
 @dataclass(frozen=True)
@@ -27,13 +34,15 @@ class Footing:
     """A measured iteration with what is predicted of it, and of the best plan known.
 
     `parts` are those of the judge, `bound_s` is what no plan of the model is shorter
-    than; None where they are not known.
+    than, and `network` the GB/s between nodes that explain a run which takes longer
+    than its interval; None where they are not known.
     """
 
     measured: Measurement
     parts: Document
     bound_s: float | None
     best_s: float | None
+    network: float | None = None
 
     @property
     def predicted_s(self) -> float | None:
@@ -72,6 +81,7 @@ class Footing:
             "best_on_measured_footing_s": self.corrected(self.best_s),
             "measured_mfu": self.mfu,
             "measured_below_bound": self.pessimism,
+            "explained_by_gbytes_per_s": self.network,
         }
 
 
@@ -80,6 +90,7 @@ def footing(
     found: Evaluation,
     bound: Bound | None,
     data: Instance,
+    plan: TrainingPlan,
     other_us: int | None = None,
 ) -> Footing:
     """Return a measurement on the footing of a plan's evaluation.
@@ -91,4 +102,22 @@ def footing(
     best += [other_us] if other_us is not None else []
     best += [int(found.objective)] if found.valid and found.objective else []
     bound_s = None if bound is None else float(bound.value) / 1e6
-    return Footing(measured, found.parts, bound_s, min(best) / 1e6 if best else None)
+    best_s, high = min(best) / 1e6 if best else None, found.parts.get("high_s")
+    slow = high is not None and measured.seconds > high
+    network = _network(measured, data, plan) if slow else None
+    return Footing(measured, found.parts, bound_s, best_s, network)
+
+
+def _network(measured: Measurement, data: Instance, plan: TrainingPlan) -> float | None:
+    """Return the most GB/s between all nodes, of a grid, that explain a measurement."""
+    cluster = data.planned_cluster
+    if cluster.inter.gbytes_per_s is None or cluster.inter.pairs:
+        return None
+
+    def us(rate: float) -> float:
+        slower = joined(data, cluster.nodes, exact(8 * rate))
+        return float(training_plan.evaluate(slower, plan).objective or 0)
+
+    rates = [cluster.inter.gbytes_per_s * share for share in _SHARES]
+    found = bisect_left(rates, measured.seconds * 1e6, key=us)
+    return rates[found] if found < len(rates) else None

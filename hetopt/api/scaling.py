@@ -124,7 +124,7 @@ def scale(
             return None
         try:
             heard.started(f"{len(nodes)} of {count} machines at {rate:g} Gbit/s")
-            here = _joined(data, nodes, exact(rate))
+            here = joined(data, nodes, exact(rate))
             share = left.part(1 / parts)
             found = planning.plan(here, start=Known((*plans,)), limits=share)
         except KeyboardInterrupt:
@@ -138,7 +138,9 @@ def scale(
 
     results: dict[float | None, Result] = {}
     singles = [(planned([node], rates[-1]), node) for node in kinds]
-    alone, first = min(singles, key=lambda one: _time_us(one[0]))
+    alone, first = min(
+        singles, key=lambda one: float((one[0] and one[0].objective) or inf)
+    )
     if alone is not None:
         results[None] = alone
     nodes = _machines(cluster, first, count)
@@ -149,11 +151,6 @@ def scale(
     names = tuple(node.name for node in nodes)
     ordered = {rate: results[rate] for rate in (None, *rates) if rate in results}
     return Scaling(data.name, names, own, ordered, complete)
-
-
-def _time_us(found: Result | None) -> float:
-    """Return how long a plan takes; longer than any where there is none."""
-    return inf if found is None or found.objective is None else float(found.objective)
 
 
 def _machines(cluster: Cluster, first: Node, count: int) -> list[Node]:
@@ -168,7 +165,8 @@ def _machines(cluster: Cluster, first: Node, count: int) -> list[Node]:
     return [first, *others, *copies][:count]
 
 
-def _joined(data: Instance, nodes: Sequence[Node], gbits: Fraction) -> Instance:
+def joined(data: Instance, nodes: Sequence[Node], gbits: Fraction) -> Instance:
+    """Return an instance of some nodes, each with a network of so many Gbit/s."""
     cluster = data.planned_cluster
     rate, latency_us = float(gbits / 8), cluster.inter.latency_us or 0
     inter = Inter(gbytes_per_s=rate, latency_us=latency_us)

@@ -76,8 +76,9 @@ def solve(
     named_method = None if method is None else placed(method)[1]
     if options and backend:
         raise Unsupported("a statement has no options: leave them or the back end out")
-    if named_method is not None and _narrows(named_method, data):
-        name = named_method
+    if named_method in registry.names("exact") and isinstance(data, Instance):
+        assert named_method is not None
+        name = named_method if problems.get(named_method).Data is Instance else name
     start: Document = {"warm_start": warm_start, "report": report}
     if backend is not None:
         stated = _formulation(name, named_method, backend)
@@ -172,15 +173,6 @@ def carriers(formulation: str) -> list[str]:
 
 
 # --- how it is done --------------------------------------------------------------
-
-
-def _narrows(method: str, data: object) -> bool:
-    """Return whether a method is the exact one of a problem that instances pose."""
-    return (
-        isinstance(data, Instance)
-        and method in registry.names("exact")
-        and problems.get(method).Data is Instance
-    )
 
 
 def _formulation(problem: str, method: str | None, backend: str) -> str:

@@ -32,6 +32,7 @@ class Longest(NamedTuple):
         costs = instance.workload.costs
         whole = ceil(exact(costs.schedule.pipeline_factor) * self.pipeline_us)
         whole += ceil(exact(costs.updates.sync_factor) * self.sync_us)
+        whole = max(whole, ceil(costs.sync_floor * self.sync_us))
         overhead_us = ceil(exact(costs.schedule.iteration_overhead_us))
         return whole + self.update_us + overhead_us
 

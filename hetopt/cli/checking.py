@@ -182,6 +182,7 @@ class _Judged:
         """Return what is said with the time that was measured, by the user or a log."""
         from .. import api
         from ..api.measured import Measurement, footing
+        from ..plans import TrainingPlan
 
         of, run = self.subject, self.subject.run
         told = None if run is None else run.measured()
@@ -189,14 +190,14 @@ class _Judged:
             told = Measurement(seconds, "--measured")
         if told is None:
             return self
-        if of.problem != "training_plan":
+        if not isinstance(of.plan, TrainingPlan):
             raise Unsupported(
                 f"--measured: {of.place}: found a plan of {of.problem}, expected a "
                 "training plan"
             )
         bound = self.reached or api.no_plan_is_shorter(of.data)
         other = run.advice.best.us if run is not None and run.advice else None
-        made = footing(told, self.found, bound, of.data, other)
+        made = footing(told, self.found, bound, of.data, of.plan, other)
         return replace(self, measured=made)
 
     def to_json(self) -> Document:

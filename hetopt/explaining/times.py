@@ -106,7 +106,8 @@ def stage_times(
                 "ports": judged["sync_us"] - longest,
             }
             pipelined = _scale(parts, exact(costs.schedule.pipeline_factor))
-            summed = _scale(waits, exact(costs.updates.sync_factor))
+            shown = Fraction(judged["shown_sync_us"], judged["sync_us"] or 1)
+            summed = _scale(waits, shown)
             found.append(
                 StageTime(
                     number,

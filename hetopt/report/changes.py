@@ -92,6 +92,8 @@ def measurement(
             " That is outside the interval: compare the instance's cards, links and "
             "sequence length with those of the run."
         )
+    if told.network is not None:
+        text += f" With {told.network:.3g} GB/s between nodes it would take as long."
     if not found.valid:
         text += f" {_verdict(found, None, full_length)}"
         if _lacks_memory(found):

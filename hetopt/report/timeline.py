@@ -120,7 +120,7 @@ def sentences(found: Simulation) -> Iterator[str]:
     longest = f"the slowest pipeline, {amount(last)}"
     if found.port_us > last:
         longest = f"the busiest network port, {amount(found.port_us)}"
-    sync = amount(found.sync_factor * found.sync_us)
+    sync = amount(found.shown_sync_us)
     times = found.pipeline_factor
     factor = "" if times == 1 else f"{float(times):g} × "
     yield (

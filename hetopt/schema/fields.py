@@ -180,10 +180,10 @@ def barred(target: str, data: Instance, t: int, split: Split = ONE) -> Iterator[
 
     Experts that are divided among GPUs are whole.
     """
-    copies = target in _BY_TABLE
+    copies = target in (*_BY_TABLE, "architecture")
     if whole := dict.fromkeys(_uncut(data.model, t, split, copies=copies)):
         yield f"{t} does not divide {' and '.join(whole)}"
-    if copies and t > 1:
+    if target in _BY_TABLE and t > 1:
         yield from (f"{t}: {words}" for words in violations(data, t, split))
 
 

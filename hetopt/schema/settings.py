@@ -290,6 +290,15 @@ class CostSettings(Record):
         gradient, passes = self.memory.gradient_bytes, self.updates.sync_passes
         return (gradient + 2 * (passes - 1)) / (gradient * passes)
 
+    @property
+    def sync_floor(self) -> Fraction:
+        """Return the share of synchronisation that every iteration is as long as.
+
+        It is what is sent, shown or hidden, where times are calibrated; else none.
+        """
+        hides = self.compute.layer_times == "calibrated" and self.updates.sync_factor
+        return Fraction(int(1000 * self.sent_share) if hides else 0, 1000)
+
 
 # --- fields and their groups ------------------------------------------------------
 

@@ -10,7 +10,7 @@ A tensor-parallel group cuts every layer into equal parts, so its degree divides
 attention heads, the key-value heads, and the width of the MLP or of an expert where the
 model gives one (Megatron-LM, core/transformer/transformer_config.py; torchtitan and
 HexiScale shard by heads as well). Megatron-LM takes multiples of the key-value heads,
-too: its GPUs gather what they cut, and share a head.
+too, and so does `architecture`: its GPUs gather what they cut, and share a head.
 """
 
 from collections.abc import Mapping

@@ -93,6 +93,7 @@ class FastCost:
         }
         self.pipeline_factor = exact(self.costs.schedule.pipeline_factor)
         self.sync_factor = exact(self.costs.updates.sync_factor)
+        self.sync_floor = self.costs.sync_floor
         self.syncs = SyncTimes(self.table, self.check)
         self._prefix: dict[tuple[object, ...], tuple[list[int], list[int]]] = {}
         self._fit: dict[tuple[object, ...], bool] = {}
@@ -254,10 +255,11 @@ class FastCost:
 
     def whole_us(self, pipelines_us: int, sync_us: int, end_us: int = 0) -> int:
         """Iteration time from what pipelines and sync take, and what ends it."""
-        a, b = self.pipeline_factor, self.sync_factor
+        a, b, c = self.pipeline_factor, self.sync_factor, self.sync_floor
         pipelines = -(-a.numerator * pipelines_us // a.denominator)
         syncs = -(-b.numerator * sync_us // b.denominator)
-        return pipelines + syncs + end_us + self.table.overhead_us
+        least = -(-c.numerator * sync_us // c.denominator)
+        return max(pipelines + syncs, least) + end_us + self.table.overhead_us
 
     def end_us(self, pipes: Sequence[tuple[Slot, ...]]) -> int:
         """Tied embeddings summed, and the optimiser where it takes longest."""

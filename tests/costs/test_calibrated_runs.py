@@ -1,11 +1,13 @@
 """A symmetric plan of a calibrated instance is its run by the physics: time, memory."""
 
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pytest
 from exporter_plans import pipeline
 
+from hetopt.costs import CostTable
 from hetopt.costs.constants import Stated
 from hetopt.costs.constants.shipped import values
 from hetopt.costs.formulas import memory
@@ -13,10 +15,13 @@ from hetopt.costs.formulas.architecture import Architecture
 from hetopt.costs.formulas.layout import Layout
 from hetopt.costs.formulas.machine import Machine
 from hetopt.costs.runs.description import Described
+from hetopt.costs.settings import exposed_share
+from hetopt.explaining.simulator import simulate
+from hetopt.explaining.times import stage_times
 from hetopt.plans import TrainingPlan
 from hetopt.problems import Evaluation, training_plan
 from hetopt.report import results
-from hetopt.schema import Instance
+from hetopt.schema import Instance, Inter
 
 LAYERS = 16
 SHAPE = {"hidden": 4096, "heads": 32, "kv_heads": 8, "intermediate": 14336}
@@ -166,6 +171,30 @@ def test_divided_and_frozen_weights_are_judged_as_the_run(
     run = replace(layout(recompute), **own)
     agree(run, mixture=False)
     assert weighed(run) == pytest.approx(run_mib(run), rel=0.02)
+
+
+@pytest.mark.parametrize("gbytes_per_s", [200, 8, 2, 0.5])
+def test_what_computing_hides_is_sent_all_the_same(gbytes_per_s: float) -> None:
+    """Over slow networks an iteration is as long as what FSDP sends."""
+    more = {**SHARED, "dp": 4, "shard": 4, "tp": 8, "framework": "torchtitan"}
+    run, c = replace(layout(), **more), Stated(values())
+    machine = MACHINE._replace(adapter_bytes_per_s=gbytes_per_s * 1e9 / 8)
+    found = Described(machine, architecture(mixture=False), run).terms(c)
+    data = instance(run, mixture=False)
+    shown = exposed_share(c, run.framework, data.workload.costs, "")
+    inter = {"inter": Inter(gbytes_per_s=gbytes_per_s)}
+    slow = data.with_costs(sync_factor=shown).model_copy(
+        update={"cluster": data.planned_cluster.model_copy(update=inter)}
+    )
+    own = training_plan.evaluate(slow, plan_of(run)).parts
+    assert own["iteration_us"] / 1e6 == pytest.approx(
+        sum(found.values()) - found["iteration"], rel=0.03
+    )
+    assert (
+        sum(stage_times(CostTable(slow), plan_of(run), own)[0].parts.values())
+        == (own["iteration_us"])
+    )
+    assert ceil(simulate(slow, plan_of(run)).iteration_us) == own["iteration_us"]
 
 
 def weighed(run: Layout, *, mixture: bool = False) -> int:

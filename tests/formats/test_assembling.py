@@ -11,6 +11,7 @@ from model_configs import LLAMA_3_8B as LLAMA
 
 import hetopt
 from hetopt import catalogue
+from hetopt.bounds import impossible
 from hetopt.costs import CostTable, Position
 from hetopt.costs.calibrated import Calibrated, machine_of
 from hetopt.costs.constants import Stated
@@ -372,6 +373,16 @@ def test_what_is_asked_for_is_run_by_who_can(
 ) -> None:
     hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
     assert made(tmp_path, hosts, *option.split()).workload.runs_on == target
+
+
+def test_sequences_that_no_node_can_share_are_refused(tmp_path: Path) -> None:
+    hosts = ["a1 slots=8 type=A100-80GB", "a2 slots=8 type=A100-80GB"]
+    most = made(tmp_path, hosts, "context_parallel=8")
+    assert impossible.reason(most) is None
+    beyond = most.workload.costs.compute.model_copy(update={"context_parallel": 16})
+    assert impossible.reason(most.with_costs(compute=beyond)) is not None
+    with pytest.raises(InstanceError, match="found 16, expected 8 or less"):
+        made(tmp_path, hosts, "context_parallel=16")
 
 
 @pytest.mark.parametrize("option", ["finetune=lora", "optimiser=adamw_8bit"])

@@ -25,6 +25,7 @@ from hetopt.formats import exporting
 from hetopt.plans import TrainingPlan
 from hetopt.problems.training_plan.shapes import apart, normal
 from hetopt.schema import Instance
+from hetopt.schema.fields import barred
 
 TARGETS = list(formats.exporters())
 
@@ -111,9 +112,15 @@ def test_what_a_target_cannot_express_is_named(
     assert reason in str(caught.value)
 
 
-def test_gpus_of_megatron_share_key_value_heads() -> None:
+def test_gpus_share_key_value_heads() -> None:
     files = exporting.export_plan("megatron", instance(heads=8, kv_heads=2), UNEVEN)
     assert "--num-query-groups 2\n" in files["arguments.txt"]
+    # One group on each GPU or several on one, as Megatron-LM asserts; torchtitan's way
+    # is the first alone.
+    data, degrees = instance(hidden=384, heads=12, kv_heads=2), range(1, 13)
+    shared = [t for t in degrees if not [*barred("architecture", data, t)]]
+    assert shared == [1, 2, 4, 6, 12]
+    assert [t for t in degrees if not [*barred("torchtitan", data, t)]] == [1, 2]
 
 
 def test_hosts_with_names_for_no_shell_are_refused() -> None:

@@ -510,6 +510,11 @@ class FloatJudge:
             sync *= max(p.micro_batches for p in plan.pipelines)
         whole = self.costs.pipeline_factor * slowest + self.costs.sync_factor * sync
         over = 1e-6 * self.costs.iteration_overhead_us
+        if self.costs.calibration and self.costs.sync_factor:  # sent, hidden or not
+            sent = (self.costs.gradient_bytes + 2 * (self.costs.sync_passes - 1)) / (
+                self.costs.gradient_bytes * self.costs.sync_passes
+            )
+            whole = max(whole, int(1000 * sent) / 1000 * sync)
         return whole + self.tied(plan) + self.update(plan) + over
 
     def tied(self, plan: TrainingPlan) -> float:

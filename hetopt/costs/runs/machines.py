@@ -52,6 +52,8 @@ def of(run: Run, refused: Callable[[str], Exception]) -> Machine:
     rate = usual.adapter_gbytes_per_s
     if told := re.match(r"(\d+) ?gbps", (run.network or "").lower()):
         rate = int(told.group(1)) / 8 / adapters
+    if rate is None and run.gpus is not None and run.gpus <= gpus:
+        rate = usual.link_gbytes_per_s  # which no message of one node is sent over
     if rate is None:
         raise refused(
             f"no network is known of machines with {card.name}: give network, of a "

@@ -43,6 +43,7 @@ class Cutoff:
     value: int
     pipeline_factor: Fraction
     sync_factor: Fraction
+    sync_floor: Fraction
     longest: Longest
     overhead_us: int  # of every iteration
     update_us: int  # of the optimiser, at the least
@@ -54,6 +55,7 @@ class Cutoff:
         factors = (
             exact(costs.schedule.pipeline_factor),
             exact(costs.updates.sync_factor),
+            costs.sync_floor,
         )
         ends = table.overhead_us, table.least_update_us
         return cls(value, *factors, longest(instance), *ends)
@@ -62,6 +64,8 @@ class Cutoff:
         """Return the longest pipeline of a better plan; negative where none is."""
         update = self.update_us if update_us is None else update_us
         rest = self.value - 1 - self.overhead_us - update
+        if self.sync_floor * sync_us > rest:
+            return -1
         rest -= _up(self.sync_factor * sync_us)
         return min(floor(rest / self.pipeline_factor), self.longest.pipeline_us)
 
@@ -81,8 +85,9 @@ class Cutoff:
         """Return the objective."""
         update = self.update_us if update_us is None else update_us
         pipelines = _up(self.pipeline_factor * pipelines_us)
+        within = pipelines + _up(self.sync_factor * sync_us)
         ends = update + self.overhead_us
-        return pipelines + _up(self.sync_factor * sync_us) + ends
+        return max(within, _up(self.sync_floor * sync_us)) + ends
 
 
 def _up(value: Fraction) -> int:

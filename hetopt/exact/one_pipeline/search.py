@@ -107,12 +107,14 @@ class Search:
 
     def totals(self, sums: Array, slowest: Array, syncs: Array) -> Array:
         """`total` of many pipelines."""
-        a, b = self.cluster.cost.pipeline_factor, self.cluster.cost.sync_factor
+        cost = self.cluster.cost
+        a, b, c = cost.pipeline_factor, cost.sync_factor, cost.sync_floor
         pipes = -(
             -a.numerator * (sums + (self.stages.n - 1) * slowest) // a.denominator
         )
         whole = pipes - (-b.numerator * syncs // b.denominator)
-        return whole + self.cluster.table.overhead_us
+        least = -(-c.numerator * syncs // c.denominator)
+        return np.asarray(np.maximum(whole, least)) + self.cluster.table.overhead_us
 
     def plan(self, placed: tuple[PlacedStage, ...]) -> TrainingPlan:
         """The plan of a pipeline, its last stage first; GPUs of a node in order."""

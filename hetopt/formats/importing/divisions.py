@@ -8,7 +8,7 @@ for without (`hetopt.search.choices`).
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, takewhile
 
-from ...errors import Unsupported
+from ...errors import InstanceError, Unsupported
 from ...schema import Alternatives, Instance, set_fields
 from ...schema.groups import FIELDS
 from ...text import options
@@ -31,7 +31,7 @@ def alternatives(
     """Return the fields of `workload.alternatives`, and what is assumed.
 
     `given` are the values of `OPTIONS` that were told. `InstanceError` for what is no
-    degree.
+    degree, and for sequences that no node can share.
     """
     counts = [node.get("count", 1) for node in made["cluster"]["nodes"]]
     tokens = made["workload"]["sequence_length"]
@@ -54,6 +54,11 @@ def alternatives(
             if told is None
             else whole_numbers(field, told, "degrees such as 1,2,4")
         )
+        if field == "context_parallel" and min(found[field]) > max(counts):
+            raise InstanceError(
+                f"option {field}: found {told}, expected {max(counts)} or less: groups "
+                "of a plan lie in one node; hetopt predict takes a row of such a run"
+            )
         if told is None and len(found[field]) > 1:
             value = " / ".join(map(str, found[field]))
             what = field.replace("_", " ")

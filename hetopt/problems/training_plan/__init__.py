@@ -25,7 +25,8 @@ summed over each pipeline's first and last stage (`tied_sync`), and
 
 What of a link between nodes a hop reaches depends on the adapters at both ends
 (`adapters`). A node with adapters has their rate once for all its stages: neither the
-pipelines nor the synchronisation are done before its port is (`ports`).
+pipelines nor the synchronisation are done before its port is (`ports`). Where times are
+calibrated, an iteration is as long as what is sent, shown or hidden (`sync_floor`).
 """
 
 from collections import Counter
@@ -116,15 +117,16 @@ def _evaluate(data: Instance, plan: TrainingPlan) -> Evaluation:
     update_us = _update_us(table, plan, holders)
     tied_us = _tied_us(table, plan)
     overhead_us = ceil(exact(costs.schedule.iteration_overhead_us))
-    iteration_us = ceil(
-        exact(costs.schedule.pipeline_factor) * max(*pipeline_us, passing.us)
-    ) + ceil(exact(costs.updates.sync_factor) * sync_us)
-    iteration_us += tied_us + update_us + overhead_us
+    passes_us = exact(costs.schedule.pipeline_factor) * max(*pipeline_us, passing.us)
+    shown_us = ceil(exact(costs.updates.sync_factor) * sync_us)
+    shown_us = max(shown_us, ceil(costs.sync_floor * sync_us) - ceil(passes_us))
+    iteration_us = ceil(passes_us) + shown_us + tied_us + update_us + overhead_us
     parts = {
         "iteration_us": iteration_us,
         **_interval(costs, iteration_us),
         "pipeline_us": pipeline_us,
         "sync_us": sync_us,
+        "shown_sync_us": shown_us,
         "tied_us": tied_us,
         "update_us": update_us,
         "overhead_us": overhead_us,

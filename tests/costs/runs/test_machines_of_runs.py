@@ -6,7 +6,7 @@ import pytest
 
 from hetopt.costs.constants import Table, plain, shipped
 from hetopt.costs.formulas.machine import Machine
-from hetopt.costs.runs.description import described
+from hetopt.costs.runs.description import NotModelled, described
 from hetopt.costs.runs.rows import Run
 
 ROW: dict[str, Any] = {
@@ -46,6 +46,18 @@ def test_the_cluster_of_a_collection_has_its_own_network() -> None:
     one = machine("a100_80gb", set="vtrain-a100-multi")
     assert one.adapters * one.adapter_bytes_per_s == pytest.approx(100e9)
     assert usual.adapters * usual.adapter_bytes_per_s == pytest.approx(200e9)
+
+
+def test_a_run_within_a_node_needs_no_network() -> None:
+    words = {"gpu": "gh200_144gb", "gpus": 2, "dp": 2, "precision": "bf16"}
+    one, told = (
+        described(Run.model_validate(ROW | words | more))
+        for more in ({}, {"network": "100 Gbps"})
+    )
+    table = Table(plain(shipped.constants()))
+    assert one.terms(table) == told.terms(table)
+    with pytest.raises(NotModelled, match="give network"):
+        described(Run.model_validate(ROW | words | {"gpus": 4, "dp": 4}))
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,29 @@ def test_a_measured_time_is_set_beside_a_plan(
     assert "the model only. It is more than the model is usually off by" in fast
 
 
+def test_the_network_that_explains_a_slow_run_is_named(tmp_path: Path) -> None:
+    """The rate is that of the instance with which the plan takes as long."""
+    hosts, work = (
+        ["a slots=8 type=A100-80GB-SXM4", "b slots=8 type=A100-80GB-SXM4"],
+        {
+            "sequence_length": 1024,
+            "global_batch": 16,
+        },
+    )
+    fast, slow = (tmp_path / f"{rate}.json" for rate in (100, 2))
+    for file in (fast, slow):
+        told = f"inter_gbytes_per_s={file.stem}"
+        made = assembled(tmp_path, hosts, "zero=1", told, work=work)
+        file.write_text(json.dumps(made.document))
+    result, plan = api.plan(str(fast), planner="megatron"), tmp_path / "plan.json"
+    plan.write_text(json.dumps(result.to_json()))
+    seconds = checked(plan, "--instance", slow)["objective"] / 1e6
+    found = checked(plan, "--instance", fast, "--measured", f"{seconds}s")
+    assert found["explained_by_gbytes_per_s"] == pytest.approx(2, rel=0.13)
+    near = checked(plan, "--instance", fast, "--measured", f"{result.objective}us")
+    assert near["explained_by_gbytes_per_s"] is None
+
+
 def test_a_measured_time_without_a_prediction_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text(MEGATRON)
