@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from . import problems, registry
+from . import problems
 from .errors import MixedData
+from .findings import Finding
 from .problems import Objective
 from .result import Bound, Result, Status, gap, known_gap, plain
 from .run_statistics import quantile, shifted_geometric_mean
@@ -82,13 +83,14 @@ class GapRow:
 
 
 @dataclass(frozen=True)
-class GapReport:
+class GapReport(Finding):
     """The report compares methods, instance by instance.
 
     A row may quote what was known before (`GapRow.is_quoted`); the summary is about
     the other rows, `runs`.
     """
 
+    layout = "gaps"
     rows: tuple[GapRow, ...]
 
     @property
@@ -99,9 +101,6 @@ class GapReport:
     def __repr__(self) -> str:
         lines = (f"  {row!r}" for row in self.rows)
         return "\n".join(["<GapReport", *lines, ">"])
-
-    def _repr_html_(self) -> str:
-        return str(registry.entry("report", "notebook").of_gaps(self))
 
     @classmethod
     def of(

@@ -12,7 +12,6 @@ from .calling import Listener as Listener
 from .calling import Progress as Progress
 from .comparing import compare as compare
 from .executing import run as run
-from .judging import check as check
 from .judging import load as load
 from .judging import no_plan_is_shorter as no_plan_is_shorter
 from .judging import posed as posed
@@ -30,6 +29,7 @@ from .solving import write_statement as write_statement
 from .targets import compare_targets as compare_targets
 
 if TYPE_CHECKING:
+    from .checking import check as check
     from .exchange import assemble as assemble
     from .exchange import capabilities as capabilities
     from .exchange import explain as explain
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .scheduling import schedule as schedule
 
 _HOME = {
+    "checking": ("check",),
     "exchange": ("assemble", "capabilities", "explain", "export", "simulate"),
     "fitting": ("fit",),
     "posing": ("options_of_problem", "pose"),

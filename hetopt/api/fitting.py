@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from .. import files, portfolio
 from ..bounds import impossible
 from ..errors import InstanceError, OutOfTime, UnknownName, Unsupported
+from ..findings import Finding
 from ..formats.importing import divisions
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -104,12 +105,13 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Fitting:
+class Fitting(Finding):
     """The verdict on each set of GPUs that was asked about.
 
     `open` are the sets of GPUs that Ctrl-C left to be looked at.
     """
 
+    layout = "fitting"
     model: str
     batch: int
     sequence: int
@@ -133,6 +135,7 @@ class Fitting:
             "complete": self.complete,
             "open": list(self.open),
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "answer": self.sheet().answer,
         }
 
 

@@ -20,6 +20,7 @@ from ..costs.runs.prediction import (
 from ..costs.runs.rows import Run, Served
 from ..costs.runs.serving import decoded, not_calibrated
 from ..errors import InstanceError, Place
+from ..findings import Finding
 from ..formats.runs import read
 from ..text.documents import Document
 from . import mixed
@@ -28,9 +29,10 @@ Runs = Place | Sequence[Run]
 
 
 @dataclass(frozen=True)
-class Predicted:
+class Predicted(Finding):
     """Runs, what the model says of each, and the errors by set."""
 
+    layout = "predicted"
     runs: tuple[Run | Served, ...]
     rows: tuple[Prediction, ...]
     summary: Mapping[str, Summary]
@@ -57,9 +59,10 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class Calibrated(Finding):
     """Constants after runs of one's own, and how far off they leave each run."""
 
+    layout = "predicted.calibrated"
     constants: Mapping[str, Constant]
     before: Predicted
     after: Predicted

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import portfolio
 from ..errors import InstanceError, UnknownName
+from ..findings import Finding
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import training_plan
@@ -38,7 +39,7 @@ METHOD = "recovery"
 
 
 @dataclass(frozen=True)
-class Recovered:
+class Recovered(Finding):
     """The answer says what to run after a change, and has the recovery to it.
 
     `result` is the recovery's; where no new training plan was found it is a result of
@@ -46,6 +47,7 @@ class Recovered:
     them; a plan that was given has no rivals.
     """
 
+    layout = "recovery"
     change: Change
     result: Result
     chosen: Candidate | None

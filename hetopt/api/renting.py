@@ -15,6 +15,7 @@ from .. import catalogue, portfolio
 from ..bounds.training_plan import training_plan_bound
 from ..catalogue import Price
 from ..errors import InstanceError, Unsupported
+from ..findings import Finding
 from ..formats.skypilot import prices as skypilot
 from ..modelling import Limits
 from ..portfolio.absence import with_refutation
@@ -87,7 +88,7 @@ class Rental:
 
 
 @dataclass(frozen=True)
-class Rentals:
+class Rentals(Finding):
     """All machines that were planned, the cheapest that keeps the deadline first.
 
     Behind them are those that are late, the fastest first. `without` are cards on which
@@ -95,6 +96,7 @@ class Rentals:
     machines within the quota do, which is proved.
     """
 
+    layout = "renting"
     model: str
     tokens: int
     batch: int
@@ -152,6 +154,7 @@ class Rentals:
                 row.to_json() | {"in_time": self.is_in_time(row)} for row in self.rows
             ],
             "without": self.without,
+            "answer": self.sheet().answer,
         }
 
 

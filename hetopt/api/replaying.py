@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InstanceError, MixedData, Unsupported
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems.recovery import Storage
 from ..recovery.pooling import Pool
@@ -26,12 +27,13 @@ _US = 10**6
 
 
 @dataclass(frozen=True)
-class Replayed:
+class Replayed(Finding):
     """The replay has what became of a job along a trace, by every method.
 
     `end_us` is where all methods end; before the trace's own end when interrupted.
     """
 
+    layout = "replay"
     instance: Instance
     series: str
     moments: tuple[Moment, ...]

@@ -11,6 +11,7 @@ from math import inf
 from time import monotonic
 
 from ..errors import Unsupported
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems.training_plan import support
 from ..result import Result, Status, Stop
@@ -28,7 +29,7 @@ MOST_MACHINES = 64
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Finding):
     """The plans on one machine, and on all of them at each rate of their network.
 
     `found` has None as the rate of one machine; what there was no time for is left out,
@@ -36,6 +37,7 @@ class Scaling:
     it has no single one.
     """
 
+    layout = "scaling"
     instance: str
     names: tuple[str, ...]
     own_gbits_per_s: float | None
@@ -79,6 +81,7 @@ class Scaling:
             "gbits_per_s": self.own_gbits_per_s,
             "complete": self.complete,
             "points": rows,
+            "answer": self.sheet().answer,
         }
 
 

@@ -3,7 +3,7 @@
 A queue is a name of the library, a path, or a `job_scheduling.Data`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,8 +12,18 @@ from typing import Any
 
 from .. import catalogue, files, problems, registry
 from ..catalogue.architectures import from_config
-from ..errors import InstanceError, MixedData, UnknownName, cut, escaped, naming
+from ..errors import (
+    InstanceError,
+    MixedData,
+    UnknownName,
+    Unsupported,
+    cut,
+    escaped,
+    naming,
+)
+from ..findings import Finding
 from ..modelling import Limits
+from ..plans import Schedule
 from ..problems.job_scheduling import Data
 from ..result import Bound, Result, Stop
 from ..scheduling import metrics, simulator, traces
@@ -30,6 +40,7 @@ from .calling import (
     AnyProgress,
     Place,
     limits_of,
+    not_one,
     progress_of,
     refuse_unknown,
 )
@@ -51,6 +62,42 @@ class Outcome:
         return {**self.result.to_json(), "policy": self.policy, "metrics": measured}
 
 
+@dataclass(frozen=True)
+class Scheduled(Finding):
+    """A queue, and what each policy made of it: a sequence of its outcomes."""
+
+    layout = "schedule"
+    data: Data
+    outcomes: tuple[Outcome, ...]
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return iter(self.outcomes)
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    def __getitem__(self, place: int) -> Outcome:
+        return self.outcomes[place]
+
+    @property
+    def plans(self) -> list[tuple[str, Schedule]]:
+        """The schedules by policy, where there is one."""
+        kept = [(one.policy, one.result.plan) for one in self.outcomes]
+        return [(policy, plan) for policy, plan in kept if plan is not None]
+
+    def to_json(self) -> Document:
+        """One policy: its result document, with the queue, as `hetopt check` takes."""
+        load = traces.offered_load(self.data)
+        shared = {
+            "instance": self.data.model_dump(mode="json"),
+            "offered_load": load if load < float("inf") else None,
+        }
+        documents = [outcome.to_json() for outcome in self.outcomes]
+        if len(documents) == 1:
+            return documents[0] | shared
+        return {"problem": "job_scheduling", **shared, "results": documents}
+
+
 _FOLDER = "scheduling.policies"
 #: What places jobs on a cluster of one's own, unless others are named.
 OWN_POLICY = "frenzy_typed"
@@ -60,12 +107,20 @@ def schedule(
     queue: AnyProblem,
     policies: Sequence[Plugin] | None = None,
     *,
+    trace: Place | None = None,
+    most_gpus: int | None = None,
+    jobs: int | None = None,
+    load: float | None = None,
+    seed: int = 0,
     rounds: bool | None = None,
     limits: AnyLimits = None,
     progress: AnyProgress = None,
-) -> list[Outcome]:
+) -> Scheduled:
     """Simulate a queue under policies, all by default, and judge their schedules.
 
+    With a `trace` (a CSV file) the jobs are its, `queue` any instance with a cluster,
+    and the default is one policy, `frenzy_typed`: of jobs of at most `most_gpus`, a
+    sample of `jobs` by `seed`, arrivals scaled to `load`, a share of the cluster.
     `rounds` makes all policies decide at the same round boundaries (True) or at every
     event (False). All policies share the time of `limits`: a policy whose queue has not
     ended by then has no schedule; without a limit all are simulated to the end. After
@@ -74,7 +129,9 @@ def schedule(
     fits. Raises `UnknownName` for a policy or queue that does not exist.
     """
     start, asked = monotonic(), limits_of(limits)
-    data = load_queue(queue)
+    data = _queue(queue, trace, seed, most_gpus=most_gpus, jobs=jobs, load=load)
+    if policies is None and trace is not None:
+        policies = (OWN_POLICY,)
     proved: list[tuple[Bound, QueueCertificate | None]] = []
     known = registry.names(_FOLDER)
     given = known if policies is None else [named(one, _FOLDER) for one in policies]
@@ -94,7 +151,17 @@ def schedule(
             run.plan, run.reasons, run.stop = None, (), Stop.INTERRUPTED
             outcomes.append(Outcome(name, run.result(), None))
             break
-    return outcomes
+    return Scheduled(data, tuple(outcomes))
+
+
+def _queue(queue: AnyProblem, trace: Place | None, seed: int, **sample: Any) -> Data:
+    if trace is not None:
+        if not isinstance(queue, str | Path):
+            raise not_one("queue", queue, "a path or a name, where there is a trace")
+        return queue_of_trace(trace, queue, seed=seed, **sample)
+    if given := [name for name, value in sample.items() if value is not None]:
+        raise Unsupported(f"{', '.join(given)}: expected with --trace only")
+    return load_queue(queue)
 
 
 def load_queue(queue: AnyProblem) -> Data:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems.training_plan import support
 from ..problems.training_plan.support import PROGRAMS
@@ -43,9 +44,10 @@ class TargetRow:
 
 
 @dataclass(frozen=True)
-class TargetReport:
+class TargetReport(Finding):
     """Targets beside each other, instance by instance."""
 
+    layout = "targets"
     rows: tuple[TargetRow, ...]
 
     def to_json(self) -> Document:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+import hetopt
+
 from ..errors import Unsupported, naming
 from . import output
 from .options import AsJson, PlanFile, PlanInstance, Report, limits, opt
@@ -32,16 +34,12 @@ def explain(
 
     Example: `hetopt explain plan.json --out explained.html`
     """
-    from .. import api
-    from ..report import explanation
-
     output.check_out(out, pictures=False)
     with output.watch("us", time_limit) as watch, naming(plan):
-        found = api.explain(plan, instance, limits=limits(context), progress=watch)
+        found = hetopt.explain(plan, instance, limits=limits(context), progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
-    document = found.to_json()
-    output.present(document, lambda: explanation.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
     if found.violations:
         output.complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
         raise typer.Exit(output.BAD_INPUT)
@@ -64,18 +62,14 @@ def simulate(
 
     Example: `hetopt simulate plan.json --out timeline.html`
     """
-    from .. import api
-    from ..explaining import simulator
     from ..report import timeline, writers
 
     output.check_out(out)
-    data, made = api.posed_training(plan, instance)
     with naming(plan):
-        found = simulator.simulate(data, made, _schedule(schedule))
+        found = hetopt.simulate(plan, instance, schedule=_schedule(schedule))
     if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
         timeline.check_size(found)
-    document = found.to_json()
-    output.present(document, lambda: timeline.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
 
 
 def _schedule(word: str | None) -> "Schedule | None":

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import hetopt
+
 from ..errors import InstanceError, UnknownName
 from . import output
 from .options import AsJson, arg, flag, opt
@@ -45,15 +47,11 @@ def predict(
     Example: `hetopt predict runs.json`. A trainer's log is compared with its prediction
     by `hetopt check --from train.log --instance X`.
     """
-    from .. import api
-    from ..report import predicted
-
-    found = api.predict(runs, constants=constants, fit_on=fit_on)
+    found = hetopt.predict(runs, constants=constants, fit_on=fit_on)
     if found.not_calibrated:
         cards = ", ".join(found.not_calibrated)
         output.tell(f"not calibrated here: {cards}, so intervals are wider there")
-    shown = partial(predicted.sheet, found)
-    output.present(found.to_json(), shown, as_json=as_json)
+    output.present(found, as_json=as_json)
 
 
 def calibrate(
@@ -71,14 +69,10 @@ def calibrate(
 
     Example: `hetopt calibrate runs.csv --out constants.json`
     """
-    from .. import api
-    from ..report import predicted
-
     output.check_writable(out)
-    found = api.calibrate(runs, constants=constants)
+    found = hetopt.calibrate(runs, constants=constants)
     failed = written(out, found.write, "constants ")
-    shown = partial(predicted.calibrated, found)
-    output.present(found.to_json(), shown, None, failed, as_json=as_json)
+    output.present(found, None, failed, as_json=as_json)
 
 
 Sizes = Annotated[str, opt("A,B,C", "Sizes to measure.")]

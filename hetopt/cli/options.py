@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Unsupported
-from .quantities import duration, memory, share
+from .quantities import count, duration, memory, share
 
 if TYPE_CHECKING:
     from ..modelling import Limits
@@ -150,6 +150,13 @@ Out = Annotated[
     Path | None, opt("FILE", "Write the result document, which is also a plan file.")
 ]
 
+Tokens = Annotated[
+    int | None,
+    count(
+        "N",
+        "Tokens of the whole run, such as 15T; shows its duration, cost and energy.",
+    ),
+]
 Report = Annotated[
     Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
 ]

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import hetopt
+
 from ..errors import Unsupported
 from . import options, output
 from .options import AsJson, Gap, Threads, arg, flag, opt
@@ -72,8 +74,6 @@ def recover(
 
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
-    from ..api import recovering
-    from ..report import recovery
     from ..text.writing import write_json
 
     output.check_out(out)
@@ -82,7 +82,7 @@ def recover(
     if planner is not None and new_plan is not None:
         raise Unsupported("--planner and --new-plan exclude each other: give one")
     with output.watch("us", limits.time_s) as watch:
-        found = recovering.recover(
+        found = hetopt.recover(
             old_plan,
             instance,
             options.named(lost, "--lost") or [],
@@ -100,8 +100,7 @@ def recover(
     failed = None
     if (file := found.plan_file()) is not None:
         failed = output.written(plan_out, lambda path: write_json(path, file))
-    document, made = found.to_json(), lambda: recovery.sheet(found)
-    output.present(document, made, out, failed, as_json=as_json)
+    output.present(found, out, failed, as_json=as_json)
     raise typer.Exit(output.exit_of(found.result.status))
 
 
@@ -171,19 +170,18 @@ def replay(
 
     Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.html`
     """
-    from ..api import replaying
-    from ..report import replay as report
+    from ..api.replaying import METHODS
     from .progress import Steps
 
     output.check_out(out, pictures=False)
     with Steps(output.console(stderr=True), "changes") as bar:
-        found = replaying.replay(
+        found = hetopt.replay(
             old_plan,
             instance,
             trace,
             series=series,
             old_instance=old_instance,
-            methods=options.named(method, "--method") or replaying.METHODS,
+            methods=options.named(method, "--method") or METHODS,
             planners=options.named(planner, "--planner"),
             planning_s=options.limit_s(planning),
             checkpoint_s=checkpoint,
@@ -195,7 +193,6 @@ def replay(
         )
     if found.interrupted:
         output.complain("interrupted: this is what was replayed so far")
-    document = found.to_json()
-    output.present(document, lambda: report.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)

@@ -1,19 +1,15 @@
 """The command of many jobs, `schedule`, registered by `hetopt.cli`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ..errors import Unsupported
-from ..text.documents import Document
+import hetopt
+
 from . import output
 from .options import AsJson, arg, named, opt
 from .quantities import duration, share
-
-if TYPE_CHECKING:
-    from ..api.scheduling import Outcome
-    from ..problems.job_scheduling import Data
 
 
 def schedule(
@@ -62,40 +58,27 @@ def schedule(
 
     Example: `hetopt schedule frenzy/simulator-30 --policy frenzy,sia --out queue.html`
     """
-    from ..api import Listener, scheduling
+    from .. import registry
+    from ..api import Listener
 
     output.check_out(out)
-    choices: Document = {"most_gpus": most_gpus, "jobs": jobs, "load": load}
-    if trace is not None:
-        data = scheduling.queue_of_trace(trace, instance, seed=seed, **choices)
-    else:
-        given = [name for name, value in choices.items() if value is not None]
-        if given:
-            raise Unsupported(f"{', '.join(given)}: expected with --trace only")
-        data = scheduling.load_queue(instance)
-    if policy is None and trace is not None:
-        policy = scheduling.OWN_POLICY
-    outcomes = scheduling.schedule(
-        data,
-        None if policy == "all" else named(policy, "--policy"),
+    policies = registry.names("scheduling.policies") if policy == "all" else None
+    outcomes = hetopt.schedule(
+        instance,
+        policies or named(policy, "--policy"),
+        trace=trace,
+        most_gpus=most_gpus,
+        jobs=jobs,
+        load=load,
+        seed=seed,
         limits=time_limit,
         progress=Listener(started=output.tell),
     )
-    _deliver(data, outcomes, out, as_json=as_json)
-
-
-def _deliver(
-    data: "Data", outcomes: list["Outcome"], out: Path | None, *, as_json: bool
-) -> None:
-    from ..report import schedule as reports
-
     if outcomes[-1].result.stop.value == "interrupted":
         output.complain(
             f"interrupted during {outcomes[-1].policy}: these policies had finished"
         )
-    queue = reports.Queue(data, tuple(outcomes))
-    document = reports.document(queue)
-    output.present(document, lambda: reports.sheet(queue), out, as_json=as_json)
+    output.present(outcomes, out, as_json=as_json)
     ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
     worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
     broken = output.is_plugin_broken(one.result for one in outcomes)

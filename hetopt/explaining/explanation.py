@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from ..errors import InstanceError
+from ..findings import Finding
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Violation, training_plan
@@ -27,9 +28,10 @@ class Faster:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Finding):
     """An explanation divides time and memory; `effects` has every change tried."""
 
+    layout = "explanation"
     instance: Instance
     plan: TrainingPlan
     iteration_us: int

@@ -18,6 +18,7 @@ from fractions import Fraction
 from .. import capability
 from ..costs import CostTable
 from ..errors import InstanceError
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan.shapes import split_of, table_of
@@ -28,9 +29,10 @@ from .times import named
 
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(Finding):
     """All pipelines of a plan, and the iteration that they make."""
 
+    layout = "timeline"
     schedule: Schedule
     timelines: tuple[Timeline, ...]
     judged_us: tuple[int, ...]

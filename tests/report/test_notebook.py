@@ -33,4 +33,4 @@ def test_notebooks_show_well_formed_pieces(
         for drawing in re.findall(r"<svg.*?</svg>", text, re.S):
             ElementTree.fromstring(drawing.replace("xlink:href", "href"))
     assert "<svg" in result._repr_html_()
-    assert report._repr_html_().count("<table") == 1
+    assert "<svg" in report._repr_html_()

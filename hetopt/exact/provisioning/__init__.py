@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from ... import entries, plans
+from ...findings import Finding
 from ...modelling import Limits
 from ...problems import Evaluation, provisioning
 from ...problems.provisioning import MICRO, Data
@@ -42,7 +43,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(Finding):
     """Points by ascending time and descending cost.
 
     With `stop` proved these are all: any plan is reached by a point in both time and
@@ -50,6 +51,7 @@ class Frontier:
     and others may be missing.
     """
 
+    layout = "front"
     data: Data
     points: tuple[Point, ...]
     stop: Stop

@@ -1,45 +1,41 @@
-"""`hetopt check --from`: a current run, read from its own files."""
+"""A current run, as `hetopt check --from` has it, read from its own files."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..costs.constants.shipped import is_seen
+from ..formats import runs
+from ..formats.importing import changes
+from ..formats.importing.asked import Asked
+from ..formats.importing.changes import Advice
+from ..formats.importing.placing import Claim, Settings
+from ..formats.runs.source import Size
+from ..result import Bound
+from ..schema import Instance
 from ..text.documents import Document
-
-if TYPE_CHECKING:
-    from ..api.measured import Measurement
-    from ..formats.importing.asked import Asked
-    from ..formats.importing.changes import Advice
-    from ..formats.importing.placing import Claim
-    from ..result import Bound
-    from ..schema import Instance
-
-NEXT = "give --instance to have it judged; `hetopt assemble` makes one of a model"
+from .calling import AnyInstance
+from .judging import load, no_plan_is_shorter
+from .measured import Measurement
 
 
 class CurrentRun:
     """A run that its files tell, judged against an instance and improved there."""
 
-    def __init__(self, paths: Sequence[Path], instance: str | None) -> None:
-        from .. import api
-        from ..formats.importing import changes
-
+    def __init__(self, paths: Sequence[Path], instance: AnyInstance | None) -> None:
         self.asked: Asked
         self.module, self.asked = changes.recognise(paths)
         self.data: Instance | None = None
         self.claim: Claim | None = None
         if instance is not None:
-            self.data = api.load(instance)
+            self.data = load(instance)
             self.claim = self.module.claimed(self.asked, self.data)
         self.advice: Advice | None = None
 
     def improve(self, time_limit: float) -> None:
         """Look for settings to change, where all ranks have the same ones."""
-        from ..formats.importing import changes
-
         assert self.data is not None
-        if self.claim is None or self.claim.settings is None:
+        if self.settings is None:
             return
         self.advice = changes.advise(self.module, self.asked, self.data, time_limit)
 
@@ -48,10 +44,8 @@ class CurrentRun:
 
         None where no instance offers them all.
         """
-        from .. import api
-
         offering = self.advice.offering if self.advice is not None else ()
-        found = [api.no_plan_is_shorter(one) for one in offering]
+        found = [no_plan_is_shorter(one) for one in offering]
         return min(found, key=lambda one: one.value) if found else None
 
     @property
@@ -61,12 +55,13 @@ class CurrentRun:
             return None
         return self.data.workload.sequence_length
 
+    @property
+    def settings(self) -> Settings | None:
+        """Return what all ranks are set to; None where an instance has not told."""
+        return None if self.claim is None else self.claim.settings
+
     def measured(self) -> "Measurement | None":
         """Return what the files say that an iteration takes; None where none does."""
-        from ..api.measured import Measurement
-        from ..formats import runs
-        from ..formats.runs.source import Size
-
         claim = self.claim
         if claim is None or claim.plan is None or self.data is None:
             return None
@@ -83,8 +78,6 @@ class CurrentRun:
     @property
     def notes(self) -> "Iterator[str]":
         """Yield what makes a prediction of this run less certain than of others."""
-        from ..costs.constants.shipped import is_seen
-
         if self.full_length is not None:
             yield (
                 "sequences are not packed, so each is counted at "
@@ -99,14 +92,6 @@ class CurrentRun:
                 "a wider interval"
             )
 
-    @property
-    def read(self) -> list[tuple[str, str]]:
-        """Return what was read, in words."""
-        from ..report import changes
-
-        told = self.claim.settings if self.claim is not None else None
-        return changes.read(self.asked, told)
-
     def to_json(self) -> Document:
         """Return what was read, and what to change."""
         document: Document = {
@@ -115,9 +100,7 @@ class CurrentRun:
                 "files": [file.place for file in self.asked.files],
                 "values": {k: _plain(v) for k, v in self.asked.values.items()},
                 "not_read": list(self.asked.unread),
-                "settings": self.claim.settings._asdict()
-                if self.claim is not None and self.claim.settings is not None
-                else None,
+                "settings": self.settings and self.settings._asdict(),
             }
         }
         if self.full_length is not None:

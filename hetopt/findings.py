@@ -1,0 +1,58 @@
+"""What calls and commands find: one record, printed and written in the same way."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from . import registry
+from .text.documents import Document
+
+if TYPE_CHECKING:
+    from .report.figures import Drawing
+    from .report.sheet import Sheet
+
+
+class Finding:
+    """A record of this kind prints as its command does, and can be drawn and written.
+
+    `layout` names what lays it out as a sheet: a module of `hetopt.report`, and its
+    function where that is not `sheet`.
+    """
+
+    layout: ClassVar[str]
+
+    def __str__(self) -> str:
+        return str(registry.entry("report", "writers").text(self.sheet()))
+
+    def _repr_html_(self) -> str:
+        """Return the piece of a page that a notebook shows."""
+        return str(registry.entry("report", "writers").page(self.sheet(), whole=False))
+
+    def sheet(self) -> "Sheet":
+        """Return the answer, tables and pictures that the command shows."""
+        module, _, function = self.layout.partition(".")
+        made: Sheet = getattr(registry.entry("report", module), function or "sheet")(
+            self
+        )
+        return made
+
+    def plot(self) -> "Drawing":
+        """Return its picture as a Matplotlib figure; `Unsupported` without one."""
+        made: Drawing = registry.entry("report", "writers").drawing(self.sheet())
+        return made
+
+    def to_json(self) -> Document:
+        """Return the document that the command prints with `--json`."""
+        raise NotImplementedError
+
+    def to_file(self) -> Document:
+        """Return the document as a file has it: where there is a plan, a plan file."""
+        return self.to_json()
+
+    def write(self, path: Any) -> None:
+        """Write a file by its suffix: .html, .md, .csv, .json, or a picture.
+
+        Raises `Unsupported` for another suffix, or a picture of what has none, and
+        `CannotWrite`.
+        """
+        writers = registry.entry("report", "writers")
+        writers.write(self.sheet(), self.to_file(), Path(path))
