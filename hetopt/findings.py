@@ -1,10 +1,11 @@
 """What calls and commands find: one record, printed and written in the same way."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import registry
-from .text.documents import Document
+from .errors import cut
 
 if TYPE_CHECKING:
     from .report.figures import Drawing
@@ -18,7 +19,16 @@ class Finding:
     function where that is not `sheet`.
     """
 
-    layout: ClassVar[str]
+    _layout: ClassVar[str]
+
+    def __init_subclass__(cls, *, layout: str, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls._layout = layout
+
+    def __repr__(self) -> str:
+        sheet = self.sheet()
+        told = sheet.answer or "; ".join(map(": ".join, sheet.facts[:1])) or sheet.title
+        return f"<{type(self).__name__}: {cut(told, 200)}>"
 
     def __str__(self) -> str:
         return str(registry.entry("report", "writers").text(self.sheet()))
@@ -29,7 +39,7 @@ class Finding:
 
     def sheet(self) -> "Sheet":
         """Return the answer, tables and pictures that the command shows."""
-        module, _, function = self.layout.partition(".")
+        module, _, function = self._layout.partition(".")
         made: Sheet = getattr(registry.entry("report", module), function or "sheet")(
             self
         )
@@ -40,11 +50,11 @@ class Finding:
         made: Drawing = registry.entry("report", "writers").drawing(self.sheet())
         return made
 
-    def to_json(self) -> Document:
+    def to_json(self) -> Any:
         """Return the document that the command prints with `--json`."""
-        raise NotImplementedError
+        return asdict(self)  # type: ignore[call-overload]
 
-    def to_file(self) -> Document:
+    def to_file(self) -> Any:
         """Return the document as a file has it: where there is a plan, a plan file."""
         return self.to_json()
 

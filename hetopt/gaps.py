@@ -83,14 +83,13 @@ class GapRow:
 
 
 @dataclass(frozen=True)
-class GapReport(Finding):
+class GapReport(Finding, layout="gaps"):
     """The report compares methods, instance by instance.
 
     A row may quote what was known before (`GapRow.is_quoted`); the summary is about
     the other rows, `runs`.
     """
 
-    layout = "gaps"
     rows: tuple[GapRow, ...]
 
     @property

@@ -111,7 +111,7 @@ class TracePoint:
 
 
 @dataclass(frozen=True)
-class Result(Finding):
+class Result(Finding, layout="plans"):
     """The result is what is known: status, plan, objective, bound, and their origin.
 
     `certificate` is what `hetopt check --bound` needs to derive the bound again, where
@@ -123,7 +123,6 @@ class Result(Finding):
     a valid plan may not start.
     """
 
-    layout = "plans"
     problem: str
     data: Any
     method: Method

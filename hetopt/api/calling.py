@@ -27,6 +27,7 @@ AnyInstance = Place | Instance | Tree
 AnyProblem = Place | Record | Tree
 AnyPlan = Result | Place | Plan | Tree
 Options = Fields
+Words = Fields | Iterable[str]  # options by name, or each as `name=value`
 Report = Callable[[Any, Any], None]
 
 
@@ -61,6 +62,13 @@ def not_one(what: str, found: object, expected: str) -> TypeError:
     """The error for an argument of a type that the function does not take."""
     shown = f"{cut(repr(found))} ({type(found).__name__})"
     return TypeError(f"{what}: found {shown}, expected {expected}")
+
+
+def words_of(options: Words | None) -> list[str]:
+    """Options as `name=value`, each as the command line takes it."""
+    if isinstance(options, Mapping):
+        return [f"{name}={value}" for name, value in options.items()]
+    return [*(options or ())]
 
 
 def several(instances: AnyProblem | Iterable[AnyProblem]) -> list[Any]:

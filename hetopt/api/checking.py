@@ -20,11 +20,11 @@ from .calling import AnyLimits, AnyPlan, AnyProblem, Place, limits_of
 from .current import CurrentRun
 from .judging import no_plan_is_shorter, posed_plan
 from .measured import Footing, Measurement, footing
-from .proving import BoundCheck, bound_checked
+from .proving import BoundCheck, check_bound
 
 
-@dataclass(frozen=True)
-class Checked(Finding):
+@dataclass(frozen=True, repr=False)
+class Checked(Finding, layout="checked"):
     """The judgement of a plan, or of a current run by its own files.
 
     There is no `plan`, and no `evaluation`, for a document that has none (`claim` has
@@ -35,20 +35,19 @@ class Checked(Finding):
     instance, where the plan is of that.
     """
 
-    layout = "checked"
     place: str
     problem: str
-    data: Any = field(default=None, repr=False)
-    plan: Plan | None = field(default=None, repr=False)
+    data: Any = None
+    plan: Plan | None = None
     evaluation: Evaluation | None = None
     notes: tuple[str, ...] = ()
     made_for: Origin | None = None
-    run: CurrentRun | None = field(default=None, repr=False)
+    run: CurrentRun | None = None
     training: runs.TrainingRun | None = None
     bound: Bound | None = None
     proof: BoundCheck | None = None
     measured: Footing | None = None
-    claim: Document = field(default_factory=dict, repr=False)
+    claim: Document = field(default_factory=dict)
 
     @property
     def valid(self) -> bool | None:
@@ -155,8 +154,7 @@ def check(
     """
     files = [from_run] if isinstance(from_run, str | Path) else [*from_run]
     if (plan is None) == (not files):
-        fault = "expected a plan, --from FILE or --from-megatron FILE; give one"
-        raise Unsupported(fault)
+        raise Unsupported("expected a plan, or --from FILE; give one")
     if bound and not isinstance(plan, str | Path):
         fault = "found none" if plan is None else "found no file"
         raise Unsupported(f"--bound: {fault}, whose bound to verify; leave it out")
@@ -169,7 +167,7 @@ def check(
                 )
             return found
     else:
-        proof = bound_checked(plan, instance, limits=limits) if bound else None  # type: ignore[arg-type]
+        proof = check_bound(plan, instance, limits=limits) if bound else None  # type: ignore[arg-type]
         found = replace(_of_plan(plan, instance), proof=proof)
         if found.plan is None:
             return found

@@ -47,23 +47,18 @@ class NodeSet:
         return f"<NodeSet without {len(self.without)} nodes: {self.iteration_us} us>"
 
 
-@dataclass(frozen=True)
-class NodeChoice(Finding):
+@dataclass(frozen=True, repr=False)
+class NodeChoice(Finding, layout="plans.chosen"):
     """Sets of nodes beside each other, all nodes first, and the best of them.
 
     `bound`, in USD, holds for all plans of the instance. `result` has the best plan as
     one for the whole instance, its own objective the time of an iteration as ever.
     """
 
-    layout = "plans.chosen"
     result: Result
     sets: tuple[NodeSet, ...]
     best: NodeSet | None
     bound: Bound
-
-    def __repr__(self) -> str:
-        usd = None if self.value is None else float(self.value)
-        return f"<NodeChoice: {usd} USD, best of {len(self.sets)}: {self.best}>"
 
     def __post_init__(self) -> None:
         value, bound = self.value, self.bound

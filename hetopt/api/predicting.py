@@ -28,11 +28,10 @@ from . import mixed
 Runs = Place | Sequence[Run]
 
 
-@dataclass(frozen=True)
-class Predicted(Finding):
+@dataclass(frozen=True, repr=False)
+class Predicted(Finding, layout="predicted"):
     """Runs, what the model says of each, and the errors by set."""
 
-    layout = "predicted"
     runs: tuple[Run | Served, ...]
     rows: tuple[Prediction, ...]
     summary: Mapping[str, Summary]
@@ -58,11 +57,10 @@ class Predicted(Finding):
         return told | own
 
 
-@dataclass(frozen=True)
-class Calibrated(Finding):
+@dataclass(frozen=True, repr=False)
+class Calibrated(Finding, layout="predicted.calibrated"):
     """Constants after runs of one's own, and how far off they leave each run."""
 
-    layout = "predicted.calibrated"
     constants: Mapping[str, Constant]
     before: Predicted
     after: Predicted

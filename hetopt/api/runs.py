@@ -24,7 +24,7 @@ FIELDS = {"usd": "usd_per_hour", "energy": "watts"}
 
 
 @dataclass(frozen=True)
-class TrainingRun(Finding):
+class TrainingRun(Finding, layout="runs"):
     """A run of some tokens under one plan.
 
     `usd` and `kwh` are None where a type of GPU that is used does not say its price or
@@ -32,7 +32,6 @@ class TrainingRun(Finding):
     paid.
     """
 
-    layout = "runs"
     tokens: int
     iterations: int
     seconds: float

@@ -40,7 +40,6 @@ from .calling import (
     AnyProgress,
     Place,
     limits_of,
-    not_one,
     progress_of,
     refuse_unknown,
 )
@@ -62,11 +61,10 @@ class Outcome:
         return {**self.result.to_json(), "policy": self.policy, "metrics": measured}
 
 
-@dataclass(frozen=True)
-class Scheduled(Finding):
+@dataclass(frozen=True, repr=False)
+class Scheduled(Finding, layout="schedule"):
     """A queue, and what each policy made of it: a sequence of its outcomes."""
 
-    layout = "schedule"
     data: Data
     outcomes: tuple[Outcome, ...]
 
@@ -129,9 +127,15 @@ def schedule(
     fits. Raises `UnknownName` for a policy or queue that does not exist.
     """
     start, asked = monotonic(), limits_of(limits)
-    data = _queue(queue, trace, seed, most_gpus=most_gpus, jobs=jobs, load=load)
-    if policies is None and trace is not None:
-        policies = (OWN_POLICY,)
+    choices = {"most_gpus": most_gpus, "jobs": jobs, "load": load}
+    given = [name for name, value in choices.items() if value is not None]
+    if trace is None and given:
+        raise Unsupported(f"{', '.join(given)}: expected with --trace only")
+    if trace is None:
+        data = load_queue(queue)
+    else:
+        data = queue_of_trace(trace, queue, seed=seed, **choices)
+        policies = policies or (OWN_POLICY,)
     proved: list[tuple[Bound, QueueCertificate | None]] = []
     known = registry.names(_FOLDER)
     given = known if policies is None else [named(one, _FOLDER) for one in policies]
@@ -154,16 +158,6 @@ def schedule(
     return Scheduled(data, tuple(outcomes))
 
 
-def _queue(queue: AnyProblem, trace: Place | None, seed: int, **sample: Any) -> Data:
-    if trace is not None:
-        if not isinstance(queue, str | Path):
-            raise not_one("queue", queue, "a path or a name, where there is a trace")
-        return queue_of_trace(trace, queue, seed=seed, **sample)
-    if given := [name for name, value in sample.items() if value is not None]:
-        raise Unsupported(f"{', '.join(given)}: expected with --trace only")
-    return load_queue(queue)
-
-
 def load_queue(queue: AnyProblem) -> Data:
     """The queue of that name, path or dict; `InstanceError` for something else."""
     if isinstance(queue, Data):
@@ -176,18 +170,7 @@ def load_queue(queue: AnyProblem) -> Data:
     raise MixedData(f"{queue}: found a problem {name!r}, expected job_scheduling")
 
 
-def load_cluster(place: Place) -> Cluster:
-    """The cluster of a queue or an instance."""
-    _, data = files.load_problem(place)
-    found = getattr(data, "cluster", None)
-    if not isinstance(found, Cluster):
-        raise InstanceError(
-            f"{place}: found no cluster, expected one; name another file"
-        )
-    return found
-
-
-def queue_of_trace(trace: Place, on: Place, **sample: Any) -> Data:
+def queue_of_trace(trace: Place, on: AnyProblem, **sample: Any) -> Data:
     """The queue that a trace poses to the cluster of `on` (`traces.queue`).
 
     Assumptions are those of `on` where it is a queue; where it is an instance, jobs
@@ -195,13 +178,18 @@ def queue_of_trace(trace: Place, on: Place, **sample: Any) -> Data:
     was filled in. A `sample` has the fields of `traces.Sample`.
     """
     choices: dict[str, Any] = {"sample": traces.Sample(**sample)}
-    _, data = files.load_problem(on)
+    data = posed(on)[1]
     if isinstance(data, Data):
         choices["assumptions"] = data.assumptions
     elif isinstance(data, Instance):
         choices["costs"] = data.workload.costs
-    name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
-    return traces.queue(trace, load_cluster(on), name, **choices)
+    cluster = getattr(data, "cluster", None)
+    if not isinstance(cluster, Cluster):
+        fault = "found no cluster, expected one; name another file"
+        raise InstanceError(f"{on}: {fault}" if isinstance(on, str | Path) else fault)
+    of = on if isinstance(on, str | Path) else getattr(data, "name", "a cluster")
+    name = escaped(f"{Path(trace).stem} on {of}")[:LONGEST_NAME].strip()
+    return traces.queue(trace, cluster, name, **choices)
 
 
 def load_model(model: Place) -> ModelSpec:

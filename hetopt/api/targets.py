@@ -43,11 +43,10 @@ class TargetRow:
     unsupported: str | None = None
 
 
-@dataclass(frozen=True)
-class TargetReport(Finding):
+@dataclass(frozen=True, repr=False)
+class TargetReport(Finding, layout="targets"):
     """Targets beside each other, instance by instance."""
 
-    layout = "targets"
     rows: tuple[TargetRow, ...]
 
     def to_json(self) -> Document:

@@ -22,14 +22,6 @@ _On = Annotated[
     str | None, opt("INSTANCE", "Check it on this instance instead of its own.")
 ]
 _Bound = Annotated[bool, flag("Verify the bound of a result document.", "--bound")]
-_FromMegatron = Annotated[
-    Path | None,
-    opt(
-        "FILE",
-        "Check a run of Megatron-LM instead of a plan, from its arguments: a command, "
-        "a launch script, a log or YAML.",
-    ),
-]
 _FromRun = Annotated[
     list[Path] | None,
     opt(
@@ -58,7 +50,6 @@ def check(
     instance: _On = None,
     bound: _Bound = False,
     runs_on: RunsOn = None,
-    from_megatron: _FromMegatron = None,
     from_run: _FromRun = None,
     time_limit: TimeLimit = 10,
     memory: Memory = None,
@@ -72,10 +63,6 @@ def check(
     `hetopt check --from run.sh --instance hosts.yaml`, which says how far the run is
     from the best one, and which settings to change.
     """
-    if from_run and from_megatron:
-        raise Unsupported(
-            "expected a plan, --from FILE or --from-megatron FILE; give one"
-        )
     if memory is not None and not bound:
         raise Unsupported("--memory limits the check of a bound: add --bound")
     found = hetopt.check(
@@ -83,7 +70,7 @@ def check(
         instance,
         bound=bound,
         runs_on=runs_on,
-        from_run=from_run or ([from_megatron] if from_megatron else ()),
+        from_run=from_run or (),
         tokens=tokens,
         measured_s=measured,
         limits=limits(context),

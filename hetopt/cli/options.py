@@ -193,3 +193,12 @@ def listed(words: str, option: str) -> list[str]:
     if not all(names):
         raise Unsupported(f"{option} {words!r}: expected names separated by commas")
     return names
+
+
+def sizes(words: str, option: str = "--micro-batches") -> list[int]:
+    """The sizes, from 1 on, that commas separate."""
+    names = listed(words, option)
+    if not all(word.isdecimal() and int(word) for word in names):
+        fault = "expected whole numbers from 1 on, separated by commas"
+        raise Unsupported(f"{option} {words!r}: {fault}")
+    return [*map(int, names)]

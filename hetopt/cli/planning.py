@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,8 +16,6 @@ from .quantities import duration, usd
 
 if TYPE_CHECKING:
     from ..api.nodes import NodeChoice
-    from ..api.targets import TargetReport
-    from ..exact.provisioning import Frontier
     from ..result import Result
 
 
@@ -138,17 +136,19 @@ def solve(
     Examples: `hetopt solve tiny/two-nodes --problem device_grouping`;
     `hetopt solve grouping.json --method device_grouping_counts --backend cpsat`
     """
-    from .. import api, problems
+    from .. import problems
+    from ..api.judging import posed
+    from ..api.posing import pose
     from ..text.options import values
 
     output.check_writable(out)
     limits = options.limits(context)
     given = values(option)
     if problem is None:
-        name, data = api.posed(file)
+        name, data = posed(file)
     else:
         name = problem.replace("-", "_")
-        data, given = api.pose(file, name, given)
+        data, given = pose(file, name, given)
     if write is not None:
         output.check_writable(write, "--write")
         for written in hetopt.write_statement(data, method, write):
@@ -225,7 +225,7 @@ def compare(
     Examples: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`;
     `hetopt compare tiny/two-nodes --problem device_grouping --time-limit 5`
     """
-    from .. import api
+    from ..api.judging import posed
     from ..text.options import values
 
     output.check_out(out, pictures=not targets)
@@ -243,8 +243,12 @@ def compare(
                 limits=limits,
                 progress=watch,
             )
-        _deliver_targets(found, out, as_json=as_json)
-    trains = problem is None and api.posed(instances[0])[0] == "training_plan"
+        output.present(found, out, as_json=as_json)
+        # That one trainer runs no plan of an instance is an answer beside the others.
+        supported = ((x, x.result) for x in found.rows)
+        rows = ((x.instance, None if x.unsupported else y) for x, y in supported)
+        raise typer.Exit(_exit_of_comparison(rows))
+    trains = problem is None and posed(instances[0])[0] == "training_plan"
     with output.watch("us" if trains else "", limits.time_s) as watch:
         report = hetopt.compare(
             instances,
@@ -270,17 +274,6 @@ def compare(
 def _named(words: str | None, option: str) -> list[str] | None:
     """The names of an option that is given; an empty list for `none`."""
     return [] if words == "none" else options.named(words, option)
-
-
-def _deliver_targets(
-    found: "TargetReport", out: Path | None, *, as_json: bool
-) -> NoReturn:
-    output.present(found, out, as_json=as_json)
-    # That one trainer runs no plan of an instance is an answer beside the others.
-    rows = (
-        (x.instance, x.result if x.unsupported is None else None) for x in found.rows
-    )
-    raise typer.Exit(_exit_of_comparison(rows))
 
 
 def provision(
@@ -328,7 +321,9 @@ def provision(
             )
         with output.watch("points", limits.time_s) as watch:
             found = hetopt.frontier(instance, limits=limits, progress=watch)
-        _deliver_front(found, out, as_json=as_json)
+        output.present(found, out, as_json=as_json)
+        none = output.NO_PLAN if found.stop.value == "proved" else output.NOT_FOUND
+        raise typer.Exit(output.PLAN if found.points else none)
     with output.watch("us" if budget is not None else "USD", limits.time_s) as watch:
         result = hetopt.provision(
             instance,
@@ -339,18 +334,6 @@ def provision(
             progress=watch,
         )
     output.deliver(result, out, as_json=as_json)
-
-
-# --- answers ---------------------------------------------------------------------
-
-
-def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:
-    output.present(found, out, as_json=as_json)
-    if found.points:
-        raise typer.Exit(output.PLAN)
-    raise typer.Exit(
-        output.NO_PLAN if found.stop.value == "proved" else output.NOT_FOUND
-    )
 
 
 def _exit_of_comparison(results: "Iterable[tuple[str, Result | None]]") -> int:

@@ -10,8 +10,7 @@ import hetopt
 from ..errors import Unsupported
 from ..text import units
 from . import output
-from .exchange import sizes
-from .options import AnyModel, AsJson, InstanceWord, listed, named, opt, pairs
+from .options import AnyModel, AsJson, InstanceWord, listed, named, opt, pairs, sizes
 from .quantities import count, duration, length
 
 #: How a model is trained on machines that are named: as in `assemble`.

@@ -1,7 +1,7 @@
 """The commands `recover` and `replay`, for clusters that change."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from ..errors import Unsupported
 from . import options, output
 from .options import AsJson, Gap, Threads, arg, flag, opt
 from .quantities import duration
-
-if TYPE_CHECKING:
-    from ..problems.recovery import Storage
 
 
 def recover(
@@ -78,7 +75,7 @@ def recover(
 
     output.check_out(out)
     output.check_writable(plan_out, "--plan-out")
-    places, limits = storage(option), options.limits(context)
+    limits = options.limits(context)
     if planner is not None and new_plan is not None:
         raise Unsupported("--planner and --new-plan exclude each other: give one")
     with output.watch("us", limits.time_s) as watch:
@@ -93,7 +90,7 @@ def recover(
             planning_s=options.limit_s(planning),
             horizon_s=horizon,
             method=method,
-            storage=places,
+            storage=option,
             limits=limits,
             progress=watch,
         )
@@ -102,23 +99,6 @@ def recover(
         failed = output.written(plan_out, lambda path: write_json(path, file))
     output.present(found, out, failed, as_json=as_json)
     raise typer.Exit(output.exit_of(found.result.status))
-
-
-# --- words of `recover` and `replay` ---------------------------------------------
-def storage(words: list[str] | None) -> "Storage":
-    """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
-    from ..problems.recovery import Storage
-    from ..text.complaints import validated
-    from ..text.options import pairs, values
-
-    tree = values(words)
-    for name, text in pairs(words or ()).items():
-        if name in ("media", "unsaved"):
-            both = "memory,disk" if text == "both" else text
-            tree[name] = [word.strip() for word in both.split(",") if word.strip()]
-        elif text == "none":
-            tree[name] = None
-    return validated(Storage, tree, "--option", file="")
 
 
 def replay(
@@ -187,7 +167,7 @@ def replay(
             checkpoint_s=checkpoint,
             restart_s=restart,
             horizon_s=horizon,
-            storage=storage(option),
+            storage=option,
             limits=options.limits(context),
             progress=bar.report,
         )

@@ -59,7 +59,7 @@ def schedule(
     Example: `hetopt schedule frenzy/simulator-30 --policy frenzy,sia --out queue.html`
     """
     from .. import registry
-    from ..api import Listener
+    from ..api.calling import Listener
 
     output.check_out(out)
     policies = registry.names("scheduling.policies") if policy == "all" else None

@@ -27,11 +27,10 @@ class Faster:
     iteration_us: int
 
 
-@dataclass(frozen=True)
-class Explanation(Finding):
+@dataclass(frozen=True, repr=False)
+class Explanation(Finding, layout="explanation"):
     """An explanation divides time and memory; `effects` has every change tried."""
 
-    layout = "explanation"
     instance: Instance
     plan: TrainingPlan
     iteration_us: int
@@ -45,13 +44,6 @@ class Explanation(Finding):
     #: By phase, the node whose network ports are busy longest: `node` and `us`.
     ports: dict[str, Document] = field(default_factory=dict)
     faster: Faster | None = None  # the fastest plan known, where this is not it
-
-    def __repr__(self) -> str:
-        slow = self.place(self.bottleneck.pipeline, self.bottleneck.stage)
-        return (
-            f"<Explanation of {self.instance.name}: {self.iteration_us} us, slowest "
-            f"{slow}; {len(self.effects)} changes looked at>"
-        )
 
     @property
     def interval_s(self) -> tuple[float, float] | None:

@@ -28,11 +28,10 @@ from .timeline import Schedule, Timeline, Times, run_passes
 from .times import named
 
 
-@dataclass(frozen=True)
-class Simulation(Finding):
+@dataclass(frozen=True, repr=False)
+class Simulation(Finding, layout="timeline"):
     """All pipelines of a plan, and the iteration that they make."""
 
-    layout = "timeline"
     schedule: Schedule
     timelines: tuple[Timeline, ...]
     judged_us: tuple[int, ...]

@@ -42,8 +42,8 @@ class Point:
     status: Status
 
 
-@dataclass(frozen=True)
-class Frontier(Finding):
+@dataclass(frozen=True, repr=False)
+class Frontier(Finding, layout="front"):
     """Points by ascending time and descending cost.
 
     With `stop` proved these are all: any plan is reached by a point in both time and
@@ -51,15 +51,11 @@ class Frontier(Finding):
     and others may be missing.
     """
 
-    layout = "front"
     data: Data
     points: tuple[Point, ...]
     stop: Stop
     seconds: float
     instance: str | None = None
-
-    def __repr__(self) -> str:
-        return f"<Frontier of {len(self.points)} points; stop {self.stop.value}>"
 
     def to_json(self) -> Document:
         """A document: times in s and costs in USD of all iterations, with plans."""
