@@ -1,6 +1,6 @@
 """What calls and commands find: one record, printed and written in the same way."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -66,3 +66,15 @@ class Finding:
         """
         writers = registry.entry("report", "writers")
         writers.write(self.sheet(), self.to_file(), Path(path))
+
+
+@dataclass(frozen=True, repr=False)
+class Entries(Finding, layout="listing.entries"):
+    """What there is of a kind: a row for each, with `name` and `description`."""
+
+    kind: str
+    rows: tuple[Any, ...]
+
+    def to_json(self) -> list[Any]:
+        """Return the rows, a list."""
+        return [*self.rows]

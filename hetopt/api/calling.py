@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .. import clock
-from ..errors import UnknownName, Unsupported, cut
+from ..errors import UnknownName, Unsupported, WrongType, cut
 from ..modelling import Limits
 from ..plans import Plan
 from ..result import Result
@@ -58,10 +58,10 @@ class Listener(NamedTuple):
     started: Callable[[str], None] = lambda name: None
 
 
-def not_one(what: str, found: object, expected: str) -> TypeError:
+def not_one(what: str, found: object, expected: str) -> WrongType:
     """The error for an argument of a type that the function does not take."""
     shown = f"{cut(repr(found))} ({type(found).__name__})"
-    return TypeError(f"{what}: found {shown}, expected {expected}")
+    return WrongType(f"{what}: found {shown}, expected {expected}", field=what)
 
 
 def words_of(options: Words | None) -> list[str]:

@@ -1,16 +1,15 @@
 """Instances of others' files, plans for others' tools; plans explained, simulated."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import PrivateAttr
 
 from .. import capability, explaining, formats
-from ..errors import Unsupported
+from ..errors import Unsupported, naming
 from ..explaining import simulator
-from ..findings import Finding
+from ..findings import Entries, Finding
 from ..formats import assembling, exporting, importing
 from ..formats.importing import Imported
 from ..formats.importing.assumptions import Assumption
@@ -133,27 +132,20 @@ def export(
     else:
         if not isinstance(made, TrainingPlan):
             data, made = posed_training(plan, instance)
-        texts = exporting.export_plan(to, data, made, words_of(options))
+        with naming(plan):
+            texts = exporting.export_plan(to, data, made, words_of(options))
     return exporting.write(Path(out), texts)
 
 
-@dataclass(frozen=True, repr=False)
-class Runners(Finding, layout="targets.able"):
-    """Which targets can run a plan: a row for each, with what it lacks, and why."""
-
-    rows: tuple[Document, ...]
-
-    def to_json(self) -> list[Document]:
-        """The rows, as `hetopt export --explain --json` prints them."""
-        return [*self.rows]
-
-
-def runners(plan: AnyPlan, instance: AnyProblem | None = None) -> Runners:
+def runners(plan: AnyPlan, instance: AnyProblem | None = None) -> Entries:
     """Say which targets of `export` can run a training plan, and what others lack.
 
+    There is a row for each target: `features` that it has, `unsupported`, `reasons`.
     Raises what `simulate` raises.
     """
-    return Runners(tuple(exporting.explain(*posed_training(plan, instance))))
+    with naming(plan):
+        rows = exporting.explain(*posed_training(plan, instance))
+    return Entries("runners", tuple(rows))
 
 
 def simulate(
@@ -167,8 +159,8 @@ def simulate(
     `schedule` is the instance's by default. Raises `InstanceError` for a plan that
     cannot be timed.
     """
-    data, made = posed_training(plan, instance)
-    return simulator.simulate(data, made, schedule)
+    with naming(plan):
+        return simulator.simulate(*posed_training(plan, instance), schedule)
 
 
 def explain(
@@ -192,14 +184,16 @@ def explain(
     starts = known_of(data).starts(data) if known else ()
     others = [(one.source, one.plan, one.objective) for one in starts]
     heard = progress_of(progress).started
-    return explaining.explain(data, made, limits_of(limits), heard, others)
+    with naming(plan):
+        return explaining.explain(data, made, limits_of(limits), heard, others)
 
 
-def capabilities(instance: AnyInstance | None = None) -> list[dict[str, object]]:
+def capabilities(instance: AnyInstance | None = None) -> Entries:
     """Return which method carries which setting, with one row per method.
 
     A row has `name`, `kind`, `description`, and `carries`: by setting how it is carried
     (`exactly`, `in part`, `not`) and the reason. With an `instance` they are of the
     settings for which it asks. Raises what `load` raises.
     """
-    return capability.rows(None if instance is None else load(instance))
+    rows = capability.rows(None if instance is None else load(instance))
+    return Entries("capabilities", tuple(rows))

@@ -42,13 +42,14 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         queueing.logs,
     ),
     "Cost": (questions.fit, questions.rent, planning.provision, questions.scale),
-    "Research": (planning.solve, scheduling.schedule, benchmarks.bench),
+    "Research": (planning.solve, scheduling.schedule),
     "Measure": (measuring.profile, measuring.predict, measuring.calibrate),
     "Tools": (doctor.doctor,),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.command("bench", rich_help_panel="Research")(benchmarks.run_suite)
 app.command("list", rich_help_panel="Tools")(listing.list_entries)
 # What is no option of the command is one of the format: it comes with the paths.
 _unknown = {"ignore_unknown_options": True}

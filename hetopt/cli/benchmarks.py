@@ -17,7 +17,7 @@ from .output import OURS, stopped, written
 from .quantities import duration
 
 
-def bench(
+def run_suite(
     suite: Annotated[
         str | None, arg("One of `hetopt list suites`.", show_default=False)
     ] = None,

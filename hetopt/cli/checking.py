@@ -1,7 +1,7 @@
 """`hetopt check`: a plan judged, or a run by its trainer's arguments or its files."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ from .quantities import duration
 
 if TYPE_CHECKING:
     from ..api.checking import Checked
-    from ..api.proving import BoundCheck
 
 _NEXT = "give --instance to have it judged; `hetopt assemble` makes one of a model"
 _PlanFile = Annotated[str | None, arg("A plan file, or a result document.")]
@@ -75,57 +74,37 @@ def check(
         measured_s=measured,
         limits=limits(context),
     )
-    if found.evaluation is None and found.run is None:
-        _answer_without_plan(found, as_json=as_json)
-        return
     output.present(found, as_json=as_json)
-    if found.evaluation is None:
-        for told in () if as_json else (_NEXT, *_noted(found)):
+    unread = found.evaluation is None and found.run is not None
+    for told in (*(_NEXT,) * unread, *(f"{found.place}: {x}" for x in found.notes)):
+        if not (unread and as_json):
             output.tell(told)
-        return
-    for told in _noted(found):
-        output.tell(told)
-    _end(found)
-
-
-def _noted(found: "Checked") -> list[str]:
-    return [f"{found.place}: {note}" for note in found.notes]
+    if not unread:
+        _end(found)
 
 
 def _end(found: "Checked") -> None:
-    from ..report import results
+    """Say what is wrong, and leave: with another code where a claim is open."""
+    from ..report import checked, results
 
+    code = None
     if (made := found.made_for) is not None:
         name = "" if made.name is None else f" {made.name}"
         other = f"another instance{name} ({made.digest[: len('sha256:') + 12]})"
         output.tell(f"{found.place}: this plan was made for {other}")
-    if not found.valid:
+    told, proof = "", found.proof
+    if found.valid is False:
         count = len(results.problems(found.violations))
-        broken = f"the plan has {count} problem{'s' * (count > 1)}"
-        output.complain(f"{found.place}: {broken}")
-        raise typer.Exit(output.BAD_INPUT)
-    if found.proof is not None and found.proof.missing:
-        _end_unproved(found, found.proof)
-
-
-def _end_unproved(found: "Checked", proof: "BoundCheck") -> NoReturn:
-    """Say what is missing, and leave: with another code where the claim is open."""
-    from ..report import checked
-
-    told = f"{checked.claim(found)} is {'open' if proof.open else 'not proved'}"
-    output.complain(f"{found.place}: {told}: {'; '.join(proof.missing)}")
-    raise typer.Exit(output.NOT_FOUND if proof.open else output.BAD_INPUT)
-
-
-def _answer_without_plan(found: "Checked", *, as_json: bool) -> None:
-    """Say what a document without a plan claims, and what proves it."""
-    proof = found.proof
-    if as_json or (proof is not None and not proof.missing):
-        output.present(found, as_json=as_json)
-    if proof is None:
-        reasons = "; ".join(map(str, found.claim["reasons"] or ()))
-        output.complain(f"{found.place}: {reasons or 'no plan was found'}")
+        told = f"the plan has {count} problem{'s' * (count > 1)}"
+        code = output.BAD_INPUT
+    elif proof is not None and proof.missing:
+        claim = f"{checked.claim(found)} is {'open' if proof.open else 'not proved'}"
+        told = f"{claim}: {'; '.join(proof.missing)}"
+        code = output.NOT_FOUND if proof.open else output.BAD_INPUT
+    elif found.plan is None and proof is None:
+        told = "; ".join(map(str, found.claim["reasons"] or ())) or "no plan was found"
         none = found.claim["status"] == "infeasible"
-        raise typer.Exit(output.NO_PLAN if none else output.NOT_FOUND)
-    if proof.missing:
-        _end_unproved(found, proof)
+        code = output.NO_PLAN if none else output.NOT_FOUND
+    if code is not None:
+        output.complain(f"{found.place}: {told}")
+        raise typer.Exit(code)

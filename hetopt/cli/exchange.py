@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import hetopt
 
-from ..errors import Unsupported, naming
+from ..errors import Unsupported
 from . import output
 from .options import (
     AsJson,
@@ -206,14 +206,12 @@ def export(
     Example: `hetopt export plan.json --to megatron --out run`
     """
     if explain:
-        with naming(plan):
-            found = hetopt.runners(plan, instance)
+        found = hetopt.runners(plan, instance)
         output.present(found, as_json=as_json)
         return
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
-    with naming(plan):
-        paths = hetopt.export(plan, to, out, instance=instance, options=option)
+    paths = hetopt.export(plan, to, out, instance=instance, options=option)
     if as_json:
         output.print_json({"target": to, "files": [str(path) for path in paths]})
     else:

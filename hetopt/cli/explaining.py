@@ -1,19 +1,15 @@
 """The commands that take a plan apart: `explain` and `simulate`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import Annotated, Literal
 
 import typer
 
 import hetopt
 
-from ..errors import Unsupported, naming
 from . import output
 from .options import AsJson, PlanFile, PlanInstance, Report, limits, opt
 from .quantities import duration
-
-if TYPE_CHECKING:
-    from ..explaining.timeline import Schedule
 
 
 def explain(
@@ -35,7 +31,7 @@ def explain(
     Example: `hetopt explain plan.json --out explained.html`
     """
     output.check_out(out, pictures=False)
-    with output.watch("us", time_limit) as watch, naming(plan):
+    with output.watch("us", time_limit) as watch:
         found = hetopt.explain(plan, instance, limits=limits(context), progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
@@ -49,7 +45,7 @@ def simulate(
     plan: PlanFile,
     instance: PlanInstance = None,
     schedule: Annotated[
-        str | None,
+        Literal["1f1b", "gpipe"] | None,
         opt("1f1b|gpipe", "Schedule; default: the one that the instance names."),
     ] = None,
     out: Annotated[
@@ -65,19 +61,7 @@ def simulate(
     from ..report import timeline, writers
 
     output.check_out(out)
-    with naming(plan):
-        found = hetopt.simulate(plan, instance, schedule=_schedule(schedule))
+    found = hetopt.simulate(plan, instance, schedule=schedule)
     if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
         timeline.check_size(found)
     output.present(found, out, as_json=as_json)
-
-
-def _schedule(word: str | None) -> "Schedule | None":
-    if word is None:
-        return None
-    from ..explaining.timeline import Schedule
-
-    known = get_args(Schedule)
-    if word not in known:
-        raise Unsupported(f"--schedule {word}: expected one of {', '.join(known)}")
-    return cast("Schedule", word)

@@ -8,8 +8,9 @@ import typer
 
 import hetopt
 
+from ..bench.kinds import KINDS
 from ..errors import Unsupported
-from ..report.kinds import KINDS, Entries
+from ..findings import Entries
 from ..text.documents import Document
 from . import output
 from .options import AsJson, arg, flag, opt
@@ -67,17 +68,10 @@ def _default(value: object) -> str | int | float | None:
     return str(value) if isinstance(value, Path) else value
 
 
-def _kind(name: str | None) -> str | None:
-    if name is None or name in KINDS:
-        return name
-    known = ", ".join(map(repr, KINDS))
-    raise typer.BadParameter(f"{name!r} is not one of {known}.")
-
-
 def list_entries(
     kind: Annotated[
         str | None,
-        arg(f"One of {', '.join(KINDS)}; none: these.", "KIND", callback=_kind),
+        arg(f"One of {', '.join(KINDS)}; none: these.", "KIND"),
     ] = None,
     problem: Annotated[
         str | None,

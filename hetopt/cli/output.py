@@ -188,8 +188,8 @@ def present(
     """
     failed = written(out, found.write)
     if as_json:
-        more = {} if run is None else {"run": run.to_json()}
-        print_json(found.to_json() | more)
+        document = found.to_json()
+        print_json(document if run is None else document | {"run": run.to_json()})
     else:
         sheet = found.sheet()
         more_facts = () if run is None else run.sheet().facts

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ..api.exchange import Assembled
 from ..api.solvers import Diagnosis
 from ..capability.settings import SETTINGS
+from ..findings import Entries
 from ..formats.importing import Imported
 from ..measuring.profiling import Profiled, shown
 from ..runtime.handover import SavedStates
@@ -15,8 +16,8 @@ from ..text import markdown
 from ..text.documents import Document, Fields
 from ..text.numbers import counted
 from . import words
-from .kinds import Entries
 from .sheet import Section, Sheet, Table
+from .targets import able
 
 #: A row's columns by kind; those of numbers are to the right.
 _COLUMNS: dict[str, Callable[[Document], Document]] = {
@@ -63,6 +64,8 @@ _COLUMNS: dict[str, Callable[[Document], Document]] = {
 
 def entries(found: Entries) -> Sheet:
     """Return a table with a line for each entry; dashes where nothing is known."""
+    if found.kind == "runners":
+        return able(found)
     shown = [_COLUMNS.get(found.kind, _named)(row) for row in found.rows]
     headings = tuple(shown[0]) if shown else ()
     texts = [x for x in headings if any(isinstance(row[x], str) for row in shown)]

@@ -2,8 +2,8 @@
 
 from itertools import groupby
 
-from ..api.exchange import Runners
 from ..api.targets import TargetReport, TargetRow
+from ..findings import Entries
 from . import words
 from .sheet import Cell, Section, Sheet, Table
 
@@ -46,7 +46,7 @@ def sheet(report: TargetReport) -> Sheet:
     return Sheet(title, tuple(sections), kind="targets")
 
 
-def able(found: Runners) -> Sheet:
+def able(found: Entries) -> Sheet:
     """One row a target, one column a feature of the plan, under a list of these."""
     rows = found.rows
     features = list(rows[0]["features"]) if rows else []

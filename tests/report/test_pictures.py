@@ -112,7 +112,5 @@ def test_interleaved_stages_are_shown_with_the_layers_that_are_launched() -> Non
         plan=plan,
     )
     palette = plans.colours(data.planned_cluster.gpus)
-    boxes = [
-        text.get_text() for text in plans.drawing(found, palette).axes[0].texts
-    ]
+    boxes = [text.get_text() for text in plans.drawing(found, palette).axes[0].texts]
     assert [box.partition(" ·")[0] for box in boxes if box] == told

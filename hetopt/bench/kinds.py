@@ -2,13 +2,12 @@
 
 import ast
 import json
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from .. import problems, registry
+from .. import registry
 from ..errors import UnknownName, Unsupported
-from ..findings import Finding
+from ..findings import Entries
 from ..text.documents import Document
 
 #: The kinds of things that `hetopt list` lists, and what they are.
@@ -36,18 +35,6 @@ _FOLDER = {"methods": "exact", "policies": "scheduling.policies"}
 OF_A_PROBLEM = ("formulations", "methods", "planners")
 
 
-@dataclass(frozen=True, repr=False)
-class Entries(Finding, layout="listing.entries"):
-    """What there is of a kind: a row for each, with `name` and `description`."""
-
-    kind: str
-    rows: tuple[Document, ...]
-
-    def to_json(self) -> list[Document]:
-        """The rows, as `hetopt list KIND --json` prints them."""
-        return [*self.rows]
-
-
 def list_entries(kind: str | None = None, problem: str | None = None) -> Entries:
     """Return what is available of a kind, by name; without a kind, the kinds.
 
@@ -58,6 +45,8 @@ def list_entries(kind: str | None = None, problem: str | None = None) -> Entries
         if kind not in OF_A_PROBLEM:
             expected = f"expected one of {', '.join(OF_A_PROBLEM)}"
             raise Unsupported(f"--problem with {kind}: {expected}")
+        from .. import problems
+
         problems.get(problem := problem.replace("-", "_"))
     if kind not in (None, *KINDS) or kind == "commands":
         raise UnknownName("kind", str(kind), [*KINDS])
@@ -82,7 +71,7 @@ def _rows(kind: str | None, problem: str | None) -> list[Document]:
 
         return reference.rows()
     if kind == "suites":
-        from ..bench.suites import known
+        from .suites import known
 
         return [{"name": n, "description": d} for n, d in sorted(known().items())]
     if kind == "formats":
