@@ -13,6 +13,7 @@ from .api.exchange import simulate as simulate
 from .api.executing import run as run
 from .api.fitting import fit as fit
 from .api.judging import load as load
+from .api.nodes import NodeChoice as NodeChoice
 from .api.nodes import choose_nodes as choose_nodes
 from .api.planning import plan as plan
 from .api.predicting import calibrate as calibrate

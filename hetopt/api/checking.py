@@ -1,7 +1,8 @@
 """Plans and current runs judged: what `hetopt check` answers, as a record."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..text.documents import Document
 from . import margins, runs
 from .calling import AnyLimits, AnyPlan, AnyProblem, Place, limits_of
 from .current import CurrentRun
-from .judging import no_plan_is_shorter, posed_plan
+from .judging import no_plan_is_shorter, posed, posed_plan
 from .measured import Footing, Measurement, footing
 from .proving import BoundCheck, check_bound
 
@@ -182,7 +183,8 @@ def check(
         found = replace(found, training=_training(found, judged, tokens))
     if found.run is not None:
         least = no_plan_is_shorter(found.data)
-        found.run.improve(limits_of(limits).time_s)
+        seconds = limits_of(limits).time_s
+        found.run.improve(inf if seconds is None else seconds)
         found = replace(found, bound=found.run.bound() or least)
     return _measured(found, judged, measured_s)
 
@@ -190,7 +192,8 @@ def check(
 def _of_plan(plan: AnyPlan, instance: AnyProblem | None) -> Checked:
     if not isinstance(plan, str | Path):
         return Checked("the plan", *posed_plan(plan, instance))
-    name, data, made, document = load_claim(plan, instance)
+    given = posed(instance)[1] if isinstance(instance, Mapping) else instance
+    name, data, made, document = load_claim(plan, given)
     if made is None:
         claim = {key: document.get(key) for key in ("status", "bound", "reasons")}
         return Checked(str(plan), name, data, claim=claim)

@@ -13,7 +13,6 @@ import typer
 from . import (
     benchmarks,
     checking,
-    doctor,
     exchange,
     executing,
     explaining,
@@ -44,7 +43,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Cost": (questions.fit, questions.rent, planning.provision, questions.scale),
     "Research": (planning.solve, scheduling.schedule),
     "Measure": (measuring.profile, measuring.predict, measuring.calibrate),
-    "Tools": (doctor.doctor,),
+    "Tools": (listing.doctor,),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -84,14 +84,9 @@ def run_suite(
         folder = _folder(suite, out)
     try:
         if report is None:
-            made = _run(
-                str(suite),
-                folder,
-                (suites, time_limit, only),
-                workers=workers,
-                dask=dask,
-                resume=resume,
-            )
+            part = {"suites": suites, "time_limit_s": time_limit, "only": only}
+            how = {"workers": workers, "dask": dask, "resume": resume}
+            made = _run(str(suite), folder, **part, **how)
         else:
             made = reports.report(*journal.read(folder))
         place = folder if folder.is_dir() else folder.parent
@@ -132,7 +127,7 @@ def _folder(suite: str | None, out: Path | None) -> Path:
     return out
 
 
-def _run(suite: str, out: Path, chosen: tuple[Any, ...], **how: Any) -> "Report":
+def _run(suite: str, out: Path, **how: Any) -> "Report":
     from .progress import Steps
 
     done = every = 0
@@ -143,6 +138,5 @@ def _run(suite: str, out: Path, chosen: tuple[Any, ...], **how: Any) -> "Report"
         done, every = (done, count) if row is None else (done + count, every)
         bar.report(done, every)
 
-    part = dict(zip(("suites", "time_limit_s", "only"), chosen, strict=True))
     with Steps(output.console(stderr=True), suite) as bar:
-        return hetopt.run_suite(suite, out, told=told, **part, **how)
+        return hetopt.run_suite(suite, out, told=told, **how)

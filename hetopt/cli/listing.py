@@ -1,4 +1,4 @@
-"""The command `list`, and what the command line says of itself."""
+"""The commands `list` and `doctor`, and what the command line says of itself."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -107,3 +107,14 @@ def list_entries(
         output.print_text(listing.page(found.kind, found.rows))
     else:
         output.present(found, as_json=as_json)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Find the installed solvers, and try each on a small problem.
+
+    Example: `hetopt doctor`
+    """
+    found = hetopt.doctor()
+    output.present(found, as_json=as_json)
+    if not all(one.healthy for one in found.backends):
+        raise typer.Exit(output.BAD_INPUT)

@@ -214,7 +214,7 @@ def deliver(
 
     from ..text.writing import write_json
 
-    result: Result = getattr(found, "result", found)
+    result = found.result if isinstance(found, hetopt.NodeChoice) else found
     failed = written(out, lambda path: write_json(path, found.to_file()))
     run = None
     if tokens is not None and result.plan is not None:

@@ -31,6 +31,7 @@ def _judged(
     found: Checked, judged: Evaluation, facts: list[tuple[str, str]], verified: str
 ) -> Sheet:
     run, measured, told = found.run, found.measured, ""
+    assert found.plan is not None
     sections = [*results.judged(found.data, found.plan, judged)]
     if run is not None:
         said = judged, found.bound, run.advice, measured, run.full_length

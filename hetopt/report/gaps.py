@@ -86,11 +86,6 @@ def record(row: GapRow) -> Document:
     }
 
 
-def sections(report: GapReport) -> list[Section]:
-    """Return a section for each instance: what is proved of it, and a row a method."""
-    return [section(name, rows) for name, rows in _instances(report)]
-
-
 def sheet(report: GapReport) -> Sheet:
     """For each instance its planners and plans drawn, and a table that sorts."""
     parts = _instances(report)

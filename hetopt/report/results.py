@@ -46,13 +46,18 @@ def sheet(
 ) -> Sheet:
     """Return what is known of a result, and its plan, with further facts."""
     answers = {"training_plan": answer, "post_training": answer, "provisioning": rented}
-    say = answers.get(result.problem, lambda result: "")
+    say = answers.get(result.problem)
     told, parts = [*known(result)], list[Section]()
     if result.plan is not None and result.evaluation is not None:
         told += totals(result.parts)
         parts += judged(result.data, result.plan, result.evaluation)
     name = str(getattr(result.data, "name", result.problem))
-    return Sheet(name, (*parts, *sections), facts=(*told, *facts), answer=say(result))
+    return Sheet(
+        name,
+        (*parts, *sections),
+        facts=(*told, *facts),
+        answer="" if say is None else say(result),
+    )
 
 
 def answer(result: Result) -> str:

@@ -73,15 +73,14 @@ def _drawn(sheet: Sheet) -> Callable[[], figures.Drawing] | None:
 def console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
     """A console that shows `[bold]` and `:smile:` in names as they are written.
 
-    A pipe has no width: lines there must not be folded to 80 columns.
+    A pipe has no width: lines there must not be folded to 80 columns. A `file` gets
+    what the console would, without colours.
     """
-    told = {"markup": False, "emoji": False, "highlight": False, "stderr": stderr}
-    screen = Console(**told)  # type: ignore[arg-type]
-    width = None if screen.is_terminal else _PIPE
-    if file is not None:
-        told |= {"file": file, "color_system": None, "force_terminal": False}
-        width = width or screen.width
-    return Console(**told, width=width)  # type: ignore[arg-type]
+    here = Console(stderr=stderr)
+    width = here.width if here.is_terminal else _PIPE
+    told: figures.Look = {"markup": False, "emoji": False, "highlight": False}
+    told |= {"stderr": stderr} if file is None else {"file": file, "force_terminal": False}
+    return Console(width=width, **told)
 
 
 def text(sheet: Sheet) -> str:
