@@ -18,7 +18,7 @@ from .api.nodes import choose_nodes as choose_nodes
 from .api.planning import plan as plan
 from .api.predicting import calibrate as calibrate
 from .api.predicting import predict as predict
-from .api.profiles import profile as profile
+from .api.predicting import profile as profile
 from .api.proving import check_bound as check_bound
 from .api.provisioning import frontier as frontier
 from .api.provisioning import provision as provision

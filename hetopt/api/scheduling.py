@@ -185,8 +185,8 @@ def queue_of_trace(trace: Place, on: AnyProblem, **sample: Any) -> Data:
         choices["costs"] = data.workload.costs
     cluster = getattr(data, "cluster", None)
     if not isinstance(cluster, Cluster):
-        fault = "found no cluster, expected one; name another file"
-        raise InstanceError(f"{on}: {fault}" if isinstance(on, str | Path) else fault)
+        where = on if isinstance(on, str | Path) else None
+        raise InstanceError.of(where, "found no cluster, expected one; name another")
     of = on if isinstance(on, str | Path) else getattr(data, "name", "a cluster")
     name = escaped(f"{Path(trace).stem} on {of}")[:LONGEST_NAME].strip()
     return traces.queue(trace, cluster, name, **choices)

@@ -22,8 +22,6 @@ from . import (
     questions,
     queueing,
     recovering,
-    scheduling,
-    serving,
 )
 from .app import app
 from .output import be_patient, unexpected
@@ -33,7 +31,7 @@ __all__ = ["app", "main"]
 #: The commands by what one needs them for, in the order of the help.
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Plan": (exchange.assemble, planning.plan, checking.check, planning.compare),
-    "Understand": (explaining.explain, explaining.simulate, serving.serve),
+    "Understand": (explaining.explain, explaining.simulate, explaining.serve),
     "Launch": (
         *(exchange.export, executing.run, executing.checkpoint),
         *(recovering.recover, recovering.replay),
@@ -41,7 +39,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         queueing.logs,
     ),
     "Cost": (questions.fit, questions.rent, planning.provision, questions.scale),
-    "Research": (planning.solve, scheduling.schedule),
+    "Research": (planning.solve, recovering.schedule),
     "Measure": (measuring.profile, measuring.predict, measuring.calibrate),
     "Tools": (listing.doctor,),
 }

@@ -1,5 +1,6 @@
-"""The commands that take a plan apart: `explain` and `simulate`."""
+"""The commands that look at a plan: `explain`, `simulate` and `serve`."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +9,7 @@ import typer
 import hetopt
 
 from . import output
-from .options import AsJson, PlanFile, PlanInstance, Report, limits, opt
+from .options import AsJson, PlanFile, PlanInstance, Report, arg, flag, limits, opt
 from .quantities import duration
 
 
@@ -65,3 +66,47 @@ def simulate(
     if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
         timeline.check_size(found)
     output.present(found, out, as_json=as_json)
+
+
+def serve(
+    instance: Annotated[
+        str | None,
+        arg(
+            "What to open: the path of an instance or a plan file, or a name from "
+            "`hetopt list instances`."
+        ),
+    ] = None,
+    port: Annotated[
+        int, opt("N", "Port to listen on; 0: any free one.", min=0, max=65535)
+    ] = 0,
+    open_page: Annotated[bool, flag("Open the page in a browser.", "--open")] = False,
+    time_limit: Annotated[
+        float,
+        duration(
+            "S",
+            "Time limit that the page proposes for a plan, in seconds.",
+            least=0.1,
+            most=86400,
+        ),
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a local page to look at clusters and plans, and to plan again.
+
+    Only this machine can reach the page, whose address has a random token; it loads
+    nothing from the network. Ctrl-C stops the server.
+
+    Example: `hetopt serve hexiscale/setting-1-llama2-7b`
+    """
+    from .. import serving
+
+    def ready(address: str) -> None:
+        if as_json:
+            output.print_json({"address": address})
+        else:
+            output.print_text(f"{address}\n")
+            output.tell("Ctrl-C to stop")
+        if open_page:
+            webbrowser.open(address)
+
+    serving.serve(instance, port=port, time_limit=time_limit, ready=ready)

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import hetopt
 
 from . import output
@@ -12,14 +10,14 @@ from .options import AsJson, arg, flag, opt, sizes
 from .output import written
 from .quantities import length, rate
 
-_CONSTANTS = typer.Option(
-    metavar="FILE",
-    help="Constants written by `hetopt calibrate` or `hetopt profile`; they take "
-    "precedence over the shipped ones.",
-)
-
-
-Constants = Annotated[Path | None, _CONSTANTS]
+Constants = Annotated[
+    Path | None,
+    opt(
+        "FILE",
+        "Constants written by `hetopt calibrate` or `hetopt profile`; they take "
+        "precedence over the shipped ones.",
+    ),
+]
 
 
 def predict(

@@ -79,7 +79,9 @@ def console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
     here = Console(stderr=stderr)
     width = here.width if here.is_terminal else _PIPE
     told: figures.Look = {"markup": False, "emoji": False, "highlight": False}
-    told |= {"stderr": stderr} if file is None else {"file": file, "force_terminal": False}
+    told |= (
+        {"stderr": stderr} if file is None else {"file": file, "force_terminal": False}
+    )
     return Console(width=width, **told)
 
 
