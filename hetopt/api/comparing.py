@@ -116,6 +116,7 @@ def compare(
     the exact method, each with the whole time limit.
     """
     asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
+    problem = problem and problem.replace("-", "_")
     read = [_read(given, problem, options, runs_on) for given in several(instances)]
     kinds = list(dict.fromkeys(name for name, _, _ in read))
     if len(kinds) > 1:

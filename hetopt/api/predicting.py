@@ -186,7 +186,7 @@ def profile(
     measurements are done, and of how many. Raises `InstanceError` where nothing fits
     into memory, or degrees lack a bandwidth; `Unsupported` without PyTorch or a GPU.
     """
-    spec = model if isinstance(model, ModelSpec) else load_model(model)
+    spec = model if isinstance(model, ModelSpec) else load_model(Path(model))
     degrees, sizes = (tuple(sorted({*x})) for x in (tensor_parallel, micro_batches))
     asked = Asked(spec, sequence_length, degrees, sizes, gpu_name, intra_gbytes_per_s)
     how = How("cuda" if gpu else "cpu", recompute, flash)
