@@ -126,10 +126,10 @@ def reference(name: str) -> str:
 def planners() -> str:
     """Return the page of the planners: by problem, what each docstring says."""
     _see_the_tree()
-    from hetopt.cli.listing import entries
+    from hetopt import list_entries
 
     parts = ["# Planners", PLANNERS_BEGIN]
-    rows = entries("planners")
+    rows = list_entries("planners").rows
     problems = sorted({str(row["problem"]) for row in rows} - {"training_plan"})
     for problem in ("training_plan", *problems):
         parts.append(f"## {problem}")

@@ -29,7 +29,7 @@ from _measuring import RESULTS, keep, publish
 from joblib import Parallel, delayed
 
 import hetopt
-from hetopt.api import bound_checked
+from hetopt.api import check_bound
 from hetopt.bench import journal
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.errors import OutOfTime
@@ -246,7 +246,7 @@ def checks(words: list[str], workers: int) -> Iterator[_pages.Row]:
 
 def _checked(name: str, bound: Any, file: str) -> _pages.Row:
     begun = time.perf_counter()
-    found = bound_checked(FOLDER / file, limits=CHECK_S)
+    found = check_bound(FOLDER / file, limits=CHECK_S)
     derived = f"no: {found.missing[0]}" if found.missing else f"yes: {found.proof}"
     seconds = round(time.perf_counter() - begun, 1)
     return {"instance": name, "bound": bound, "derived": derived, "seconds": seconds}

@@ -71,6 +71,12 @@ class CannotWrite(InstanceError):
     kind = "cannot_write"
 
 
+class WrongType(HetoptError, TypeError):
+    """An argument of a type that the function does not take."""
+
+    kind = "wrong_type"
+
+
 class MixedData(HetoptError, ValueError):
     """Things that belong to different instances were put together."""
 
@@ -220,12 +226,12 @@ class ObjectiveMismatch(InternalError):
 
 
 @contextmanager
-def naming(file: Place) -> Iterator[None]:
-    """Errors within name `file` as well, where they name none: what was read there."""
+def naming(given: object) -> Iterator[None]:
+    """Errors within name a file that is given, where they name none: what it says."""
     try:
         yield
     except InstanceError as error:
-        if error.file is not None:
+        if error.file is not None or not isinstance(given, str | PathLike):
             raise
-        message = f"{file}: {error}"
-        raise type(error)(message, file=file, field=error.field) from None
+        message = f"{given}: {error}"
+        raise type(error)(message, file=given, field=error.field) from None

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from . import problems, registry
+from . import problems
 from .errors import MixedData
+from .findings import Finding
 from .problems import Objective
 from .result import Bound, Result, Status, gap, known_gap, plain
 from .run_statistics import quantile, shifted_geometric_mean
@@ -82,7 +83,7 @@ class GapRow:
 
 
 @dataclass(frozen=True)
-class GapReport:
+class GapReport(Finding, layout="gaps"):
     """The report compares methods, instance by instance.
 
     A row may quote what was known before (`GapRow.is_quoted`); the summary is about
@@ -99,9 +100,6 @@ class GapReport:
     def __repr__(self) -> str:
         lines = (f"  {row!r}" for row in self.rows)
         return "\n".join(["<GapReport", *lines, ">"])
-
-    def _repr_html_(self) -> str:
-        return str(registry.entry("report", "notebook").of_gaps(self))
 
     @classmethod
     def of(

@@ -9,8 +9,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Literal
 
-from . import problems, registry
+from . import problems
 from .errors import BoundContradicted, InternalError, ObjectiveMismatch, PlanRejected
+from .findings import Finding
 from .problems import Evaluation, Objective
 from .schema import Instance, Record
 from .text.documents import Document
@@ -110,7 +111,7 @@ class TracePoint:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Finding, layout="plans"):
     """The result is what is known: status, plan, objective, bound, and their origin.
 
     `certificate` is what `hetopt check --bound` needs to derive the bound again, where
@@ -118,7 +119,8 @@ class Result:
     bug of ours, but none that keeps the others from working. `started_from` says where
     the plan is from that the search was given, where planners made none as fast
     before. `name` is the instance's name, None for a problem file; `posed_by` the
-    instance of a plan of offers, which its problem file has not.
+    instance of a plan of offers, which its problem file has not. `warnings` say why
+    a valid plan may not start.
     """
 
     problem: str
@@ -136,6 +138,7 @@ class Result:
     failed: tuple[str, ...] = ()
     started_from: str | None = None
     posed_by: Instance | None = field(default=None, repr=False)
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.plan is not None and self.evaluation is None:
@@ -158,10 +161,6 @@ class Result:
         if self.gap is not None:
             words.append(f"gap {self.gap:.2%}")
         return f"<Result {', '.join(words)}; stop {self.stop.value}>"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: what is known, and a training plan drawn."""
-        return str(registry.entry("report", "notebook").of_result(self))
 
     def _refuse_lies(self) -> None:
         has_plan = self.plan is not None
@@ -307,6 +306,8 @@ class Result:
             document["bound_exact"] = [exactly.numerator, exactly.denominator]
         if self.failed:
             document["failed"] = list(self.failed)
+        if self.warnings:
+            document["warnings"] = list(self.warnings)
         if self.started_from is not None:
             document["started_from"] = self.started_from
         if self.certificate is not None:

@@ -125,8 +125,7 @@ def test_the_docstring_of_a_statement_lists_its_families(formulation: str) -> No
 REACHES_UP = {
     ("search", "planners"): "a quick plan where a local search has no start",
     ("exact", "planners"): "plans that an exact method starts from by itself",
-    ("result", "report"): "a notebook draws a result",
-    ("gaps", "report"): "a notebook draws a report",
+    ("findings", "report"): "what is found prints and draws itself",
 }
 #: What `hetopt.entries` reaches.
 ENTRIES = {

@@ -23,8 +23,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BUILD = "import setuptools.build_meta as b, sys; b.build_{}(sys.argv[1])"
 RUN = "import hetopt\nfrom hetopt.cli import main\nprint(hetopt.__file__)\nmain()\n"
 LIST = (
-    "import json, sys\nfrom hetopt.cli.listing import entries\n"
-    "print(json.dumps([entries(kind) for kind in sys.argv[1:]]))\n"
+    "import json, sys\nfrom hetopt import list_entries\n"
+    "print(json.dumps([list_entries(kind).to_json() for kind in sys.argv[1:]]))\n"
 )
 
 
@@ -147,11 +147,11 @@ def test_the_wheel_plans_and_reports(site: Path, tmp_path: Path) -> None:
 
 def test_the_wheel_lists_what_the_checkout_lists(site: Path, tmp_path: Path) -> None:
     """But for the suites that need the checkout."""
-    from hetopt.cli import listing
+    from hetopt import list_entries
 
     kinds = ("instances", "formulations", "planners", "methods", "backends")
     *told, suites = json.loads(run(site, LIST, tmp_path, *kinds, "suites"))
-    assert told == [listing.entries(kind) for kind in kinds]
+    assert told == [list_entries(kind).to_json() for kind in kinds]
     names = {suite["name"] for suite in suites}
     assert {"smoke", "exact", "planners", "scale"} <= names
     assert "gaps" not in names

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .. import clock
-from ..errors import UnknownName, Unsupported, cut
+from ..errors import UnknownName, Unsupported, WrongType, cut
 from ..modelling import Limits
 from ..plans import Plan
 from ..result import Result
@@ -27,6 +27,7 @@ AnyInstance = Place | Instance | Tree
 AnyProblem = Place | Record | Tree
 AnyPlan = Result | Place | Plan | Tree
 Options = Fields
+Words = Fields | Iterable[str]  # options by name, or each as `name=value`
 Report = Callable[[Any, Any], None]
 
 
@@ -57,10 +58,17 @@ class Listener(NamedTuple):
     started: Callable[[str], None] = lambda name: None
 
 
-def not_one(what: str, found: object, expected: str) -> TypeError:
+def not_one(what: str, found: object, expected: str) -> WrongType:
     """The error for an argument of a type that the function does not take."""
     shown = f"{cut(repr(found))} ({type(found).__name__})"
-    return TypeError(f"{what}: found {shown}, expected {expected}")
+    return WrongType(f"{what}: found {shown}, expected {expected}", field=what)
+
+
+def words_of(options: Words | None) -> list[str]:
+    """Options as `name=value`, each as the command line takes it."""
+    if isinstance(options, Mapping):
+        return [f"{name}={value}" for name, value in options.items()]
+    return [*(options or ())]
 
 
 def several(instances: AnyProblem | Iterable[AnyProblem]) -> list[Any]:

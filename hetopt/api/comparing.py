@@ -116,6 +116,7 @@ def compare(
     the exact method, each with the whole time limit.
     """
     asked, heard = limits_of(limits, counts_work=True), progress_of(progress)
+    problem = problem and problem.replace("-", "_")
     read = [_read(given, problem, options, runs_on) for given in several(instances)]
     kinds = list(dict.fromkeys(name for name, _, _ in read))
     if len(kinds) > 1:
@@ -254,13 +255,13 @@ def _rows(
             return statements.solve(problem, data, statement, backend, limits=limits)
         except (Unsupported, BackendMissing) as reason:
             method = Method(statement, "exact", formulation=statement, backend=backend)
-            return _nothing(problem, data, method, str(reason))
+            return unsupported(problem, data, method, str(reason))
 
     def prove(*, limits: Limits) -> Result:
         try:
             found = exactly(problem, data, given, progress, limits)
         except Unsupported as reason:
-            return _nothing(problem, data, Method(problem, "exact"), str(reason))
+            return unsupported(problem, data, Method(problem, "exact"), str(reason))
         # One that solves a statement is a row beside that statement's own.
         return replace(found, method=replace(found.method, formulation=None))
 
@@ -289,7 +290,7 @@ def _compare_policies(
         yield outcome.result
 
 
-def _nothing(problem: str, data: object, method: Method, reason: str) -> Result:
+def unsupported(problem: str, data: object, method: Method, reason: str) -> Result:
     """Return the row of a method that does not take the problem."""
     return Result(
         problem, data, method, Status.UNDECIDED, Stop.FINISHED, reasons=(reason,)

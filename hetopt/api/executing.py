@@ -14,6 +14,7 @@ from .judging import posed_training
 if TYPE_CHECKING:
     from ..runtime.supervisor import Ran
 
+
 Heard = Callable[[dict[str, object]], object]
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from .. import files, portfolio
 from ..bounds import impossible
 from ..errors import InstanceError, OutOfTime, UnknownName, Unsupported
+from ..findings import Finding
 from ..formats.importing import divisions
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -23,7 +24,16 @@ from ..schema import Instance, ModelSpec, Workload, exact
 from ..text.documents import Document
 from . import boxes, feasibility, scheduling
 from .boxes import Cards
-from .calling import AnyLimits, AnyProgress, Place, Progress, limits_of, progress_of
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Place,
+    Progress,
+    Words,
+    limits_of,
+    progress_of,
+    words_of,
+)
 from .feasibility import Reach
 
 #: Where neither an instance nor the caller says so.
@@ -103,8 +113,8 @@ class Verdict:
         }
 
 
-@dataclass(frozen=True)
-class Fitting:
+@dataclass(frozen=True, repr=False)
+class Fitting(Finding, layout="fitting"):
     """The verdict on each set of GPUs that was asked about.
 
     `open` are the sets of GPUs that Ctrl-C left to be looked at.
@@ -121,9 +131,6 @@ class Fitting:
         """Return whether every set was looked at."""
         return not self.open
 
-    def __repr__(self) -> str:
-        return f"<Fitting of {self.model}: {', '.join(map(repr, self.verdicts))}>"
-
     def to_json(self) -> Document:
         """Return the document of the command line."""
         return {
@@ -133,6 +140,7 @@ class Fitting:
             "complete": self.complete,
             "open": list(self.open),
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "answer": self.sheet().answer,
         }
 
 
@@ -142,7 +150,7 @@ def fit(
     batch: int | None = None,
     sequence: int | None = None,
     *,
-    options: Sequence[str] = (),
+    options: Words = (),
     limits: AnyLimits = 20,
     progress: AnyProgress = None,
 ) -> Fitting:
@@ -162,14 +170,16 @@ def fit(
             raise InstanceError(f"{word}: found {value}, expected at least 1; raise it")
     if on is None:
         data = _own(model, batch, sequence)
-        data = divisions.with_choices(data, options)
+        data = divisions.with_choices(data, words_of(options))
         sizes = data.workload.global_batch, data.workload.sequence_length
         cards = Cards(data.name, data.planned_cluster.gpu_count)
         question = _Question(data.model.name, *sizes, [cards], lambda _: data)
     else:
         trained = Training.of(model)
         sizes = trained.sizes(batch, sequence, (SEQUENCES, TOKENS))
-        question = _named(trained.spec, [*on], *sizes, trained.options(options))
+        question = _named(
+            trained.spec, [*on], *sizes, trained.options(words_of(options))
+        )
     sets, verdicts = question.sets, list[Verdict]()
     with suppress(KeyboardInterrupt):
         for number, one in enumerate(sets):

@@ -14,8 +14,7 @@ from .. import files, problems, registry
 from ..bounds.training_plan import training_plan_bound
 from ..errors import InstanceError, MixedData, NoPlan, Unsupported
 from ..plans import Plan, Provisioning, TrainingPlan
-from ..problems import Evaluation, Objective
-from ..problems.training_plan import support
+from ..problems import Objective
 from ..result import Bound, Result
 from ..schema import Instance, Record
 from ..text.complaints import shown, validated
@@ -45,20 +44,6 @@ def load(instance: AnyInstance) -> Instance:
     if isinstance(instance, str | Path):
         return files.load_instance(instance)
     raise not_one("instance", instance, _AN_INSTANCE)
-
-
-def check(plan: AnyPlan, instance: AnyProblem | None = None) -> Evaluation:
-    """Judge a plan, whoever made it: objective, parts, and every rule that it breaks.
-
-    `plan` is a result, a plan file or a result file, or a plan with its instance (or
-    problem); each of these may be a dict of what the file would say. Raises `NoPlan`
-    for a result without one, `Unsupported` where the program that has to run the plan
-    can run none of the instance.
-    """
-    name, data, made = posed_plan(plan, instance)
-    if isinstance(data, Instance):
-        support.require(data)
-    return problems.get(name).evaluate(data, made)
 
 
 def posed(problem: AnyProblem) -> tuple[str, Any]:

@@ -5,9 +5,13 @@ importers write the latter. All of a card is never free: CUDA's context, communi
 buffers and fragments take some.
 """
 
+from dataclasses import replace
+
 from ..catalogue import find_gpu
+from ..plans import TrainingPlan
 from ..problems import Evaluation
 from ..problems.training_plan import targets
+from ..result import Result
 from ..schema import Instance, exact
 from ..schema.targets import Rule
 
@@ -22,6 +26,13 @@ def warnings(data: Instance, judged: Evaluation) -> tuple[str, ...]:
     back, nor for a plan that does not fit at all, which breaks a rule.
     """
     return (*_makers(data, judged), *_fullest(data, judged))
+
+
+def warned(found: Result) -> Result:
+    """Return a result with the warnings about its plan, if it is one of training."""
+    if not isinstance(found.plan, TrainingPlan) or found.evaluation is None:
+        return found
+    return replace(found, warnings=warnings(found.data, found.evaluation))
 
 
 def _makers(data: Instance, judged: Evaluation) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from time import monotonic
 
 from ..bounds.training_plan import spending_bound
 from ..errors import BoundContradicted, InstanceError
+from ..findings import Finding
 from ..problems import training_plan
 from ..problems.training_plan import support
 from ..result import Bound, Result, Status, Stop, gap
@@ -20,6 +21,7 @@ from ..text.documents import Document
 from . import planning
 from .calling import AnyInstance, AnyLimits, AnyProgress, limits_of, progress_of
 from .judging import load
+from .margins import warned
 from .runs import US_PER_HOUR, spent, unsaid
 from .starts import AnyStart, known_of
 
@@ -45,8 +47,8 @@ class NodeSet:
         return f"<NodeSet without {len(self.without)} nodes: {self.iteration_us} us>"
 
 
-@dataclass(frozen=True)
-class NodeChoice:
+@dataclass(frozen=True, repr=False)
+class NodeChoice(Finding, layout="plans.chosen"):
     """Sets of nodes beside each other, all nodes first, and the best of them.
 
     `bound`, in USD, holds for all plans of the instance. `result` has the best plan as
@@ -57,10 +59,6 @@ class NodeChoice:
     sets: tuple[NodeSet, ...]
     best: NodeSet | None
     bound: Bound
-
-    def __repr__(self) -> str:
-        usd = None if self.value is None else float(self.value)
-        return f"<NodeChoice: {usd} USD, best of {len(self.sets)}: {self.best}>"
 
     def __post_init__(self) -> None:
         value, bound = self.value, self.bound
@@ -83,8 +81,8 @@ class NodeChoice:
         return gap(self.value, self.bound.value)
 
     def to_json(self) -> Document:
-        """The document of the command line; absent is None."""
-        return {
+        """The document of the plan, and of the sets as `nodes`; absent is None."""
+        nodes: Document = {
             "objective": "usd",
             "unit": "USD",
             "value": None if self.value is None else float(self.value),
@@ -102,6 +100,11 @@ class NodeChoice:
                 for one in self.sets
             ],
         }
+        return self.result.to_json() | {"nodes": nodes}
+
+    def to_file(self) -> Document:
+        """Return the result with its plan, which is a plan file."""
+        return self.result.to_file()
 
 
 def choose_nodes(
@@ -162,7 +165,7 @@ def choose_nodes(
         result = _for_all_nodes(result, best)
         stop = Stop.FINISHED if stop is Stop.PROVED else stop
     seconds = {**result.seconds, "node sets": monotonic() - began}
-    result = replace(result, seconds=seconds, stop=stop)
+    result = warned(replace(result, seconds=seconds, stop=stop))
     return NodeChoice(result, tuple(sets), best, spending_bound(data, prices))
 
 

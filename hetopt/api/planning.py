@@ -24,6 +24,7 @@ from .calling import (
     working,
 )
 from .judging import load
+from .margins import warned
 from .plugins import Plugin, named
 from .solving import NO_PLANNER
 from .starts import NOTHING, AnyStart, Known, known_of
@@ -104,8 +105,8 @@ def plan(
             found = portfolio.search(data, left, given, heard.report)
         left = whole.after(monotonic() - began)
         if name is not None:  # then the planner's own reason is the answer
-            return done(with_remedies(found, left), asked)
-        return done(answered(found, beforehand, left), asked)
+            return done(warned(with_remedies(found, left)), asked)
+        return done(warned(answered(found, beforehand, left)), asked)
 
 
 def _refuse(

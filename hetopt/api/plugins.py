@@ -139,7 +139,8 @@ def _planner(function: Callable[..., object], problem: str) -> Callable[..., Any
             except InstanceError as error:
                 raise PluginBroken(str(error), file=file) from error
         if made is not None and not isinstance(made, kind):
-            raise not_one("the plan", made, f"a {kind.__name__}, a dict or None")
+            wrong = not_one("the plan", made, f"a {kind.__name__}, a dict or None")
+            raise TypeError(str(wrong))  # not of ours: the plug-in's
         return made
 
     first = Parameter("data", Parameter.POSITIONAL_OR_KEYWORD)

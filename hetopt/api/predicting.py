@@ -1,6 +1,6 @@
 """Predictions beside measured runs; constants from runs of one's own."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -20,15 +20,19 @@ from ..costs.runs.prediction import (
 from ..costs.runs.rows import Run, Served
 from ..costs.runs.serving import decoded, not_calibrated
 from ..errors import InstanceError, Place
+from ..findings import Finding
 from ..formats.runs import read
+from ..measuring.profiling import Asked, How, Profiled, profiled
+from ..schema import ModelSpec
 from ..text.documents import Document
 from . import mixed
+from .scheduling import load_model
 
 Runs = Place | Sequence[Run]
 
 
-@dataclass(frozen=True)
-class Predicted:
+@dataclass(frozen=True, repr=False)
+class Predicted(Finding, layout="predicted"):
     """Runs, what the model says of each, and the errors by set."""
 
     runs: tuple[Run | Served, ...]
@@ -56,8 +60,8 @@ class Predicted:
         return told | own
 
 
-@dataclass(frozen=True)
-class Calibrated:
+@dataclass(frozen=True, repr=False)
+class Calibrated(Finding, layout="predicted.calibrated"):
     """Constants after runs of one's own, and how far off they leave each run."""
 
     constants: Mapping[str, Constant]
@@ -161,3 +165,34 @@ def _constants_of(path: Place | None) -> dict[str, Constant]:
     """Shipped constants, those of a file in their place."""
     own = {} if path is None else read_file(Path(path))
     return {**shipped.constants(), **own}
+
+
+def profile(
+    model: Place | ModelSpec,
+    sequence_length: int,
+    *,
+    gpu: bool = True,
+    gpu_name: str | None = None,
+    micro_batches: Sequence[int] = (1, 2, 4),
+    tensor_parallel: Sequence[int] = (1,),
+    intra_gbytes_per_s: float | None = None,
+    recompute: bool = True,
+    flash: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Profiled:
+    """Measure time and memory of a model's layers on this machine's GPU, or its CPU.
+
+    `model` is a preset, a `config.json` or a `ModelSpec`. `progress` hears how many
+    measurements are done, and of how many. Raises `InstanceError` where nothing fits
+    into memory, or degrees lack a bandwidth; `Unsupported` without PyTorch or a GPU.
+    """
+    spec = model if isinstance(model, ModelSpec) else load_model(Path(model))
+    degrees, sizes = (tuple(sorted({*x})) for x in (tensor_parallel, micro_batches))
+    asked = Asked(spec, sequence_length, degrees, sizes, gpu_name, intra_gbytes_per_s)
+    how = How("cuda" if gpu else "cpu", recompute, flash)
+    found = profiled(asked, how, progress)
+    if not found.rows:
+        raise InstanceError(
+            "nothing fits into this device's memory: give smaller sizes"
+        )
+    return found

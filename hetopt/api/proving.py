@@ -53,20 +53,13 @@ class BoundCheck:
 
 def check_bound(
     result: Place, instance: Place | Record | None = None, *, limits: AnyLimits = 60
-) -> list[str]:
-    """Derive the bound of a result document again, and return what is missing.
+) -> BoundCheck:
+    """Derive the bound of a result document again: what it lacks, and who derived it.
 
-    The answer is empty if the bound, or the claim that there is no plan, is proved.
+    Nothing is `missing` if the bound, or the claim that there is no plan, is proved.
     Raises `InstanceError` for a document without a bound or with an unreadable
     certificate, `Unsupported` for a bound that nothing derives again.
     """
-    return list(bound_checked(result, instance, limits=limits).missing)
-
-
-def bound_checked(
-    result: Place, instance: Place | Record | None = None, *, limits: AnyLimits = 60
-) -> BoundCheck:
-    """Return what the claim lacks, and what it was derived by."""
     asked = limits_of(limits)
     name, data, plan, document = files.load_claim(result, instance)
     status, bound = document.get("status"), None

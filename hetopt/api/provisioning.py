@@ -1,8 +1,6 @@
 """The module chooses GPUs to rent: cheapest, fastest, every trade of cost and time."""
 
-from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import portfolio
@@ -84,7 +82,7 @@ def _problem_of(
         asked = {"deadline_s": deadline_s, "budget_usd": budget_usd}
         requirements = validated(Requirements, asked, "asked for", file="")
         loaded = loaded.model_copy(update={"requirements": requirements})
-    with naming(instance) if isinstance(instance, str | Path) else nullcontext():
+    with naming(instance):
         if loaded.cluster is not None:
             raise InstanceError(
                 f"instance {loaded.name!r}: found a cluster, expected offers to rent; "

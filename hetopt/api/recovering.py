@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import portfolio
 from ..errors import InstanceError, UnknownName
+from ..findings import Finding
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import training_plan
@@ -19,17 +20,21 @@ from ..recovery.replanning import DEFAULT_TIME_S, HORIZON_S, Candidate, Replanni
 from ..result import Result, Stop
 from ..schema import Instance
 from ..solving.heuristic import Heuristic
+from ..text.complaints import validated
 from ..text.documents import Document
 from ..text.marks import marked
+from ..text.options import pairs, values
 from .calling import (
     AnyInstance,
     AnyLimits,
     AnyPlan,
     AnyProgress,
     Report,
+    Words,
     limits_of,
     progress_of,
     refuse_unknown,
+    words_of,
 )
 from .judging import load, posed_training
 from .solving import planners_for
@@ -37,8 +42,8 @@ from .solving import planners_for
 METHOD = "recovery"
 
 
-@dataclass(frozen=True)
-class Recovered:
+@dataclass(frozen=True, repr=False)
+class Recovered(Finding, layout="recovery"):
     """The answer says what to run after a change, and has the recovery to it.
 
     `result` is the recovery's; where no new training plan was found it is a result of
@@ -51,10 +56,6 @@ class Recovered:
     chosen: Candidate | None
     candidates: tuple[Candidate, ...]
     old_plan: TrainingPlan
-
-    def __repr__(self) -> str:
-        plan = self.chosen.name if self.chosen else "no plan"
-        return f"<Recovered with {plan} of {len(self.candidates)}: {self.result!r}>"
 
     @property
     def new_plan(self) -> TrainingPlan | None:
@@ -111,7 +112,7 @@ def recover(
     planning_s: float | None = DEFAULT_TIME_S,
     horizon_s: float = HORIZON_S,
     method: str = METHOD,
-    storage: Storage | None = None,
+    storage: Storage | Words | None = None,
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Recovered:
@@ -126,7 +127,7 @@ def recover(
     and `UnknownName` for what does not fit together.
     """
     asked, heard = limits_of(limits), progress_of(progress)
-    storage = storage or Storage()
+    storage = storage_of(storage)
     refuse_unknown("method", [method], methods())
     refuse_unknown("planner", planners or (), planners_for("training_plan"))
     old, made = trained(old_plan, old_instance)
@@ -172,6 +173,24 @@ def recover(
     if work.interrupted and result.stop is not Stop.PROVED:
         result = replace(result, stop=Stop.INTERRUPTED)
     return Recovered(change, result, chosen, candidates, made)
+
+
+def storage_of(given: Storage | Words | None) -> Storage:
+    """Return where states lie, of a record or its fields by name, as texts.
+
+    Raises `InstanceError` for what is wrong with them, by field.
+    """
+    if isinstance(given, Storage):
+        return given
+    words = words_of(given)
+    tree = values(words)
+    for name, text in pairs(words).items():
+        if name in ("media", "unsaved"):
+            both = "memory,disk" if text == "both" else text
+            tree[name] = [word.strip() for word in both.split(",") if word.strip()]
+        elif text == "none":
+            tree[name] = None
+    return validated(Storage, tree, "--option", file="")
 
 
 def methods() -> list[str]:

@@ -15,6 +15,7 @@ from .. import catalogue, portfolio
 from ..bounds.training_plan import training_plan_bound
 from ..catalogue import Price
 from ..errors import InstanceError, Unsupported
+from ..findings import Finding
 from ..formats.skypilot import prices as skypilot
 from ..modelling import Limits
 from ..portfolio.absence import with_refutation
@@ -25,7 +26,16 @@ from ..schema import Instance, ModelSpec
 from ..text.documents import Document
 from . import boxes
 from .boxes import Cards
-from .calling import AnyLimits, AnyProgress, Place, Progress, limits_of, progress_of
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Place,
+    Progress,
+    Words,
+    limits_of,
+    progress_of,
+    words_of,
+)
 from .fitting import Training
 from .runs import tokens_of
 
@@ -86,8 +96,8 @@ class Rental:
         }
 
 
-@dataclass(frozen=True)
-class Rentals:
+@dataclass(frozen=True, repr=False)
+class Rentals(Finding, layout="renting"):
     """All machines that were planned, the cheapest that keeps the deadline first.
 
     Behind them are those that are late, the fastest first. `without` are cards on which
@@ -104,9 +114,6 @@ class Rentals:
     without: dict[str, str]
     complete: bool = True
     refuted: bool = False
-
-    def __repr__(self) -> str:
-        return f"<Rentals for {self.model}: {len(self.rows)}, best {self.best!r}>"
 
     def is_in_time(self, row: Rental) -> bool:
         """Return whether a row keeps the deadline, where there is one."""
@@ -152,6 +159,7 @@ class Rentals:
                 row.to_json() | {"in_time": self.is_in_time(row)} for row in self.rows
             ],
             "without": self.without,
+            "answer": self.sheet().answer,
         }
 
 
@@ -166,7 +174,7 @@ def rent(
     sequence: int | None = None,
     micro_batches: Sequence[int] | None = None,
     quota: int = QUOTA,
-    options: Sequence[str] = (),
+    options: Words = (),
     limits: AnyLimits = 60,
     progress: AnyProgress = None,
 ) -> Rentals:
@@ -217,7 +225,7 @@ def rent(
         "global_batch": batch,
         "micro_batch_sizes": sizes,
     }
-    words = trained.options(options)
+    words = trained.options(words_of(options))
 
     def instance(card: str, size: int, machines: int) -> Instance:
         cards = [Cards(card, size * machines)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InstanceError, MixedData, Unsupported
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems.recovery import Storage
 from ..recovery.pooling import Pool
@@ -14,7 +15,14 @@ from ..recovery.replay.traces import Moment
 from ..schema import Instance
 from ..text.documents import Document
 from . import recovering
-from .calling import AnyLimits, AnyProgress, limits_of, progress_of, refuse_unknown
+from .calling import (
+    AnyLimits,
+    AnyProgress,
+    Words,
+    limits_of,
+    progress_of,
+    refuse_unknown,
+)
 from .judging import load
 from .solving import planners_for
 from .starts import NOTHING, Known, known_of
@@ -25,8 +33,8 @@ TIME_LIMIT_S = 2.0
 _US = 10**6
 
 
-@dataclass(frozen=True)
-class Replayed:
+@dataclass(frozen=True, repr=False)
+class Replayed(Finding, layout="replay"):
     """The replay has what became of a job along a trace, by every method.
 
     `end_us` is where all methods end; before the trace's own end when interrupted.
@@ -38,13 +46,6 @@ class Replayed:
     end_us: int
     replays: tuple[Replay, ...]
     planned: int
-
-    def __repr__(self) -> str:
-        counts = (f"{one.method} {one.tally.iterations}" for one in self.replays)
-        return (
-            f"<Replayed {self.series}, {self.changes} changes; iterations: "
-            f"{', '.join(counts)}>"
-        )
 
     @property
     def interrupted(self) -> bool:
@@ -128,7 +129,7 @@ def replay(
     checkpoint_s: float = CHECKPOINT_S,
     restart_s: float = 0.0,
     horizon_s: float = HORIZON_S,
-    storage: Storage | None = None,
+    storage: Storage | Words | None = None,
     known: bool = True,
     limits: AnyLimits = TIME_LIMIT_S,
     progress: AnyProgress = None,
@@ -148,7 +149,7 @@ def replay(
     `UnknownName` for what does not fit together.
     """
     asked = limits_of(limits)
-    storage = storage or Storage()
+    storage = recovering.storage_of(storage)
     refuse_unknown("method", methods, recovering.methods())
     refuse_unknown("planner", planners or (), planners_for("training_plan"))
     _check(checkpoint_s, restart_s, planning_s or 0.0, storage)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from ..errors import InstanceError
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems import Evaluation, training_plan
 from ..schema import Cluster, Instance, exact
@@ -23,7 +24,7 @@ FIELDS = {"usd": "usd_per_hour", "energy": "watts"}
 
 
 @dataclass(frozen=True)
-class TrainingRun:
+class TrainingRun(Finding, layout="runs"):
     """A run of some tokens under one plan.
 
     `usd` and `kwh` are None where a type of GPU that is used does not say its price or

@@ -11,6 +11,7 @@ from math import inf
 from time import monotonic
 
 from ..errors import Unsupported
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems.training_plan import support
 from ..result import Result, Status, Stop
@@ -27,8 +28,8 @@ GBITS = (1.0, 10.0, 25.0, 100.0, 400.0)
 MOST_MACHINES = 64
 
 
-@dataclass(frozen=True)
-class Scaling:
+@dataclass(frozen=True, repr=False)
+class Scaling(Finding, layout="scaling"):
     """The plans on one machine, and on all of them at each rate of their network.
 
     `found` has None as the rate of one machine; what there was no time for is left out,
@@ -41,9 +42,6 @@ class Scaling:
     own_gbits_per_s: float | None
     found: dict[float | None, Result]
     complete: bool = True
-
-    def __repr__(self) -> str:
-        return f"<Scaling of {self.instance}: {len(self.found)} plans asked for>"
 
     def saves(self, rate: float | None) -> tuple[float | None, float | None]:
         """Return the shares of one machine's time that all save, and can at most."""
@@ -79,6 +77,7 @@ class Scaling:
             "gbits_per_s": self.own_gbits_per_s,
             "complete": self.complete,
             "points": rows,
+            "answer": self.sheet().answer,
         }
 
 

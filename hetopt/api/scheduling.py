@@ -3,7 +3,7 @@
 A queue is a name of the library, a path, or a `job_scheduling.Data`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,8 +12,18 @@ from typing import Any
 
 from .. import catalogue, files, problems, registry
 from ..catalogue.architectures import from_config
-from ..errors import InstanceError, MixedData, UnknownName, cut, escaped, naming
+from ..errors import (
+    InstanceError,
+    MixedData,
+    UnknownName,
+    Unsupported,
+    cut,
+    escaped,
+    naming,
+)
+from ..findings import Finding
 from ..modelling import Limits
+from ..plans import Schedule
 from ..problems.job_scheduling import Data
 from ..result import Bound, Result, Stop
 from ..scheduling import metrics, simulator, traces
@@ -51,6 +61,41 @@ class Outcome:
         return {**self.result.to_json(), "policy": self.policy, "metrics": measured}
 
 
+@dataclass(frozen=True, repr=False)
+class Scheduled(Finding, layout="schedule"):
+    """A queue, and what each policy made of it: a sequence of its outcomes."""
+
+    data: Data
+    outcomes: tuple[Outcome, ...]
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return iter(self.outcomes)
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    def __getitem__(self, place: int) -> Outcome:
+        return self.outcomes[place]
+
+    @property
+    def plans(self) -> list[tuple[str, Schedule]]:
+        """The schedules by policy, where there is one."""
+        kept = [(one.policy, one.result.plan) for one in self.outcomes]
+        return [(policy, plan) for policy, plan in kept if plan is not None]
+
+    def to_json(self) -> Document:
+        """One policy: its result document, with the queue, as `hetopt check` takes."""
+        load = traces.offered_load(self.data)
+        shared = {
+            "instance": self.data.model_dump(mode="json"),
+            "offered_load": load if load < float("inf") else None,
+        }
+        documents = [outcome.to_json() for outcome in self.outcomes]
+        if len(documents) == 1:
+            return documents[0] | shared
+        return {"problem": "job_scheduling", **shared, "results": documents}
+
+
 _FOLDER = "scheduling.policies"
 #: What places jobs on a cluster of one's own, unless others are named.
 OWN_POLICY = "frenzy_typed"
@@ -60,12 +105,20 @@ def schedule(
     queue: AnyProblem,
     policies: Sequence[Plugin] | None = None,
     *,
+    trace: Place | None = None,
+    most_gpus: int | None = None,
+    jobs: int | None = None,
+    load: float | None = None,
+    seed: int = 0,
     rounds: bool | None = None,
     limits: AnyLimits = None,
     progress: AnyProgress = None,
-) -> list[Outcome]:
+) -> Scheduled:
     """Simulate a queue under policies, all by default, and judge their schedules.
 
+    With a `trace` (a CSV file) the jobs are its, `queue` any instance with a cluster,
+    and the default is one policy, `frenzy_typed`: of jobs of at most `most_gpus`, a
+    sample of `jobs` by `seed`, arrivals scaled to `load`, a share of the cluster.
     `rounds` makes all policies decide at the same round boundaries (True) or at every
     event (False). All policies share the time of `limits`: a policy whose queue has not
     ended by then has no schedule; without a limit all are simulated to the end. After
@@ -74,7 +127,15 @@ def schedule(
     fits. Raises `UnknownName` for a policy or queue that does not exist.
     """
     start, asked = monotonic(), limits_of(limits)
-    data = load_queue(queue)
+    choices = {"most_gpus": most_gpus, "jobs": jobs, "load": load}
+    given = [name for name, value in choices.items() if value is not None]
+    if trace is None and given:
+        raise Unsupported(f"{', '.join(given)}: expected with --trace only")
+    if trace is None:
+        data = load_queue(queue)
+    else:
+        data = queue_of_trace(trace, queue, seed=seed, **choices)
+        policies = policies or (OWN_POLICY,)
     proved: list[tuple[Bound, QueueCertificate | None]] = []
     known = registry.names(_FOLDER)
     given = known if policies is None else [named(one, _FOLDER) for one in policies]
@@ -94,7 +155,7 @@ def schedule(
             run.plan, run.reasons, run.stop = None, (), Stop.INTERRUPTED
             outcomes.append(Outcome(name, run.result(), None))
             break
-    return outcomes
+    return Scheduled(data, tuple(outcomes))
 
 
 def load_queue(queue: AnyProblem) -> Data:
@@ -109,18 +170,7 @@ def load_queue(queue: AnyProblem) -> Data:
     raise MixedData(f"{queue}: found a problem {name!r}, expected job_scheduling")
 
 
-def load_cluster(place: Place) -> Cluster:
-    """The cluster of a queue or an instance."""
-    _, data = files.load_problem(place)
-    found = getattr(data, "cluster", None)
-    if not isinstance(found, Cluster):
-        raise InstanceError(
-            f"{place}: found no cluster, expected one; name another file"
-        )
-    return found
-
-
-def queue_of_trace(trace: Place, on: Place, **sample: Any) -> Data:
+def queue_of_trace(trace: Place, on: AnyProblem, **sample: Any) -> Data:
     """The queue that a trace poses to the cluster of `on` (`traces.queue`).
 
     Assumptions are those of `on` where it is a queue; where it is an instance, jobs
@@ -128,13 +178,18 @@ def queue_of_trace(trace: Place, on: Place, **sample: Any) -> Data:
     was filled in. A `sample` has the fields of `traces.Sample`.
     """
     choices: dict[str, Any] = {"sample": traces.Sample(**sample)}
-    _, data = files.load_problem(on)
+    data = posed(on)[1]
     if isinstance(data, Data):
         choices["assumptions"] = data.assumptions
     elif isinstance(data, Instance):
         choices["costs"] = data.workload.costs
-    name = escaped(f"{Path(trace).stem} on {on}")[:LONGEST_NAME].strip()
-    return traces.queue(trace, load_cluster(on), name, **choices)
+    cluster = getattr(data, "cluster", None)
+    if not isinstance(cluster, Cluster):
+        where = on if isinstance(on, str | Path) else None
+        raise InstanceError.of(where, "found no cluster, expected one; name another")
+    of = on if isinstance(on, str | Path) else getattr(data, "name", "a cluster")
+    name = escaped(f"{Path(trace).stem} on {of}")[:LONGEST_NAME].strip()
+    return traces.queue(trace, cluster, name, **choices)
 
 
 def load_model(model: Place) -> ModelSpec:

@@ -60,6 +60,7 @@ def solve(
     `BackendMissing` and `Unsupported`.
     """
     given, report = limits_of(limits, counts_work=True), progress_of(progress).report
+    problem = problem and problem.replace("-", "_")
     if problem is not None:
         from .posing import pose  # it knows planners of recoveries
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems.training_plan import support
 from ..problems.training_plan.support import PROGRAMS
-from ..result import Method, Result, Status, Stop, known_gap
+from ..result import Method, Result, Stop, known_gap
 from ..text.documents import Document
 from .calling import (
     AnyInstance,
@@ -17,6 +18,7 @@ from .calling import (
     refuse_unknown,
     several,
 )
+from .comparing import unsupported
 from .judging import load
 from .planning import plan
 from .starts import AnyStart, known_of
@@ -42,8 +44,8 @@ class TargetRow:
     unsupported: str | None = None
 
 
-@dataclass(frozen=True)
-class TargetReport:
+@dataclass(frozen=True, repr=False)
+class TargetReport(Finding, layout="targets"):
     """Targets beside each other, instance by instance."""
 
     rows: tuple[TargetRow, ...]
@@ -91,8 +93,7 @@ def compare_targets(
                 method = Method(
                     "training_plan", "exact", seed=asked.seed, threads=asked.threads
                 )
-                told = method, Status.UNDECIDED, Stop.FINISHED
-                found[name] = Result("training_plan", data, *told, reasons=(why,))
+                found[name] = unsupported("training_plan", data, method, why)
             if found[name].stop is Stop.INTERRUPTED:
                 break
         plans = [r.objective for r in found.values() if r.objective is not None]

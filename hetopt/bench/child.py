@@ -11,7 +11,9 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from .. import api, files
+import hetopt
+
+from .. import files
 from ..api import scheduling
 from ..errors import HetoptError, InternalError
 from ..modelling import Limits
@@ -65,16 +67,16 @@ def solved(task: Task) -> Result:
         return scheduling.schedule(data, [method])[0].result
     if task.backend is not None or method == "exact":
         stated = None if method == "exact" else method
-        return api.solve(data, stated, task.backend, limits=limits)
+        return hetopt.solve(data, stated, task.backend, limits=limits)
     if method == "plan":
-        return api.plan(data, known=False, limits=limits)
+        return hetopt.plan(data, known=False, limits=limits)
     if method.endswith("+improve"):
-        return api.plan(
+        return hetopt.plan(
             data, method.removesuffix("+improve"), improve=True, limits=limits
         )
     if problem == "training_plan":
-        return api.plan(data, method, limits=limits)
-    return api.solve(data, method, limits=limits)
+        return hetopt.plan(data, method, limits=limits)
+    return hetopt.solve(data, method, limits=limits)
 
 
 def _row(task: Task, result: Result, document: Document) -> Document:

@@ -23,7 +23,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from .. import api, files, registry
+from .. import files, registry
+from ..api.solving import carriers, methods_for
 from ..errors import InstanceError, UnknownName
 from ..text.complaints import validated
 from ..text.documents import Document
@@ -181,12 +182,12 @@ def _methods(instance: str, group: Solve) -> Iterator[tuple[str, str | None]]:
     """Methods, and back ends of statements; words for many are written out."""
     for method in group.methods:
         if method == "planners":
-            known = api.methods_for(_problem(instance))["planners"]
+            known = methods_for(_problem(instance))["planners"]
             yield from ((name, None) for name in known)
         elif method == "policies":
             yield from ((name, None) for name in registry.names("scheduling.policies"))
         elif method == "statements":
-            for name in api.methods_for(_problem(instance))["formulations"]:
+            for name in methods_for(_problem(instance))["formulations"]:
                 yield from ((name, backend) for backend in _backends(name, group))
         elif method in registry.names("formulations"):
             yield from ((method, backend) for backend in _backends(method, group))
@@ -201,7 +202,7 @@ def _problem(instance: str) -> str:
 
 def _backends(statement: str, group: Solve) -> list[str]:
     """Back ends that carry a statement, of those asked for; else its favourite."""
-    able, there = api.carriers(statement), registry.names("backends")
+    able, there = carriers(statement), registry.names("backends")
     if not group.backends:
         return able[:1]
     asked: list[str] = []

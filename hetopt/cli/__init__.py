@@ -13,7 +13,6 @@ import typer
 from . import (
     benchmarks,
     checking,
-    doctor,
     exchange,
     executing,
     explaining,
@@ -23,8 +22,6 @@ from . import (
     questions,
     queueing,
     recovering,
-    scheduling,
-    serving,
 )
 from .app import app
 from .output import be_patient, unexpected
@@ -34,7 +31,7 @@ __all__ = ["app", "main"]
 #: The commands by what one needs them for, in the order of the help.
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Plan": (exchange.assemble, planning.plan, checking.check, planning.compare),
-    "Understand": (explaining.explain, explaining.simulate, serving.serve),
+    "Understand": (explaining.explain, explaining.simulate, explaining.serve),
     "Launch": (
         *(exchange.export, executing.run, executing.checkpoint),
         *(recovering.recover, recovering.replay),
@@ -42,13 +39,14 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         queueing.logs,
     ),
     "Cost": (questions.fit, questions.rent, planning.provision, questions.scale),
-    "Research": (planning.solve, scheduling.schedule, benchmarks.bench),
+    "Research": (planning.solve, recovering.schedule),
     "Measure": (measuring.profile, measuring.predict, measuring.calibrate),
-    "Tools": (doctor.doctor,),
+    "Tools": (listing.doctor,),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.command("bench", rich_help_panel="Research")(benchmarks.run_suite)
 app.command("list", rich_help_panel="Tools")(listing.list_entries)
 # What is no option of the command is one of the format: it comes with the paths.
 _unknown = {"ignore_unknown_options": True}

@@ -1,14 +1,15 @@
 """The command `bench`, registered by `hetopt.cli`."""
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import hetopt
+
 if TYPE_CHECKING:
-    from ..bench.running import Chosen
+    from ..report.bench import Report
 from ..errors import Unsupported
 from . import output
 from .options import arg, flag, opt
@@ -16,7 +17,7 @@ from .output import OURS, stopped, written
 from .quantities import duration
 
 
-def bench(
+def run_suite(
     suite: Annotated[
         str | None, arg("One of `hetopt list suites`.", show_default=False)
     ] = None,
@@ -71,10 +72,9 @@ def bench(
 
     Example: `hetopt bench smoke --workers 2 --out smoke-run`
     """
-    from ..bench import gate, journal
-    from ..bench.running import Chosen, failed
+    from ..bench import journal
+    from ..bench.running import failed
     from ..report import bench as reports
-    from ..text.writing import write_text
 
     if report is not None:
         if suite is not None or out is not None:
@@ -84,18 +84,13 @@ def bench(
         folder = _folder(suite, out)
     try:
         if report is None:
-            chosen = Chosen(str(suite), suites, time_limit, only)
-            _run(chosen, folder, workers=workers, dask=dask, resume=resume)
-        header, rows = journal.read(folder)
-        made = reports.report(header, rows)
-        judged = gate.verdicts(rows)
-
-        def write(place: Path) -> None:
-            reports.write(made, place)
-            if judged:
-                write_text(place / "gate.md", gate.table(judged))
-
-        lost = written(folder if folder.is_dir() else folder.parent, write, "report ")
+            part = {"suites": suites, "time_limit_s": time_limit, "only": only}
+            how = {"workers": workers, "dask": dask, "resume": resume}
+            made = _run(str(suite), folder, **part, **how)
+        else:
+            made = reports.report(*journal.read(folder))
+        place = folder if folder.is_dir() else folder.parent
+        lost = written(place, lambda path: reports.write(made, path), "report ")
     except KeyboardInterrupt:
         next_ = "--resume continues" if report is None else "give --report again"
         words = f"interrupted: {folder} keeps the rows so far; {next_}"
@@ -105,19 +100,15 @@ def bench(
 
         for told in best.update(folder):
             output.tell(told)
-    document = reports.document(made)
-    if judged:
-        document["gate"] = [verdict.model_dump(mode="json") for verdict in judged]
-    shown = partial(reports.sheet, made)
-    output.present(document, shown, None, lost, as_json=as_json)
+    output.present(made, None, lost, as_json=as_json)
     if made.contradicted:
         output.complain(f"{len(made.contradicted)} plans that a bound contradicts")
         raise typer.Exit(OURS)
-    if worse := [verdict for verdict in judged if verdict.why]:
+    if worse := [verdict for verdict in made.verdicts if verdict.why]:
         for verdict in worse:
             output.complain(f"{verdict.instance}: {'; '.join(verdict.why)}")
         raise typer.Exit(OURS)
-    bad = failed(rows)
+    bad = failed(made.rows)
     if bad:
         output.complain(", ".join(f"{n} rows: {status}" for status, n in bad.items()))
         raise typer.Exit(OURS if "crashed" in bad else output.NOT_FOUND)
@@ -136,8 +127,7 @@ def _folder(suite: str | None, out: Path | None) -> Path:
     return out
 
 
-def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
-    from ..bench import running
+def _run(suite: str, out: Path, **how: Any) -> "Report":
     from .progress import Steps
 
     done = every = 0
@@ -148,5 +138,5 @@ def _run(chosen: "Chosen", out: Path, **how: Any) -> None:
         done, every = (done, count) if row is None else (done + count, every)
         bar.report(done, every)
 
-    with Steps(output.console(stderr=True), chosen.suite) as bar:
-        running.go(chosen, out, told=told, **how)
+    with Steps(output.console(stderr=True), suite) as bar:
+        return hetopt.run_suite(suite, out, told=told, **how)

@@ -3,15 +3,26 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..errors import Unsupported, naming
-from ..text.documents import Document
+import hetopt
+
+from ..errors import Unsupported
 from . import output
-from .options import AsJson, OutTree, PlanFile, PlanInstance, arg, flag, opt, pairs
+from .options import (
+    AsJson,
+    OutTree,
+    PlanFile,
+    PlanInstance,
+    arg,
+    flag,
+    opt,
+    pairs,
+    sizes,
+)
 from .quantities import length
 
 if TYPE_CHECKING:
+    from ..api.exchange import Assembled
     from ..formats.importing import Imported
-    from ..report.sheet import Sheet
 
 
 _OWN = ("out", "instance", "option", "json", "help")
@@ -55,24 +66,19 @@ def import_file(
         raise Unsupported("expected --out FILE; add it")
     output.check_writable(out)
     importing.check(out)
-    found = importing.imported(format, files, options, instance)
-    importing.write(out, found.document)
-    tell_imported(found, out, as_json=as_json)
+    found = hetopt.import_file(format, files, instance=instance, options=options)
+    found.write(out)
+    _tell(found, out, as_json=as_json)
 
 
-def tell_imported(found: "Imported", out: Path, *, as_json: bool) -> None:
+def _tell(found: "Imported | Assembled", out: Path, *, as_json: bool) -> None:
     """Say where a document was written, what was assumed in it, and what changes it."""
     if as_json:
         output.print_json({"written": str(out), **found.to_json()})
         return
     output.tell(f"written to {out}")
     if found.assumed:
-        from ..report.sheet import Section, Sheet, Table
-
-        headings = ("assumed", "value", "source", "change it with")
-        cells = ((row.what, row.value, row.source, row.change) for row in found.assumed)
-        table = Table.of(headings, cells, texts=headings)
-        output.show(Sheet("Assumed", (Section(table=table),)), stderr=True)
+        output.show(found.sheet(), stderr=True)
 
 
 OPTION = Annotated[
@@ -147,25 +153,23 @@ def assemble(
     --sequence-length 4096 -o inter_gbytes_per_s=12.5 --out instance.yaml`
     """
     from ..formats import importing
-    from ..formats.assembling import Listed, assembly
 
     output.check_writable(out)
     importing.check(out)
-    workload: Document = {
-        "sequence_length": sequence_length,
-        "global_batch": global_batch,
-        "micro_batch_sizes": sizes(micro_batches),
-    }
-    found = assembly(
+    found = hetopt.assemble(
         config,
-        Listed(format, hosts, islands=island or ()),
-        option or [],
-        workload,
-        name,
+        hosts,
+        global_batch=global_batch,
+        sequence_length=sequence_length,
+        format=format,
+        micro_batches=sizes(micro_batches),
+        islands=island or (),
+        name=name,
         times=times,
+        options=option,
     )
-    importing.write(out, found.document)
-    tell_imported(found, out, as_json=as_json)
+    found.write(out)
+    _tell(found, out, as_json=as_json)
 
 
 def export(
@@ -201,55 +205,14 @@ def export(
 
     Example: `hetopt export plan.json --to megatron --out run`
     """
-    from .. import api
-    from ..formats import exporting
-    from ..text.options import pairs as pairs_of
-
     if explain:
-        data, made = api.posed_training(plan, instance)
-        with naming(plan):
-            rows = exporting.explain(data, made)
-        output.present(rows, lambda: _able(rows), as_json=as_json)
+        found = hetopt.runners(plan, instance)
+        output.present(found, as_json=as_json)
         return
     if to is None or out is None:
         raise Unsupported("expected --to FORMAT and --out DIR, or --explain; give them")
-    with naming(plan):
-        told = pairs_of(option or [])
-        paths = api.export(plan, to, out, instance=instance, options=told)
+    paths = hetopt.export(plan, to, out, instance=instance, options=option)
     if as_json:
         output.print_json({"target": to, "files": [str(path) for path in paths]})
     else:
         output.tell(f"written to {', '.join(map(str, paths))}")
-
-
-def _able(rows: list[Document]) -> "Sheet":
-    """One row a target, one column a feature of the plan, under a list of these."""
-    from ..report.sheet import Section, Sheet, Table
-
-    features = list(rows[0]["features"]) if rows else []
-    listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))
-    own = listed or "no feature that limits where it can run"
-    columns = [f"({i})" for i in range(1, len(features) + 1)]
-    cells = []
-    for row in rows:
-        has = dict(zip(columns, row["features"].values(), strict=True))
-        lacking = ", ".join(column for column, each in has.items() if not each)
-        told = f"lacks {lacking}" if lacking else "; ".join(row["reasons"])
-        if (unsupported := row["unsupported"]) is not None:
-            told = f"not supported: {unsupported}"
-        marks = ("yes" if each else "NO" for each in has.values())
-        releases = f"from {row['oldest']} (tested: {', '.join(row['held_against'])})"
-        cells.append((row["name"], releases, *marks, told or "can run it"))
-    headings = ("target", "releases", *columns, "verdict")
-    table = Table.of(headings, cells, texts=headings)
-    return Sheet("Targets", (Section(table=table),), answer=f"The plan has {own}")
-
-
-def sizes(words: str) -> list[int]:
-    """The sizes of micro-batches that commas separate."""
-    try:
-        return [int(word) for word in words.split(",")]
-    except ValueError:
-        raise Unsupported(
-            f"--micro-batches {words!r}: expected whole numbers separated by commas"
-        ) from None

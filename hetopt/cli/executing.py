@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import hetopt
+
 from ..text.documents import Document
-from ..text.numbers import counted
 from . import output
 from .options import AsJson, PlanFile, PlanInstance, arg, flag, opt
 from .quantities import count, duration
 
 if TYPE_CHECKING:
-    from ..report.sheet import Sheet
     from .progress import Steps
 
 
@@ -104,7 +104,6 @@ def run(
 
     Example: `hetopt run plan.json --steps 20 --cpu`
     """
-    from .. import api
     from .progress import Steps
 
     # Lines of steps are progress enough, and a bar would take them off stdout.
@@ -112,7 +111,7 @@ def run(
     told = {name: value for name, value in context.params.items() if value is not None}
     del told["as_json"]
     with bar or nullcontext():
-        ran = api.run(**told, progress=partial(_heard, bar, steps))
+        ran = hetopt.run(**told, progress=partial(_heard, bar, steps))
     if ran.restarts:
         output.complain(f"ranks failed, and all were restarted {ran.restarts} times")
     if ran.interrupted:
@@ -164,23 +163,13 @@ def checkpoint(
 
     Example: `hetopt checkpoint states --out trained`
     """
-    from ..runtime import handover
-
     if out is not None:
+        from ..runtime import handover
+
         told = {"out": str(out), **handover.to_huggingface(folder, out)}
         words = f"{told['tensors']} tensors after step {told['step']} written to {out}"
         output.print_json(told) if as_json else output.tell(words)
         return
-    found = handover.summary(folder)
-    output.present(found, lambda: _sheet(found), as_json=as_json)
-    raise typer.Exit(output.PLAN if not found["incomplete"] else output.NO_PLAN)
-
-
-def _sheet(found: Document) -> "Sheet":
-    from ..report.sheet import Sheet
-
-    size = f"{found['bytes'] / 2**30:.3f} GiB in {counted(found['files'], 'file')}"
-    told = f"step {found['step']}: {found['parameters']:,} parameters, {size}"
-    if lacks := found["incomplete"]:
-        told += f"; not whole: {', '.join(lacks)}"
-    return Sheet("States", answer=told)
+    found = hetopt.checkpoint(folder)
+    output.present(found, as_json=as_json)
+    raise typer.Exit(output.PLAN if not found.incomplete else output.NO_PLAN)

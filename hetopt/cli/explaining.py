@@ -1,17 +1,16 @@
-"""The commands that take a plan apart: `explain` and `simulate`."""
+"""The commands that look at a plan: `explain`, `simulate` and `serve`."""
 
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import Annotated, Literal
 
 import typer
 
-from ..errors import Unsupported, naming
-from . import output
-from .options import AsJson, PlanFile, PlanInstance, Report, limits, opt
-from .quantities import duration
+import hetopt
 
-if TYPE_CHECKING:
-    from ..explaining.timeline import Schedule
+from . import output
+from .options import AsJson, PlanFile, PlanInstance, Report, arg, flag, limits, opt
+from .quantities import duration
 
 
 def explain(
@@ -32,16 +31,12 @@ def explain(
 
     Example: `hetopt explain plan.json --out explained.html`
     """
-    from .. import api
-    from ..report import explanation
-
     output.check_out(out, pictures=False)
-    with output.watch("us", time_limit) as watch, naming(plan):
-        found = api.explain(plan, instance, limits=limits(context), progress=watch)
+    with output.watch("us", time_limit) as watch:
+        found = hetopt.explain(plan, instance, limits=limits(context), progress=watch)
     if found.interrupted:
         output.complain("interrupted: these are the changes tried so far")
-    document = found.to_json()
-    output.present(document, lambda: explanation.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
     if found.violations:
         output.complain(f"{plan}: the plan breaks rules; `hetopt check` lists them")
         raise typer.Exit(output.BAD_INPUT)
@@ -51,7 +46,7 @@ def simulate(
     plan: PlanFile,
     instance: PlanInstance = None,
     schedule: Annotated[
-        str | None,
+        Literal["1f1b", "gpipe"] | None,
         opt("1f1b|gpipe", "Schedule; default: the one that the instance names."),
     ] = None,
     out: Annotated[
@@ -64,26 +59,54 @@ def simulate(
 
     Example: `hetopt simulate plan.json --out timeline.html`
     """
-    from .. import api
-    from ..explaining import simulator
     from ..report import timeline, writers
 
     output.check_out(out)
-    data, made = api.posed_training(plan, instance)
-    with naming(plan):
-        found = simulator.simulate(data, made, _schedule(schedule))
+    found = hetopt.simulate(plan, instance, schedule=schedule)
     if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
         timeline.check_size(found)
-    document = found.to_json()
-    output.present(document, lambda: timeline.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
 
 
-def _schedule(word: str | None) -> "Schedule | None":
-    if word is None:
-        return None
-    from ..explaining.timeline import Schedule
+def serve(
+    instance: Annotated[
+        str | None,
+        arg(
+            "What to open: the path of an instance or a plan file, or a name from "
+            "`hetopt list instances`."
+        ),
+    ] = None,
+    port: Annotated[
+        int, opt("N", "Port to listen on; 0: any free one.", min=0, max=65535)
+    ] = 0,
+    open_page: Annotated[bool, flag("Open the page in a browser.", "--open")] = False,
+    time_limit: Annotated[
+        float,
+        duration(
+            "S",
+            "Time limit that the page proposes for a plan, in seconds.",
+            least=0.1,
+            most=86400,
+        ),
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a local page to look at clusters and plans, and to plan again.
 
-    known = get_args(Schedule)
-    if word not in known:
-        raise Unsupported(f"--schedule {word}: expected one of {', '.join(known)}")
-    return cast("Schedule", word)
+    Only this machine can reach the page, whose address has a random token; it loads
+    nothing from the network. Ctrl-C stops the server.
+
+    Example: `hetopt serve hexiscale/setting-1-llama2-7b`
+    """
+    from .. import serving
+
+    def ready(address: str) -> None:
+        if as_json:
+            output.print_json({"address": address})
+        else:
+            output.print_text(f"{address}\n")
+            output.tell("Ctrl-C to stop")
+        if open_page:
+            webbrowser.open(address)
+
+    serving.serve(instance, port=port, time_limit=time_limit, ready=ready)

@@ -1,183 +1,19 @@
-"""The module lists what is there, by name; no solver is loaded for it."""
+"""The commands `list` and `doctor`, and what the command line says of itself."""
 
-import ast
-import json
 from collections.abc import Iterator, Sequence
-from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .. import registry
+import hetopt
+
+from ..bench.kinds import KINDS
 from ..errors import Unsupported
+from ..findings import Entries
 from ..text.documents import Document
 from . import output
 from .options import AsJson, arg, flag, opt
-
-#: The kinds of things that `hetopt list` lists, and what they are.
-KINDS = {
-    "commands": "what the command line does, with arguments and options",
-    "instances": "the library of instances, and where each is from",
-    "fields": "what an instance's file says, field by field",
-    "problems": "what can be asked of an instance",
-    "formulations": "problems as mathematics, for any solver",
-    "methods": "exact methods, which end with a proof",
-    "planners": "heuristics of papers and of our own",
-    "policies": "rules that schedule a queue of jobs",
-    "backends": "solver libraries",
-    "formats": "other tools' files that are read and written",
-    "suites": "suites of solves for `hetopt bench`",
-    "gpus": "data sheets of cards",
-    "machines": "usual machines of these cards",
-    "capabilities": "which method carries which setting",
-}
-#: The folders of kinds that are called otherwise.
-_FOLDER = {"methods": "exact", "policies": "scheduling.policies"}
-
-
-#: Kinds whose entries are each of a problem.
-OF_A_PROBLEM = ("formulations", "methods", "planners")
-
-
-def entries(kind: str | None, problem: str | None = None) -> list[Document]:
-    """Return objects with `name` and `description`, sorted by name.
-
-    With a `problem`, only those that belong to it, for the kinds of `OF_A_PROBLEM`.
-    No kind stands for the kinds. Fields are in the order of an instance's file, cards
-    and machines in that of the
-    catalogue. Formats also have a `direction`; problems, methods and planners have
-    their `options` with the defaults, as `--option` takes them.
-    """
-    if kind is None:
-        return [{"name": name, "description": KINDS[name]} for name in KINDS]
-    if kind == "commands":
-        from . import app
-
-        return rows(app)
-    if kind == "instances":
-        return _instances()
-    if kind == "fields":
-        from ..files import reference
-
-        return reference.rows()
-    if kind == "suites":
-        from ..bench.suites import known
-
-        return [{"name": n, "description": d} for n, d in sorted(known().items())]
-    if kind == "formats":
-        return _formats()
-    if kind == "gpus":
-        return _gpus()
-    if kind == "machines":
-        return _machines()
-    if kind == "capabilities":
-        from .. import capability
-
-        return capability.rows()
-    folder = _FOLDER.get(kind, kind)
-    entries: list[Document] = [
-        {"name": name, "description": _describe(folder, name)}
-        for name in registry.names(folder)
-    ]
-    if kind in OF_A_PROBLEM:
-        modules = [(e, registry.entry(folder, e["name"])) for e in entries]
-        pairs = [(e, registry.problems_of(module)) for e, module in modules]
-        entries = [
-            {**entry, "problem": own[0]}
-            for entry, own in pairs
-            if problem is None or problem in own
-        ]
-    if kind in ("planners", "methods", "problems"):
-        return [{**e, "options": _options(e["name"], folder)} for e in entries]
-    return entries
-
-
-def _describe(folder: str, name: str) -> str:
-    package = registry.package_of(folder, name)
-    if package is None:
-        return _first_line(f"hetopt.{folder}.{name}")
-    words = (registry.entry(folder, name).__doc__ or "").partition("\n")[0]
-    return f"{words} (of package {package})"
-
-
-def _formats() -> list[dict[str, str]]:
-    from .. import formats
-
-    return [
-        {
-            "name": name,
-            "description": (module.__doc__ or "").partition("\n")[0],
-            "direction": direction,
-        }
-        for direction, modules in (
-            ("import", formats.importers()),
-            ("export", formats.exporters() | formats.placers()),
-        )
-        for name, module in modules.items()
-    ]
-
-
-def _gpus() -> list[dict[str, object]]:
-    from .. import catalogue
-
-    shown = ("maker", "memory_gib", "memory_gbytes_per_s", "tflops", "watts")
-    return [
-        {
-            "name": name,
-            "description": card.source,
-            **card.model_dump(mode="json", include={*shown}),
-            "link_gbytes_per_s": card.link_gbytes_per_s,
-            "sources": card.figures,
-            "also": [*card.own_names[1:], *card.aliases],
-            "machine": catalogue.machine(name).name,
-        }
-        for name, card in catalogue.gpus().items()
-    ]
-
-
-def _machines() -> list[dict[str, object]]:
-    from .. import catalogue
-
-    shown = {"gpus", "domain", "adapters", "adapter_gbytes_per_s"}
-    return [
-        {
-            "name": name,
-            "description": made[0].source,
-            **made[0].model_dump(mode="json", include=shown),
-            "cards": [one.card for one in made],
-            "link_gbytes_per_s": {one.card: one.link_gbytes_per_s for one in made},
-        }
-        for name, made in catalogue.machines().items()
-    ]
-
-
-def _options(name: str, folder: str) -> str:
-    from ..api.posing import options_of_problem
-    from ..portfolio import options_of
-
-    of_problem = folder == "problems"
-    kind = options_of_problem(name) if of_problem else options_of(name, folder)
-    defaults = kind().model_dump()
-    return " ".join(f"{k}={json.dumps(v)}" for k, v in defaults.items())
-
-
-def _instances() -> list[dict[str, str]]:
-    from ..files import instance_names, load_instance, load_problem, problem_names
-
-    sources = {name: load_instance(name).source for name in instance_names()}
-    sources |= {name: load_problem(name)[1].source for name in problem_names()}
-    return [{"name": name, "description": sources[name]} for name in sorted(sources)]
-
-
-def _first_line(module: str) -> str:
-    """First line of a module's docstring, read without importing the module."""
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        return ""
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    return (ast.get_docstring(tree) or "").partition("\n")[0]
 
 
 def rows(app: typer.Typer) -> list[Document]:
@@ -232,17 +68,10 @@ def _default(value: object) -> str | int | float | None:
     return str(value) if isinstance(value, Path) else value
 
 
-def _kind(name: str | None) -> str | None:
-    if name is None or name in KINDS:
-        return name
-    known = ", ".join(map(repr, KINDS))
-    raise typer.BadParameter(f"{name!r} is not one of {known}.")
-
-
 def list_entries(
     kind: Annotated[
         str | None,
-        arg(f"One of {', '.join(KINDS)}; none: these.", "KIND", callback=_kind),
+        arg(f"One of {', '.join(KINDS)}; none: these.", "KIND"),
     ] = None,
     problem: Annotated[
         str | None,
@@ -266,18 +95,26 @@ def list_entries(
     if markdown and kind not in ("fields", "commands", "capabilities"):
         expected = "expected `list fields`, `list commands` or `list capabilities`"
         raise Unsupported(f"--markdown with {kind}: {expected}")
-    if problem is not None:
-        from .. import problems
+    if kind == "commands" and problem is None:
+        from . import app
 
-        if kind not in OF_A_PROBLEM:
-            expected = f"expected one of {', '.join(OF_A_PROBLEM)}"
-            raise Unsupported(f"--problem with {kind}: {expected}")
-        problems.get(problem := problem.replace("-", "_"))
-    from ..report import listing
-
-    found = entries(kind, problem)
-    if markdown and kind and not as_json:
-        output.print_text(listing.page(kind, found))
+        found = Entries(kind, tuple(rows(app)))
     else:
-        shown = partial(listing.sheet, kind or "kinds", found)
-        output.present(found, shown, as_json=as_json)
+        found = hetopt.list_entries(kind, problem)
+    if markdown and not as_json:
+        from ..report import listing
+
+        output.print_text(listing.page(found.kind, found.rows))
+    else:
+        output.present(found, as_json=as_json)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Find the installed solvers, and try each on a small problem.
+
+    Example: `hetopt doctor`
+    """
+    found = hetopt.doctor()
+    output.present(found, as_json=as_json)
+    if not all(one.healthy for one in found.backends):
+        raise typer.Exit(output.BAD_INPUT)

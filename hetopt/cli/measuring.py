@@ -1,31 +1,23 @@
 """The commands about measured runs, and `profile`, which measures layers here."""
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+import hetopt
 
-from ..errors import InstanceError, UnknownName
 from . import output
-from .options import AsJson, arg, flag, opt
+from .options import AsJson, arg, flag, opt, sizes
 from .output import written
 from .quantities import length, rate
 
-if TYPE_CHECKING:
-    from ..measuring.profiling import Profiled
-    from ..report.sheet import Sheet
-    from ..schema import ModelSpec
-
-
-_CONSTANTS = typer.Option(
-    metavar="FILE",
-    help="Constants written by `hetopt calibrate` or `hetopt profile`; they take "
-    "precedence over the shipped ones.",
-)
-
-
-Constants = Annotated[Path | None, _CONSTANTS]
+Constants = Annotated[
+    Path | None,
+    opt(
+        "FILE",
+        "Constants written by `hetopt calibrate` or `hetopt profile`; they take "
+        "precedence over the shipped ones.",
+    ),
+]
 
 
 def predict(
@@ -45,15 +37,11 @@ def predict(
     Example: `hetopt predict runs.json`. A trainer's log is compared with its prediction
     by `hetopt check --from train.log --instance X`.
     """
-    from .. import api
-    from ..report import predicted
-
-    found = api.predict(runs, constants=constants, fit_on=fit_on)
+    found = hetopt.predict(runs, constants=constants, fit_on=fit_on)
     if found.not_calibrated:
         cards = ", ".join(found.not_calibrated)
         output.tell(f"not calibrated here: {cards}, so intervals are wider there")
-    shown = partial(predicted.sheet, found)
-    output.present(found.to_json(), shown, as_json=as_json)
+    output.present(found, as_json=as_json)
 
 
 def calibrate(
@@ -71,14 +59,10 @@ def calibrate(
 
     Example: `hetopt calibrate runs.csv --out constants.json`
     """
-    from .. import api
-    from ..report import predicted
-
     output.check_writable(out)
-    found = api.calibrate(runs, constants=constants)
+    found = hetopt.calibrate(runs, constants=constants)
     failed = written(out, found.write, "constants ")
-    shown = partial(predicted.calibrated, found)
-    output.present(found.to_json(), shown, None, failed, as_json=as_json)
+    output.present(found, None, failed, as_json=as_json)
 
 
 Sizes = Annotated[str, opt("A,B,C", "Sizes to measure.")]
@@ -117,75 +101,22 @@ def profile(
 
     Example: `hetopt profile llama-2-7b --sequence-length 4096 --out layers.json`
     """
-    from ..measuring.profiling import Asked, How, profiled
     from ..text import writing
     from .progress import Steps
 
     output.check_writable(out)
-    asked = Asked(
-        _model(model),
-        sequence_length,
-        _sizes(tensor_parallel, "--tensor-parallel"),
-        _sizes(micro_batches, "--micro-batches"),
-        gpu_name,
-        intra_gbytes_per_s,
-    )
-    how = How("cuda" if gpu else "cpu", recompute, flash)
     with Steps(output.console(stderr=True), "measuring") as steps:
-        found = profiled(asked, how, steps.report)
-    if not found.rows:
-        raise InstanceError(
-            "nothing fits into this device's memory: give smaller sizes"
+        found = hetopt.profile(
+            model,
+            sequence_length,
+            gpu=gpu,
+            gpu_name=gpu_name,
+            micro_batches=sizes(micro_batches),
+            tensor_parallel=sizes(tensor_parallel, "--tensor-parallel"),
+            intra_gbytes_per_s=intra_gbytes_per_s,
+            recompute=recompute,
+            flash=flash,
+            progress=steps.report,
         )
     failed = written(out, lambda path: writing.write_json(path, found.rows))
-    shown = partial(_sheet, found)
-    output.present(_document(found), shown, None, failed, as_json=as_json)
-
-
-def _sizes(text: str, option: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and 0 < int(word) <= 1024 for word in words):
-        raise InstanceError(
-            f"{option}: found {text!r}, expected numbers from 1 to 1024, as in 1,2,4"
-        )
-    return tuple(sorted({int(word) for word in words}))
-
-
-def _model(name: str) -> "ModelSpec":
-    from .. import catalogue
-    from ..formats import huggingface
-    from ..schema import ModelSpec
-
-    if name in catalogue.models():
-        return ModelSpec.model_validate(catalogue.model(name))
-    if not Path(name).suffix and not Path(name).exists():
-        raise UnknownName("model", name, [*catalogue.models()])
-    fields = huggingface.read([Path(name)])["model"]
-    return ModelSpec.model_validate(fields)
-
-
-def _document(found: "Profiled") -> dict[str, object]:
-    return {
-        "gpu": found.gpu,
-        "torch": found.torch,
-        "profile": found.rows,
-        "measured": [
-            {
-                "tensor_parallel": one.tensor_parallel,
-                "micro_batch": one.micro_batch,
-                "fits": one.row is not None,
-                "peak_mib": one.peak_mib,
-            }
-            for one in found.measured
-        ],
-    }
-
-
-def _sheet(found: "Profiled") -> "Sheet":
-    from ..measuring.profiling import shown
-    from ..report.sheet import Section, Sheet, Table
-
-    headings = ("TP", "micro-batch", "forward ms", "backward ms", "kept MiB", "peak")
-    table = Table.of(headings, shown(found), texts=())
-    told = f"one layer on {found.gpu}, PyTorch {found.torch}"
-    return Sheet("Profile", (Section(table=table),), answer=told)
+    output.present(found, None, failed, as_json=as_json)

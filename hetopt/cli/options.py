@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Unsupported
-from .quantities import duration, memory, share
+from .quantities import count, duration, memory, share
 
 if TYPE_CHECKING:
     from ..modelling import Limits
@@ -150,6 +150,13 @@ Out = Annotated[
     Path | None, opt("FILE", "Write the result document, which is also a plan file.")
 ]
 
+Tokens = Annotated[
+    int | None,
+    count(
+        "N",
+        "Tokens of the whole run, such as 15T; shows its duration, cost and energy.",
+    ),
+]
 Report = Annotated[
     Path | None, opt("FILE", "Write a .html, .md, .csv or .json report.")
 ]
@@ -186,3 +193,12 @@ def listed(words: str, option: str) -> list[str]:
     if not all(names):
         raise Unsupported(f"{option} {words!r}: expected names separated by commas")
     return names
+
+
+def sizes(words: str, option: str = "--micro-batches") -> list[int]:
+    """The sizes, from 1 on, that commas separate."""
+    names = listed(words, option)
+    if not all(word.isdecimal() and int(word) for word in names):
+        fault = "expected whole numbers from 1 on, separated by commas"
+        raise Unsupported(f"{option} {words!r}: {fault}")
+    return [*map(int, names)]

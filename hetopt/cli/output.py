@@ -8,9 +8,10 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from traceback import print_exception
 from types import TracebackType
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..api.calling import Progress
+    from ..api.nodes import NodeChoice
+    from ..api.runs import TrainingRun
+    from ..findings import Finding
     from ..report.sheet import Sheet
     from ..result import Result, Status
 
@@ -81,13 +85,11 @@ def be_patient() -> None:
     )
 
 
-def console(*, stderr: bool = False, width: int | None = None) -> "Console":
-    """A console that shows `[bold]` and `:smile:` in names as they are written."""
-    from rich.console import Console
+def console(*, stderr: bool = False) -> "Console":
+    """The console of tables and of progress."""
+    from ..report import writers
 
-    return Console(
-        stderr=stderr, width=width, markup=False, emoji=False, highlight=False
-    )
+    return writers.console(stderr=stderr)
 
 
 def lines(message: str) -> str:
@@ -111,10 +113,7 @@ def show(sheet: "Sheet", *, stderr: bool = False) -> None:
     """Print a sheet; on stderr where it stands beside the answer."""
     from ..report import writers
 
-    # A pipe has no width: lines there must not be folded to 80 columns.
     screen = console(stderr=stderr)
-    if not screen.is_terminal:
-        screen = console(stderr=stderr, width=200)
     for renderable in writers.terminal(sheet):
         _to_stdout(lambda one=renderable: screen.print(one))  # type: ignore[misc]
 
@@ -177,51 +176,50 @@ def written(
 
 
 def present(
-    document: object,
-    sheet: "Callable[[], Sheet]",
+    found: "Finding",
     out: Path | None = None,
     *failures: HetoptError | None,
+    run: "TrainingRun | None" = None,
     as_json: bool,
 ) -> None:
-    """Write and show an answer; then raise the first of what failed to be written."""
+    """Write and show what was found; then raise the first of what failed to be written.
 
-    def write(path: Path) -> None:
-        from ..report import writers
-
-        writers.write(sheet(), document, path)
-
-    failed = written(out, write)
+    A `run` is shown with the plan that it is by.
+    """
+    failed = written(out, found.write)
     if as_json:
-        print_json(document)
+        document = found.to_json()
+        print_json(document if run is None else document | {"run": run.to_json()})
     else:
-        show(sheet())
+        sheet = found.sheet()
+        more_facts = () if run is None else run.sheet().facts
+        show(replace(sheet, facts=(*sheet.facts, *more_facts)))
     for failure in (*failures, failed):
         if failure is not None:
             raise failure
 
 
 def deliver(
-    result: "Result",
+    found: "Result | NodeChoice",
     out: Path | None,
-    sheet: "Callable[[], Sheet] | None" = None,
     *,
-    more: Mapping[str, object] | None = None,
+    tokens: int | None = None,
     as_json: bool,
 ) -> NoReturn:
-    """Write a result, show it or its `sheet`, and leave with its exit code.
+    """Write a result, show it, and leave with its exit code.
 
-    `more` are fields of the document.
+    With `tokens` a run of so many is shown, too.
     """
+    import hetopt
+
     from ..text.writing import write_json
 
-    def shown() -> "Sheet":
-        from ..report import results
-
-        return results.sheet(result)
-
-    failed = written(out, lambda path: write_json(path, result.to_file()))
-    document = result.to_json() | dict(more or {})
-    present(document, sheet or shown, None, failed, as_json=as_json)
+    result = found.result if isinstance(found, hetopt.NodeChoice) else found
+    failed = written(out, lambda path: write_json(path, found.to_file()))
+    run = None
+    if tokens is not None and result.plan is not None:
+        run = hetopt.run_of(result, tokens=tokens)
+    present(found, None, failed, run=run, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
 
 

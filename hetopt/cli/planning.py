@@ -1,21 +1,21 @@
 """The commands `plan`, `solve`, `compare` and `provision`."""
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import hetopt
+
 from ..errors import Unsupported
 from ..text.documents import Document
-from . import options, output, runs
+from . import options, output
 from .options import arg, flag, opt
 from .quantities import duration, usd
 
 if TYPE_CHECKING:
-    from ..api.targets import TargetReport
-    from ..exact.provisioning import Frontier
+    from ..api.nodes import NodeChoice
     from ..result import Result
 
 
@@ -46,7 +46,7 @@ def plan(
             "leave groups of equal nodes idle.",
         ),
     ] = "time",
-    tokens: runs.Tokens = None,
+    tokens: options.Tokens = None,
     option: options.Options = None,
     start: options.Start = None,
     fresh: options.Fresh = False,
@@ -69,13 +69,12 @@ def plan(
     `hetopt plan tiny/two-nodes --planner metis --option dp_first=false`;
     `hetopt plan tiny/two-nodes --tokens 15T`
     """
-    from .. import api
     from ..text.options import values
 
     output.check_writable(out)
     limits = options.limits(context)
     known: Document = {"runs_on": runs_on, "start": start or None, "known": not fresh}
-    nodes = None
+    found: Result | NodeChoice
     with output.watch("us", limits.time_s) as watch:
         if objective != "time":
             if exact or improve or planner is not None or option:
@@ -83,9 +82,11 @@ def plan(
                     f"--objective {objective} asks the portfolio: leave out "
                     "--exact, --planner, --option and --improve"
                 )
-            nodes = api.choose_nodes(instance, limits=limits, progress=watch, **known)
+            found = hetopt.choose_nodes(
+                instance, limits=limits, progress=watch, **known
+            )
         else:
-            result = api.plan(
+            found = hetopt.plan(
                 instance,
                 planner,
                 exact=exact,
@@ -95,15 +96,7 @@ def plan(
                 progress=watch,
                 **known,
             )
-    result = result if nodes is None else nodes.result
-    if result.problem != "training_plan":
-        if tokens is not None:
-            raise Unsupported("--tokens is for training alone: leave it out")
-        output.deliver(result, out, as_json=as_json)
-        return
-    found = runs.answers(result.data, result.plan, result.evaluation, tokens, nodes)
-    more = found.to_json()
-    output.deliver(result, out, lambda: found.sheet(result), more=more, as_json=as_json)
+    output.deliver(found, out, tokens=tokens, as_json=as_json)
 
 
 def solve(
@@ -143,24 +136,26 @@ def solve(
     Examples: `hetopt solve tiny/two-nodes --problem device_grouping`;
     `hetopt solve grouping.json --method device_grouping_counts --backend cpsat`
     """
-    from .. import api, problems
+    from .. import problems
+    from ..api.judging import posed
+    from ..api.posing import pose
     from ..text.options import values
 
     output.check_writable(out)
     limits = options.limits(context)
     given = values(option)
     if problem is None:
-        name, data = api.posed(file)
+        name, data = posed(file)
     else:
         name = problem.replace("-", "_")
-        data, given = api.pose(file, name, given)
+        data, given = pose(file, name, given)
     if write is not None:
         output.check_writable(write, "--write")
-        for written in api.write_statement(data, method, write):
+        for written in hetopt.write_statement(data, method, write):
             output.tell(f"written to {written}")
         return
     with output.watch(problems.get(name).unit(data), limits.time_s) as watch:
-        result = api.solve(
+        result = hetopt.solve(
             data,
             method,
             backend,
@@ -230,8 +225,7 @@ def compare(
     Examples: `hetopt compare hexiscale/setting-1-llama2-7b --exact --out gaps.html`;
     `hetopt compare tiny/two-nodes --problem device_grouping --time-limit 5`
     """
-    from .. import api
-    from ..report import gaps
+    from ..api.judging import posed
     from ..text.options import values
 
     output.check_out(out, pictures=not targets)
@@ -242,20 +236,24 @@ def compare(
                 "--targets finds the best plan of each target: give no other option"
             )
         with output.watch("us", limits.time_s) as watch:
-            found = api.compare_targets(
+            found = hetopt.compare_targets(
                 instances,
                 start=start or None,
                 known=known,
                 limits=limits,
                 progress=watch,
             )
-        _deliver_targets(found, out, as_json=as_json)
-    trains = problem is None and api.posed(instances[0])[0] == "training_plan"
+        output.present(found, out, as_json=as_json)
+        # That one trainer runs no plan of an instance is an answer beside the others.
+        supported = ((x, x.result) for x in found.rows)
+        rows = ((x.instance, None if x.unsupported else y) for x, y in supported)
+        raise typer.Exit(_exit_of_comparison(rows))
+    trains = problem is None and posed(instances[0])[0] == "training_plan"
     with output.watch("us" if trains else "", limits.time_s) as watch:
-        report = api.compare(
+        report = hetopt.compare(
             instances,
             _named(planners, "--planners"),
-            problem=None if problem is None else problem.replace("-", "_"),
+            problem=problem,
             options=values(option),
             statements=_named(statements, "--statements"),
             backends=options.named(backends, "--backends"),
@@ -266,8 +264,7 @@ def compare(
             limits=limits,
             progress=watch,
         )
-    document = report.to_json()
-    output.present(document, lambda: gaps.sheet(report), out, as_json=as_json)
+    output.present(report, out, as_json=as_json)
     results = [row.result for row in report.runs]
     broken = output.is_plugin_broken(results)
     code = _exit_of_comparison((one.digest, one) for one in results)
@@ -277,19 +274,6 @@ def compare(
 def _named(words: str | None, option: str) -> list[str] | None:
     """The names of an option that is given; an empty list for `none`."""
     return [] if words == "none" else options.named(words, option)
-
-
-def _deliver_targets(
-    found: "TargetReport", out: Path | None, *, as_json: bool
-) -> NoReturn:
-    from ..report import targets
-
-    output.present(found.to_json(), lambda: targets.sheet(found), out, as_json=as_json)
-    # That one trainer runs no plan of an instance is an answer beside the others.
-    rows = (
-        (x.instance, x.result if x.unsupported is None else None) for x in found.rows
-    )
-    raise typer.Exit(_exit_of_comparison(rows))
 
 
 def provision(
@@ -328,8 +312,6 @@ def provision(
 
     Example: `hetopt provision espresso/llama-7b --deadline 5500`
     """
-    from .. import api
-
     limits = options.limits(context)
     (output.check_out if frontier else output.check_writable)(out)
     if frontier:
@@ -338,10 +320,12 @@ def provision(
                 "--frontier covers every deadline and budget: give no other option"
             )
         with output.watch("points", limits.time_s) as watch:
-            found = api.frontier(instance, limits=limits, progress=watch)
-        _deliver_front(found, out, as_json=as_json)
+            found = hetopt.frontier(instance, limits=limits, progress=watch)
+        output.present(found, out, as_json=as_json)
+        none = output.NO_PLAN if found.stop.value == "proved" else output.NOT_FOUND
+        raise typer.Exit(output.PLAN if found.points else none)
     with output.watch("us" if budget is not None else "USD", limits.time_s) as watch:
-        result = api.provision(
+        result = hetopt.provision(
             instance,
             planner,
             deadline_s=until,
@@ -349,24 +333,7 @@ def provision(
             limits=limits,
             progress=watch,
         )
-    from ..report import front, results
-
-    sheet = partial(results.sheet, result, front.answer(result))
-    output.deliver(result, out, sheet, as_json=as_json)
-
-
-# --- answers ---------------------------------------------------------------------
-
-
-def _deliver_front(found: "Frontier", out: Path | None, *, as_json: bool) -> NoReturn:
-    from ..report import front
-
-    output.present(found.to_json(), lambda: front.sheet(found), out, as_json=as_json)
-    if found.points:
-        raise typer.Exit(output.PLAN)
-    raise typer.Exit(
-        output.NO_PLAN if found.stop.value == "proved" else output.NOT_FOUND
-    )
+    output.deliver(result, out, as_json=as_json)
 
 
 def _exit_of_comparison(results: "Iterable[tuple[str, Result | None]]") -> int:

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+import hetopt
+
 from ..errors import Unsupported
 from ..text import units
 from . import output
-from .exchange import sizes
-from .options import AnyModel, AsJson, InstanceWord, listed, named, opt, pairs
+from .options import AnyModel, AsJson, InstanceWord, listed, named, opt, pairs, sizes
 from .quantities import count, duration, length
 
 #: How a model is trained on machines that are named: as in `assemble`.
@@ -64,12 +65,9 @@ def fit(
     `hetopt fit my-cluster.yaml --out fit.html`;
     `hetopt fit config.json --gpus RTX4090 -o finetune=lora`
     """
-    from .. import api
-    from ..report import fitting
-
     output.check_out(out, pictures=False)
     with output.watch("MiB", time_limit) as watch:
-        found = api.fit(
+        found = hetopt.fit(
             model,
             named(gpus, "--gpus"),
             batch,
@@ -78,8 +76,7 @@ def fit(
             limits=time_limit,
             progress=watch,
         )
-    document = found.to_json() | {"answer": fitting.answer(found)}
-    output.present(document, lambda: fitting.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
     states = {one.status.value for one in found.verdicts}
     proved = found.complete and states == {"infeasible"}
     code = output.NO_PLAN if proved else output.NOT_FOUND
@@ -137,12 +134,9 @@ def rent(
     Examples: `hetopt rent llama-2-7b --tokens 100B --deadline 10d`;
     `hetopt rent config.json --tokens 1B --gpus A100-80GB-SXM4,H100-80GB-SXM5,B200`
     """
-    from .. import api
-    from ..report import renting
-
     output.check_out(out, pictures=False)
     with output.watch("us", time_limit) as watch:
-        found = api.rent(
+        found = hetopt.rent(
             model,
             tokens,
             named(gpus, "--gpus"),
@@ -156,8 +150,7 @@ def rent(
             limits=time_limit,
             progress=watch,
         )
-    document = found.to_json() | {"answer": renting.answer(found)}
-    output.present(document, lambda: renting.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
     none = output.NO_PLAN if found.refuted else output.NOT_FOUND
     raise typer.Exit(output.PLAN if found.best is not None else none)
 
@@ -187,20 +180,16 @@ def scale(
 
     Example: `hetopt scale my-cluster.yaml --out scale.html`
     """
-    from .. import api
-    from ..report import scaling
-
     output.check_out(out, pictures=False)
     with output.watch("us", time_limit) as watch:
-        found = api.scale(
+        found = hetopt.scale(
             instance,
             machines,
             None if gbits is None else _rates(gbits),
             limits=time_limit,
             progress=watch,
         )
-    document = found.to_json() | {"answer": scaling.answer(found)}
-    output.present(document, lambda: scaling.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
     results = [*found.found.values()]
     if any(result.plan is not None for result in results):
         raise typer.Exit(output.PLAN)

@@ -1,21 +1,17 @@
 """The commands of a live queue, registered by `hetopt.cli`."""
 
 import time
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+
+import hetopt
 
 from ..errors import HetoptError, InstanceError
 from . import output
 from .options import AsJson, arg, flag, opt, pairs
 from .quantities import count, duration
-
-if TYPE_CHECKING:
-    from ..queueing.store import Entry
-    from ..report.sheet import Section, Sheet
 
 _FOLDER = Path("~/.hetopt/queue")
 Folder = Annotated[
@@ -28,7 +24,6 @@ Folder = Annotated[
     ),
 ]
 JobWord = Annotated[str, arg("A job's number, or its name.")]
-_TEXTS = ("name", "state", "GPUs", "start", "end")
 
 
 def submit(
@@ -67,33 +62,19 @@ def submit(
     Example: `hetopt submit job.yaml --engine slurm -o types=l40s:L40S --dry-run`
     """
     from ..queueing.jobs import read
-    from ..queueing.scheduler import Queue
 
     asked = [read(path) for path in jobs]
     place, words = folder.expanduser(), option or []
-    queue = Queue.made(place, engine, words, policy)
+    queue = hetopt.Queue.made(place, engine, words, policy)
     if dry_run:
         found = queue.placements(asked)
-        rows = [
-            {
-                "name": one.entry.job.name,
-                "nodes": dict(one.planned.nodes) if one.planned else None,
-                "plan": one.planned.plan.model_dump(mode="json")
-                if one.planned
-                else None,
-                "why": one.why,
-                "refused": one.refused,
-            }
-            for one in found
-        ]
-        told = [f"{one.entry.job.name}: {one.why}" for one in found]
-        output.present({"jobs": rows}, lambda: _sheet((), told), as_json=as_json)
-        refused = any(one.refused for one in found)
+        output.present(found, as_json=as_json)
+        refused = any(one.refused for one in found.places)
         raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
     numbers = [entry.number for entry in queue.submit(asked)]
     queue.advance(output.tell)
     entries = [e for e in queue.store.entries() if e.number in numbers]
-    output.present(queue.document(entries), lambda: _sheet(entries), as_json=as_json)
+    output.present(queue.jobs(entries), as_json=as_json)
     refused = any(entry.state == "refused" for entry in entries)
     raise typer.Exit(output.NO_PLAN if refused else output.PLAN)
 
@@ -119,10 +100,9 @@ def queue(
 
     Example: `hetopt queue --follow`
     """
-    from ..queueing.scheduler import Queue
     from ..queueing.store import LIVE
 
-    found = Queue.opened(folder.expanduser())
+    found = hetopt.Queue.opened(folder.expanduser())
     found.advance(output.tell)
     while follow and any(entry.state in LIVE for entry in found.store.entries()):
         time.sleep(every)
@@ -130,8 +110,7 @@ def queue(
             found.advance(output.tell)
         except HetoptError as error:  # an engine that is away comes back
             output.complain(f"{error}; trying again in {every:g} s")
-    entries = found.store.entries()
-    output.present(found.document(entries), lambda: _sheet(entries), as_json=as_json)
+    output.present(found.jobs(), as_json=as_json)
 
 
 def status(
@@ -143,12 +122,9 @@ def status(
 
     Example: `hetopt status 3`
     """
-    from ..queueing.scheduler import Queue
-
-    found = Queue.opened(folder.expanduser())
-    entries = found.store.entries() if job is None else [found.store.entry(job)]
-    told = partial(_sheet, entries) if job is None else partial(_of_job, *entries)
-    output.present(found.document(entries), told, as_json=as_json)
+    found = hetopt.Queue.opened(folder.expanduser())
+    entries = None if job is None else [found.store.entry(job)]
+    output.present(found.jobs(entries), as_json=as_json)
 
 
 def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> None:
@@ -156,12 +132,10 @@ def cancel(job: JobWord, folder: Folder = _FOLDER, as_json: AsJson = False) -> N
 
     Example: `hetopt cancel 3`
     """
-    from ..queueing.scheduler import Queue
-
-    found = Queue.opened(folder.expanduser())
+    found = hetopt.Queue.opened(folder.expanduser())
     entry = found.cancel(job)
     text = f"job {entry.number} ({entry.job.name}) is cancelled"
-    output.present(found.document([entry]), lambda: _sheet((), [text]), as_json=as_json)
+    output.present(found.jobs([entry], text), as_json=as_json)
 
 
 def logs(
@@ -176,9 +150,7 @@ def logs(
 
     Example: `hetopt logs 3`
     """
-    from ..queueing.scheduler import Queue
-
-    found = Queue.opened(folder.expanduser())
+    found = hetopt.Queue.opened(folder.expanduser())
     entry = found.store.entry(job)
     number = len(entry.attempts) if attempt is None else attempt
     if not 1 <= number <= len(entry.attempts):
@@ -194,67 +166,3 @@ def logs(
         output.print_json({"job": entry.number, "attempt": number, "log": text})
     else:
         output.print_text(text)
-
-
-# --- what is shown ---------------------------------------------------------------
-
-
-def _sheet(
-    entries: "Sequence[Entry]", told: Sequence[str] = (), *more: "Section"
-) -> "Sheet":
-    """A row a job, what is told of it or in its place, and more."""
-    from ..report.sheet import Section, Sheet, Table
-
-    rows = []
-    for entry in entries:
-        attempt = entry.live
-        held = attempt or (entry.attempts[-1] if entry.attempts else None)
-        rows.append(
-            (
-                str(entry.number),
-                entry.job.name,
-                entry.state,
-                str(max(entry.done_steps, 0)),
-                str(entry.job.total_steps),
-                "" if held is None else _gpus(held.nodes),
-                _clock(held.started if held else None),
-                _clock(entry.ended),
-            )
-        )
-    headings = ("job", "name", "state", "step", "of", *_TEXTS[2:])
-    table = Table.of(headings, rows, texts=_TEXTS) if rows or not told else None
-    return Sheet("Queue", (Section(table=table), Section(points=tuple(told)), *more))
-
-
-def _gpus(nodes: Any) -> str:
-    return ", ".join(f"{node}:{gpus}" for node, gpus in nodes.items())
-
-
-def _clock(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    here = time.localtime(seconds)
-    today = time.localtime()[:3] == here[:3]
-    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", here)
-
-
-def _of_job(entry: "Entry") -> "Sheet":
-    """A job, why it is where it is, and a row for each attempt."""
-    from ..queueing.following import beside
-    from ..report.sheet import Section, Table
-
-    rows = [
-        (
-            str(one.number),
-            one.handle or "",
-            _gpus(one.nodes),
-            one.outcome or one.state,
-            f"{one.from_step} to {one.to_step or one.from_step}",
-            beside(entry, one)
-            or ("" if one.step_s is None else f"{one.step_s:.3g} s predicted"),
-        )
-        for one in entry.attempts
-    ]
-    heads = ("attempt", "engine's name", "GPUs", "state", "steps", "a step")
-    attempts = Section(table=Table.of(heads, rows, texts=heads[1:]))
-    return _sheet([entry], [entry.why] if entry.why else (), *[attempts] * bool(rows))

@@ -1,17 +1,16 @@
-"""The commands `recover` and `replay`, for clusters that change."""
+"""The commands `recover`, `replay` and `schedule`: what happens as time passes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import hetopt
+
 from ..errors import Unsupported
 from . import options, output
-from .options import AsJson, Gap, Threads, arg, flag, opt
-from .quantities import duration
-
-if TYPE_CHECKING:
-    from ..problems.recovery import Storage
+from .options import AsJson, Gap, Threads, arg, flag, named, opt
+from .quantities import duration, share
 
 
 def recover(
@@ -72,17 +71,15 @@ def recover(
 
     Example: `hetopt recover plan.json autohet/a100-h20-8x8-gpt3-6.7b --lost node0`
     """
-    from ..api import recovering
-    from ..report import recovery
     from ..text.writing import write_json
 
     output.check_out(out)
     output.check_writable(plan_out, "--plan-out")
-    places, limits = storage(option), options.limits(context)
+    limits = options.limits(context)
     if planner is not None and new_plan is not None:
         raise Unsupported("--planner and --new-plan exclude each other: give one")
     with output.watch("us", limits.time_s) as watch:
-        found = recovering.recover(
+        found = hetopt.recover(
             old_plan,
             instance,
             options.named(lost, "--lost") or [],
@@ -93,33 +90,15 @@ def recover(
             planning_s=options.limit_s(planning),
             horizon_s=horizon,
             method=method,
-            storage=places,
+            storage=option,
             limits=limits,
             progress=watch,
         )
     failed = None
     if (file := found.plan_file()) is not None:
         failed = output.written(plan_out, lambda path: write_json(path, file))
-    document, made = found.to_json(), lambda: recovery.sheet(found)
-    output.present(document, made, out, failed, as_json=as_json)
+    output.present(found, out, failed, as_json=as_json)
     raise typer.Exit(output.exit_of(found.result.status))
-
-
-# --- words of `recover` and `replay` ---------------------------------------------
-def storage(words: list[str] | None) -> "Storage":
-    """`NAME=VALUE` words as a record; what is wrong with them is said by field."""
-    from ..problems.recovery import Storage
-    from ..text.complaints import validated
-    from ..text.options import pairs, values
-
-    tree = values(words)
-    for name, text in pairs(words or ()).items():
-        if name in ("media", "unsaved"):
-            both = "memory,disk" if text == "both" else text
-            tree[name] = [word.strip() for word in both.split(",") if word.strip()]
-        elif text == "none":
-            tree[name] = None
-    return validated(Storage, tree, "--option", file="")
 
 
 def replay(
@@ -171,31 +150,102 @@ def replay(
 
     Example: `hetopt replay plan.json my-cluster.yaml --trace spot.csv --out spot.html`
     """
-    from ..api import replaying
-    from ..report import replay as report
+    from ..api.replaying import METHODS
     from .progress import Steps
 
     output.check_out(out, pictures=False)
     with Steps(output.console(stderr=True), "changes") as bar:
-        found = replaying.replay(
+        found = hetopt.replay(
             old_plan,
             instance,
             trace,
             series=series,
             old_instance=old_instance,
-            methods=options.named(method, "--method") or replaying.METHODS,
+            methods=options.named(method, "--method") or METHODS,
             planners=options.named(planner, "--planner"),
             planning_s=options.limit_s(planning),
             checkpoint_s=checkpoint,
             restart_s=restart,
             horizon_s=horizon,
-            storage=storage(option),
+            storage=option,
             limits=options.limits(context),
             progress=bar.report,
         )
     if found.interrupted:
         output.complain("interrupted: this is what was replayed so far")
-    document = found.to_json()
-    output.present(document, lambda: report.sheet(found), out, as_json=as_json)
+    output.present(found, out, as_json=as_json)
     ran = any(one.tally.iterations for one in found.replays)
     raise typer.Exit(output.PLAN if ran else output.NOT_FOUND)
+
+
+def schedule(
+    instance: Annotated[
+        str, arg("A queue; with --trace, any instance with a cluster.")
+    ],
+    policy: Annotated[
+        str | None,
+        opt(
+            "NAME,...",
+            "Policies to simulate; default: all, or frenzy_typed with --trace.",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None, opt("CSV", "Take the jobs from a trace; see instances/README.md.")
+    ] = None,
+    most_gpus: Annotated[
+        int | None, opt("N", "Leave out jobs that ask for more.", min=1)
+    ] = None,
+    jobs: Annotated[
+        int | None, opt("N", "Take a random sample of N jobs.", min=1)
+    ] = None,
+    load: Annotated[
+        float | None, share("L", "Scale arrivals to this load: 80%.", least=0.001)
+    ] = None,
+    seed: Annotated[int, opt("N", "Seed of the sample.", min=0)] = 0,
+    time_limit: Annotated[
+        float | None,
+        duration(
+            "S",
+            "Wall-clock limit for all policies and the bound: seconds, or 5min; "
+            "default: until all jobs are done.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        opt("FILE", "Write a .html or .md report, a .json document or a picture."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a queue of jobs on a mixed cluster under scheduling policies.
+
+    Columns of a trace: submit_s, gpus (or choose), job, model (of the catalogue or a
+    config.json), training (full, lora), lora_rank, batch, sequence_length, and one of
+    duration_s, gpu_hours, samples, steps, tokens.
+
+    Example: `hetopt schedule frenzy/simulator-30 --policy frenzy,sia --out queue.html`
+    """
+    from .. import registry
+    from ..api.calling import Listener
+
+    output.check_out(out)
+    policies = registry.names("scheduling.policies") if policy == "all" else None
+    outcomes = hetopt.schedule(
+        instance,
+        policies or named(policy, "--policy"),
+        trace=trace,
+        most_gpus=most_gpus,
+        jobs=jobs,
+        load=load,
+        seed=seed,
+        limits=time_limit,
+        progress=Listener(started=output.tell),
+    )
+    if outcomes[-1].result.stop.value == "interrupted":
+        output.complain(
+            f"interrupted during {outcomes[-1].policy}: these policies had finished"
+        )
+    output.present(outcomes, out, as_json=as_json)
+    ended = [one.result for one in outcomes if one.result.stop.value != "interrupted"]
+    worst = max((output.exit_of(one.status) for one in ended), default=output.NOT_FOUND)
+    broken = output.is_plugin_broken(one.result for one in outcomes)
+    raise typer.Exit(output.BAD_INPUT if broken else worst)

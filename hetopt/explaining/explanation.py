@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from ..errors import InstanceError
+from ..findings import Finding
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Violation, training_plan
@@ -26,8 +27,8 @@ class Faster:
     iteration_us: int
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Finding, layout="explanation"):
     """An explanation divides time and memory; `effects` has every change tried."""
 
     instance: Instance
@@ -43,13 +44,6 @@ class Explanation:
     #: By phase, the node whose network ports are busy longest: `node` and `us`.
     ports: dict[str, Document] = field(default_factory=dict)
     faster: Faster | None = None  # the fastest plan known, where this is not it
-
-    def __repr__(self) -> str:
-        slow = self.place(self.bottleneck.pipeline, self.bottleneck.stage)
-        return (
-            f"<Explanation of {self.instance.name}: {self.iteration_us} us, slowest "
-            f"{slow}; {len(self.effects)} changes looked at>"
-        )
 
     @property
     def interval_s(self) -> tuple[float, float] | None:

@@ -18,6 +18,7 @@ from fractions import Fraction
 from .. import capability
 from ..costs import CostTable
 from ..errors import InstanceError
+from ..findings import Finding
 from ..plans import TrainingPlan
 from ..problems import training_plan
 from ..problems.training_plan.shapes import split_of, table_of
@@ -27,8 +28,8 @@ from .timeline import Schedule, Timeline, Times, run_passes
 from .times import named
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(Finding, layout="timeline"):
     """All pipelines of a plan, and the iteration that they make."""
 
     schedule: Schedule

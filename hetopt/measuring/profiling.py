@@ -13,6 +13,7 @@ allocator saw, weights and gradients included; a CPU's does not tell.
 import gc
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
 from statistics import median
@@ -21,6 +22,7 @@ from typing import NamedTuple
 from ..costs.compute import ceil
 from ..costs.memory import mib
 from ..errors import InstanceError, Unsupported
+from ..findings import Finding
 from ..schema import ModelSpec, Profile, exact
 from ..text.documents import Document
 from .decoder import Shard, Tensor, Weights, layer, shard, torch, weights
@@ -146,7 +148,8 @@ class Measured(NamedTuple):
     peak_mib: int | None
 
 
-class Profiled(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Profiled(Finding, layout="listing.profile"):
     """All measurements, and where they were taken."""
 
     gpu: str
@@ -158,6 +161,27 @@ class Profiled(NamedTuple):
         """The profile, as `workload.costs.profile` takes it."""
         found = (one.row for one in self.measured if one.row is not None)
         return [row.model_dump(mode="json", exclude_none=True) for row in found]
+
+    def to_json(self) -> Document:
+        """Return the document of `hetopt profile --json`."""
+        return {
+            "gpu": self.gpu,
+            "torch": self.torch,
+            "profile": self.rows,
+            "measured": [
+                {
+                    "tensor_parallel": one.tensor_parallel,
+                    "micro_batch": one.micro_batch,
+                    "fits": one.row is not None,
+                    "peak_mib": one.peak_mib,
+                }
+                for one in self.measured
+            ],
+        }
+
+    def to_file(self) -> list[Document]:
+        """Return the rows, for `costs.compute.profile` of an instance."""
+        return self.rows
 
 
 def profiled(

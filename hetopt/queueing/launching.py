@@ -6,7 +6,8 @@ from itertools import count
 from time import time
 from typing import Any, NamedTuple
 
-from .. import api
+import hetopt
+
 from ..formats import exporting
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -49,7 +50,7 @@ def plan_job(
     some = part(data, nodes)
     limits = Limits(time_s=seconds)
     results = [
-        api.plan(some, name, known=False, limits=limits) for name in PORTFOLIO.quick
+        hetopt.plan(some, name, known=False, limits=limits) for name in PORTFOLIO.quick
     ]
     result = min(results, key=_rank)
     if result.plan is None:

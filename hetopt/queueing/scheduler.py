@@ -6,13 +6,14 @@ two passes at once never give GPUs away twice. It needs no memory of the pass be
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import time
 from typing import Any, NamedTuple
 
 from .. import registry
 from ..errors import EngineFailed, InstanceError, Unsupported
+from ..findings import Finding
 from ..formats.importing import typed
 from ..problems.job_scheduling import Data
 from ..result import Result
@@ -47,6 +48,60 @@ class Placement(NamedTuple):
     planned: Planned | None
     why: str
     refused: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class Placed(Finding, layout="queue.places"):
+    """Where jobs would go now; nothing is changed for it."""
+
+    places: tuple[Placement, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return a row for each job, with the nodes and the plan that it would have."""
+        rows = [
+            {
+                "name": one.entry.job.name,
+                "nodes": dict(one.planned.nodes) if one.planned else None,
+                "plan": one.planned.plan.model_dump(mode="json")
+                if one.planned
+                else None,
+                "why": one.why,
+                "refused": one.refused,
+            }
+            for one in self.places
+        ]
+        return {"jobs": rows}
+
+
+@dataclass(frozen=True, repr=False)
+class Queued(Finding, layout="queue"):
+    """Jobs of a queue with their states, plans and reasons; `told` is what was done."""
+
+    queue: str
+    engine: str
+    policy: str
+    jobs: tuple[Entry, ...]
+    told: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Return the queue's settings, and a row for each job."""
+        rows = [
+            {
+                "id": entry.number,
+                "name": entry.job.name,
+                "state": entry.state,
+                "why": entry.why or None,
+                "job": entry.job.model_dump(mode="json"),
+                "steps": entry.job.total_steps,
+                "saved_step": entry.done_steps,
+                "submitted_s": entry.submitted,
+                "ended_s": entry.ended,
+                "attempts": [asdict(one) for one in entry.attempts],
+            }
+            for entry in self.jobs
+        ]
+        settings = {"engine": self.engine, "policy": self.policy}
+        return {"queue": self.queue, **settings, "jobs": rows}
 
 
 class Queue:
@@ -100,7 +155,7 @@ class Queue:
         self.store.set("settings", self.settings._asdict())
         return [self.store.add(job) for job in asked]
 
-    def placements(self, jobs: Sequence[TrainingJob]) -> list[Placement]:
+    def placements(self, jobs: Sequence[TrainingJob]) -> Placed:
         """Return where jobs would go now, beside those that wait; changes nothing.
 
         Raises `InstanceError` and `Unsupported` for what `submit` would refuse.
@@ -115,7 +170,8 @@ class Queue:
             site.instance(job)
         found = self._sorted(site, [*entries, *new])
         decision = self._decide(found, now)
-        return [self._placement(site, entry, found, decision) for entry in new]
+        places = (self._placement(site, entry, found, decision) for entry in new)
+        return Placed(tuple(places))
 
     def advance(self, tell: Tell = lambda line: None) -> None:
         """Make one pass: follow, stop, start; `tell` hears of each change."""
@@ -146,29 +202,11 @@ class Queue:
                 entry, state=CANCELLED, why="as was asked", ended=time()
             )
 
-    def document(self, entries: Sequence[Entry]) -> dict[str, object]:
-        """Return jobs of the queue, with their states, plans and reasons."""
-        rows = [
-            {
-                "id": entry.number,
-                "name": entry.job.name,
-                "state": entry.state,
-                "why": entry.why or None,
-                "job": entry.job.model_dump(mode="json"),
-                "steps": entry.job.total_steps,
-                "saved_step": entry.done_steps,
-                "submitted_s": entry.submitted,
-                "ended_s": entry.ended,
-                "attempts": [asdict(one) for one in entry.attempts],
-            }
-            for entry in entries
-        ]
-        return {
-            "queue": str(self.store.folder),
-            "engine": self.settings.engine,
-            "policy": self.settings.policy,
-            "jobs": rows,
-        }
+    def jobs(self, entries: Sequence[Entry] | None = None, *told: str) -> Queued:
+        """Return some jobs, by default all, as they are; `told` says what was done."""
+        some = self.store.entries() if entries is None else entries
+        own = self.settings
+        return Queued(str(self.store.folder), own.engine, own.policy, (*some,), told)
 
     # --- a pass --------------------------------------------------------------------
 

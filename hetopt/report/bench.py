@@ -6,13 +6,18 @@ What was not solved is counted by how it ended, in every format.
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ..bench import statistics
+from ..bench import journal, running, statistics
+from ..bench.gate import Verdict, table, verdicts
 from ..bench.journal import Row
+from ..bench.running import Chosen
 from ..bench.statistics import Entry, Summary, method_of
 from ..files.best import known
+from ..findings import Finding
 from ..text.documents import Document
-from . import words, writers
+from ..text.writing import write_text
+from . import words
 from .sheet import Cell, Section, Sheet, Table
 
 NAME = "report"
@@ -38,14 +43,27 @@ FIELDS = (
 )
 
 
-@dataclass(frozen=True)
-class Report:
-    """Header and rows of a run, and what they say."""
+@dataclass(frozen=True, repr=False)
+class Report(Finding, layout="bench"):
+    """Header and rows of a run, and what they say; of a gate its verdicts, too."""
 
     header: Row
     rows: list[Row]
     entries: list[Entry]
     summaries: list[Summary]
+    verdicts: list[Verdict]
+
+    def to_json(self) -> Document:
+        """The report as one JSON document."""
+        document: Document = {
+            "header": self.header,
+            "counts": self.counts,
+            "summaries": [asdict(summary) for summary in self.summaries],
+            "rows": [entry.row | _gaps(entry) for entry in self.entries],
+        }
+        if self.verdicts:
+            document["gate"] = [one.model_dump(mode="json") for one in self.verdicts]
+        return document
 
     @property
     def contradicted(self) -> list[Entry]:
@@ -86,24 +104,34 @@ def report(header: Row, rows: list[Row]) -> Report:
     kept = [one for name in sorted(names) if (one := known(name))]
     best = {b.digest: (b.value("bound"), b.value("objective")) for b in kept}
     found = statistics.entries(rows, best)
-    return Report(header, rows, found, statistics.summaries(found))
+    return Report(header, rows, found, statistics.summaries(found), verdicts(rows))
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write `report.html`, `.md`, `.csv` and `.json` to a folder."""
-    made = sheet(report)
+    """Write `report.html`, `.md`, `.csv` and `.json` to a folder, and of a gate."""
     for suffix in (".html", ".md", ".csv", ".json"):
-        writers.write(made, document(report), folder / f"{NAME}{suffix}")
+        report.write(folder / f"{NAME}{suffix}")
+    if report.verdicts:
+        write_text(folder / "gate.md", table(report.verdicts))
 
 
-def document(report: Report) -> Document:
-    """The report as one JSON document."""
-    return {
-        "header": report.header,
-        "counts": report.counts,
-        "summaries": [asdict(summary) for summary in report.summaries],
-        "rows": [entry.row | _gaps(entry) for entry in report.entries],
-    }
+def run_suite(
+    suite: str,
+    out: str | Path,
+    *,
+    suites: Path | None = None,
+    time_limit_s: float | None = None,
+    only: str | None = None,
+    **how: Any,
+) -> Report:
+    """Run a suite of solves, and return what its rows say; they are kept in `out`.
+
+    `suites` is a TOML file in place of ours, `only` a word of the names of solves; how
+    it is done is said as to `bench.running.go`: `workers`, `dask`, `resume`, `told`.
+    Raises `UnknownName` for a suite that is not there, and `InstanceError`.
+    """
+    running.go(Chosen(suite, suites, time_limit_s, only), Path(out), **how)
+    return report(*journal.read(Path(out)))
 
 
 def _gaps(entry: Entry) -> Document:

@@ -65,7 +65,7 @@ def picture(draw: Callable[[], Drawing], suffix: str) -> bytes:
     """Return the content of a file: `png`, `svg` or `pdf`."""
     content = BytesIO()
     undated = {_UNDATED[suffix]: None} if suffix in _UNDATED else {}
-    with _settings():
+    with settings():
         drawn = draw()
         drawn.savefig(content, format=suffix, dpi=150, metadata=undated)
     return content.getvalue()
@@ -77,7 +77,7 @@ def svg(draw: Callable[[], Drawing], title: str, told: str = "") -> str:
     Screen readers say its title, and `told`.
     """
     content = BytesIO()
-    with _settings(_IN_PAGE):
+    with settings(_IN_PAGE):
         drawn = draw()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         drawn.savefig(content, format="svg", transparent=True, metadata=nothing)
@@ -100,7 +100,8 @@ def _for_page(text: str) -> str:
 
 
 @contextmanager
-def _settings(more: Mapping[str, object] | None = None) -> Iterator[None]:
+def settings(more: Mapping[str, object] | None = None) -> Iterator[None]:
+    """Draw within by the settings of all our pictures, and `more`."""
     import matplotlib
 
     settings: Any = {**_ALWAYS, **(more or {})}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from ..exact.provisioning import Frontier
-from ..result import Result, Status, Stop
+from ..result import Stop
 from . import figures, words
 from .figures import Drawing
 from .gantt import axis_of
@@ -12,26 +12,6 @@ from .sheet import Figure, Section, Sheet, Table
 
 _COLUMNS = ("total_s", "usd", "to rent", "layers", "settings", "status")
 _FRONT = ("time", "USD", "to rent", "layers", "settings", "status")
-
-
-def answer(result: Result) -> str:
-    """Return what to rent, for how long and for how much, in one sentence."""
-    if result.evaluation is None:
-        proved = result.status is Status.INFEASIBLE
-        none = "No plan on these offers is within the limits (proved)."
-        return none if proved else "No plan was found in time."
-    parts = result.parts
-    time, usd = words.duration(parts["total_s"]), words.number(parts["usd"])
-    said = f"Rent {words.machines(parts['machines'])} for {time}: {usd} USD"
-    if (slack := parts.get("deadline_slack_s")) is not None:
-        said += f", {words.duration(slack)} before the deadline"
-    if (left := parts.get("budget_slack_usd")) is not None:
-        said += f", {words.number(left)} USD below the budget"
-    if result.status is Status.OPTIMAL:
-        return f"{said}; no plan on these offers is better (proved)."
-    if result.gap is not None:
-        return f"{said}; at most {words.share(result.gap)} above the best (proved)."
-    return f"{said}; its distance from the best is unknown."
 
 
 def sheet(found: Frontier) -> Sheet:

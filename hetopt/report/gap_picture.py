@@ -6,7 +6,7 @@ from ..gaps import GapReport, GapRow
 from ..plans import TrainingPlan
 from ..problems import get
 from ..result import Result
-from . import pipelines, words
+from . import plans, words
 from .figures import WIDTH, Axes, Drawing, SubFigure, bars, canvas
 from .sheet import Figure
 
@@ -64,9 +64,7 @@ def best_first(rows: list[GapRow]) -> list[GapRow]:
 
 def _height(planned: list[GapRow]) -> float:
     best = _best(planned)
-    drawn = (
-        _FOOT + pipelines.ROW * len(best.plan.pipelines) if best and best.plan else 0.0
-    )
+    drawn = _FOOT + plans.ROW * len(best.plan.pipelines) if best and best.plan else 0.0
     return _HEAD + _BAR * max(1, len(planned)) + drawn
 
 
@@ -85,13 +83,13 @@ def _instance(part: SubFigure, rows: list[GapRow], planned: list[GapRow]) -> Non
         _bars(part.subplots(), rows, planned)
         return
     assert best.plan is not None
-    low = pipelines.ROW * len(best.plan.pipelines) + _FOOT
+    low = plans.ROW * len(best.plan.pipelines) + _FOOT
     heights = [_height(planned) - low, low]
     upper, lower = part.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
     _bars(upper.subplots(), rows, planned)
     axes = lower.subplots()
-    palette = pipelines.colours(best.data.planned_cluster.gpus)
-    pipelines.drawn(lower, axes, best, palette)
+    palette = plans.colours(best.data.planned_cluster.gpus)
+    plans.drawn(lower, axes, best, palette)
     title = (
         "the fastest plan: one row per pipeline (micro-batches × size), one box per "
         "stage"
@@ -103,7 +101,7 @@ def _bars(axes: Axes, rows: list[GapRow], planned: list[GapRow]) -> None:
     """Draw a bar for each method, the best first, and a line at the proved bound."""
     ordered, unit = planned, unit_of(rows[0].result)
     longest = max(row.result.objective or 0 for row in ordered)
-    size, name = pipelines.unit_of(longest) if unit == "us" else (1.0, unit)
+    size, name = plans.unit_of(longest) if unit == "us" else (1.0, unit)
     values = [float(row.result.objective or 0) / size for row in ordered]
     side = "below" if ordered[0].result.sense == "maximise" else "above"
     suffix = f" {side} the bound"

@@ -11,7 +11,7 @@ from ..plans import TrainingPlan
 from ..result import Status, plain
 from ..solving.statements import EXACT
 from ..text.documents import Document
-from . import gap_picture, pipelines, results, words
+from . import gap_picture, plans, results, words
 from .gap_picture import unit_of
 from .sheet import Cell, Section, Sheet, Table
 
@@ -41,8 +41,7 @@ _OPEN = 8  # drawings that are open at first: with more a page gets too long
 INTRODUCTION = (
     "An independent checker computed time and memory of every plan. The gap to the "
     "bound is proved: it says how much faster any plan could be at most. The gap to "
-    "the best plan compares with the fastest plan known for the instance. "
-    + pipelines.NOTE
+    "the best plan compares with the fastest plan known for the instance. " + plans.NOTE
 )
 
 
@@ -87,15 +86,10 @@ def record(row: GapRow) -> Document:
     }
 
 
-def sections(report: GapReport) -> list[Section]:
-    """Return a section for each instance: what is proved of it, and a row a method."""
-    return [section(name, rows) for name, rows in _instances(report)]
-
-
 def sheet(report: GapReport) -> Sheet:
     """For each instance its planners and plans drawn, and a table that sorts."""
     parts = _instances(report)
-    palette = pipelines.colours(
+    palette = plans.colours(
         gpu
         for row in report.rows
         if isinstance(row.result.plan, TrainingPlan)
@@ -268,7 +262,7 @@ def _plan_section(
     result, note = rows[0].result, _amount(rows[0])
     names = ", ".join(dict.fromkeys(row.label for row in rows))
     if isinstance(result.plan, TrainingPlan):
-        return pipelines.section(result, palette, names, note, folded=folded)
+        return plans.section(result, palette, names, note, folded=folded)
     assert result.plan is not None
     told = results.table(result.data, result.plan, rows[0].result.parts)
     return Section(names, (note,), table=told, folded=folded, on_page_only=True)

@@ -4,12 +4,20 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ..api.exchange import Assembled
+from ..api.solvers import Diagnosis
 from ..capability.settings import SETTINGS
+from ..findings import Entries
+from ..formats.importing import Imported
+from ..measuring.profiling import Profiled, shown
+from ..runtime.handover import SavedStates
 from ..schema.targets import Feature
 from ..text import markdown
 from ..text.documents import Document, Fields
+from ..text.numbers import counted
 from . import words
 from .sheet import Section, Sheet, Table
+from .targets import able
 
 #: A row's columns by kind; those of numbers are to the right.
 _COLUMNS: dict[str, Callable[[Document], Document]] = {
@@ -54,9 +62,11 @@ _COLUMNS: dict[str, Callable[[Document], Document]] = {
 }
 
 
-def sheet(kind: str, rows: Iterable[Document]) -> Sheet:
+def entries(found: Entries) -> Sheet:
     """Return a table with a line for each entry; dashes where nothing is known."""
-    shown = [_COLUMNS.get(kind, _named)(row) for row in rows]
+    if found.kind == "runners":
+        return able(found)
+    shown = [_COLUMNS.get(found.kind, _named)(row) for row in found.rows]
     headings = tuple(shown[0]) if shown else ()
     texts = [x for x in headings if any(isinstance(row[x], str) for row in shown)]
     cells = [
@@ -66,7 +76,8 @@ def sheet(kind: str, rows: Iterable[Document]) -> Sheet:
         ]
         for row in shown
     ]
-    return Sheet(kind, (Section(table=Table.of(headings, cells, texts=texts)),))
+    table = Table.of(headings, cells, texts=texts)
+    return Sheet(found.kind, (Section(table=table),))
 
 
 def _named(row: Document) -> Document:
@@ -75,6 +86,47 @@ def _named(row: Document) -> Document:
     if own and isinstance(own, str):
         told += f" ({own})"
     return {"name": row["name"], "what it is": told}
+
+
+def assumed(found: Imported | Assembled) -> Sheet:
+    """Return what was taken for granted in a document, and what changes it."""
+    headings = ("assumed", "value", "source", "change it with")
+    cells = ((row.what, row.value, row.source, row.change) for row in found.assumed)
+    table = Table.of(headings, cells, texts=headings)
+    return Sheet("Assumed", (Section(table=table),) if found.assumed else ())
+
+
+def diagnosis(found: Diagnosis) -> Sheet:
+    """Return what is installed, and how each solver fared."""
+    headings = ("back end", "version", "verdict")
+    rows = (
+        (
+            one.name,
+            one.version or "",
+            f"works, {one.seconds} s" if one.healthy else str(one.reason),
+        )
+        for one in found.backends
+    )
+    machine = f"hetopt {found.hetopt}, Python {found.python}, {found.threads} threads"
+    table = Table.of(headings, rows, texts=headings)
+    return Sheet("Solvers", (Section(table=table),), answer=machine)
+
+
+def states(found: SavedStates) -> Sheet:
+    """Return what states a run has saved, and what they lack."""
+    size = f"{found.bytes / 2**30:.3f} GiB in {counted(found.files, 'file')}"
+    told = f"step {found.step}: {found.parameters:,} parameters, {size}"
+    if lacks := found.incomplete:
+        told += f"; not whole: {', '.join(lacks)}"
+    return Sheet("States", answer=told)
+
+
+def profile(found: Profiled) -> Sheet:
+    """Return what was measured of a layer."""
+    headings = ("TP", "micro-batch", "forward ms", "backward ms", "kept MiB", "peak")
+    table = Table.of(headings, shown(found), texts=())
+    told = f"one layer on {found.gpu}, PyTorch {found.torch}"
+    return Sheet("Profile", (Section(table=table),), answer=told)
 
 
 def page(kind: str, rows: Iterable[Document]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ..api import margins
 from ..api.recovering import Recovered
 from ..result import Method, Result, Status, Stop
-from . import pipelines, results, words
+from . import plans, results, words
 from .sheet import Section, Sheet, Table
 
 
@@ -18,17 +18,17 @@ def sheet(found: Recovered) -> Sheet:
     if new is not None and new.plan is not None:
         assert new.evaluation is not None
         name = found.chosen.name if found.chosen else ""
-        palette = pipelines.colours(new.data.planned_cluster.gpus)
+        palette = plans.colours(new.data.planned_cluster.gpus)
         sections.append(
             Section(
                 "The new training plan",
                 (
-                    f"Made by {name}. {pipelines.NOTE}",
+                    f"Made by {name}. {plans.NOTE}",
                     *margins.warnings(new.data, new.evaluation),
                 ),
                 tuple(f"{a}: {b}" for a, b in results.totals(new.parts)),
                 results.table(new.data, new.plan, new.parts),
-                (pipelines.figure(new, palette, "The new training plan"),),
+                (plans.figure(new, palette, "The new training plan"),),
             )
         )
     if found.result.plan is not None:

@@ -41,22 +41,23 @@ _STOPS = {
 
 def sheet(
     result: Result,
-    answered: str = "",
     facts: Iterable[tuple[str, str]] = (),
     sections: Iterable[Section] = (),
 ) -> Sheet:
-    """Return what is known of a result, and its plan, with further facts and sections.
-
-    Plans of training have an answer of their own; others' is what was `answered`.
-    """
-    if result.problem in ("training_plan", "post_training"):
-        answered = answer(result)
+    """Return what is known of a result, and its plan, with further facts."""
+    answers = {"training_plan": answer, "post_training": answer, "provisioning": rented}
+    say = answers.get(result.problem)
     told, parts = [*known(result)], list[Section]()
     if result.plan is not None and result.evaluation is not None:
         told += totals(result.parts)
         parts += judged(result.data, result.plan, result.evaluation)
     name = str(getattr(result.data, "name", result.problem))
-    return Sheet(name, (*parts, *sections), facts=(*told, *facts), answer=answered)
+    return Sheet(
+        name,
+        (*parts, *sections),
+        facts=(*told, *facts),
+        answer="" if say is None else say(result),
+    )
 
 
 def answer(result: Result) -> str:
@@ -80,6 +81,26 @@ def answer(result: Result) -> str:
     proof, gap = words.proof(result.bound.proof), words.share(result.gap)
     said += f"; no plan takes less than {least} (proved, {proof}), so it is at most"
     return f"{said} {gap} from optimal."
+
+
+def rented(result: Result) -> str:
+    """Return what to rent, for how long and for how much, in one sentence."""
+    if result.evaluation is None:
+        proved = result.status is Status.INFEASIBLE
+        none = "No plan on these offers is within the limits (proved)."
+        return none if proved else "No plan was found in time."
+    parts = result.parts
+    time, usd = words.duration(parts["total_s"]), words.number(parts["usd"])
+    said = f"Rent {words.machines(parts['machines'])} for {time}: {usd} USD"
+    if (slack := parts.get("deadline_slack_s")) is not None:
+        said += f", {words.duration(slack)} before the deadline"
+    if (left := parts.get("budget_slack_usd")) is not None:
+        said += f", {words.number(left)} USD below the budget"
+    if result.status is Status.OPTIMAL:
+        return f"{said}; no plan on these offers is better (proved)."
+    if result.gap is not None:
+        return f"{said}; at most {words.share(result.gap)} above the best (proved)."
+    return f"{said}; its distance from the best is unknown."
 
 
 def _where(instance: Instance, plan: PostTraining) -> str:

@@ -6,15 +6,18 @@ from collections.abc import Iterable
 from ..api.nodes import NodeChoice
 from ..api.runs import TrainingRun
 from . import words
-from .sheet import Section, Table
+from .sheet import Section, Sheet, Table
 
 _MOST_NAMES = 4  # of nodes, in a row
 
 
-def facts(found: TrainingRun | None) -> list[tuple[str, str]]:
+def sheet(found: TrainingRun) -> Sheet:
+    """Return what a run takes."""
+    return Sheet("run", facts=tuple(facts(found)))
+
+
+def facts(found: TrainingRun) -> list[tuple[str, str]]:
     """Return length, time, cost and energy of a run, or which field would tell."""
-    if found is None:
-        return []
     gpus = f"{found.gpus} GPUs on {found.nodes} node{'s' * (found.nodes != 1)}"
     missing = {
         field: ", ".join(name for name in found.missing if name.endswith(field))
@@ -34,9 +37,9 @@ def facts(found: TrainingRun | None) -> list[tuple[str, str]]:
     ]
 
 
-def sets(found: NodeChoice | None) -> list[Section]:
+def sets(found: NodeChoice) -> list[Section]:
     """Return a row for each set of nodes, below the bound of all."""
-    if found is None or found.best is None:
+    if found.best is None:
         return []
     rows = [
         (

@@ -1,14 +1,9 @@
 """Schedules: metrics, and who held which GPU when."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from .. import registry
-from ..api.scheduling import Outcome
-from ..plans import Schedule
-from ..problems.job_scheduling import Data
-from ..scheduling.traces import offered_load
-from ..text.documents import Document
+from ..api.scheduling import Scheduled
 from . import words
 from .gantt import gantt
 from .sheet import Cell, Figure, Section, Sheet, Table
@@ -24,37 +19,10 @@ USE = (
 ASSUMED = ("assumed", "what", "jobs", "changed by")
 
 
-@dataclass(frozen=True)
-class Queue:
-    """A queue, and what each policy made of it."""
-
-    data: Data
-    outcomes: tuple[Outcome, ...]
-
-    @property
-    def plans(self) -> list[tuple[str, Schedule]]:
-        """The schedules by policy, where there is one."""
-        kept = [(one.policy, one.result.plan) for one in self.outcomes]
-        return [(policy, plan) for policy, plan in kept if plan is not None]
-
-
-def document(queue: Queue) -> Document:
-    """One policy: its result document, with the queue, which `hetopt check` takes."""
-    load = offered_load(queue.data)
-    shared = {
-        "instance": queue.data.model_dump(mode="json"),
-        "offered_load": load if load < float("inf") else None,
-    }
-    documents = [outcome.to_json() for outcome in queue.outcomes]
-    if len(documents) == 1:
-        return documents[0] | shared
-    return {"problem": "job_scheduling", **shared, "results": documents}
-
-
 # --- tables ----------------------------------------------------------------------
 
 
-def times_of(queue: Queue) -> Table:
+def times_of(queue: Scheduled) -> Table:
     """Completion and queueing of all jobs, a row a policy."""
     names = (
         *("average_completion_s", "p50_completion_s", "p90_completion_s"),
@@ -70,7 +38,7 @@ def times_of(queue: Queue) -> Table:
     return Table.of(TIMES, rows)
 
 
-def use_of(queue: Queue) -> Table:
+def use_of(queue: Scheduled) -> Table:
     """Return what the cluster did, and the policy, a row a policy."""
     rows = []
     for outcome in queue.outcomes:
@@ -97,7 +65,7 @@ def use_of(queue: Queue) -> Table:
 # --- terminal and page -----------------------------------------------------------
 
 
-def choosers(queue: Queue) -> str:
+def choosers(queue: Scheduled) -> str:
     """Return which policies do not follow what jobs ask for; empty where all do."""
     if all(job.asked is None for job in queue.data.jobs):
         return ""
@@ -114,7 +82,7 @@ def choosers(queue: Queue) -> str:
     return f"{told}, whatever jobs ask for."
 
 
-def sheet(queue: Queue) -> Sheet:
+def sheet(queue: Scheduled) -> Sheet:
     """Return metrics of all policies, and who held which GPU when."""
     data = queue.data
     reasons = (why for one in queue.outcomes for why in one.result.reasons)
@@ -136,7 +104,7 @@ def sheet(queue: Queue) -> Sheet:
     return Sheet(name, sections, "a queue of jobs", facts, picture=drawn.draw)
 
 
-def _facts(queue: Queue) -> Iterator[tuple[str, str]]:
+def _facts(queue: Scheduled) -> Iterator[tuple[str, str]]:
     """The policy whose jobs are done soonest, and the one that is done first."""
     known = [(one.policy, m) for one in queue.outcomes if (m := one.metrics)]
     yield "jobs", f"{len(queue.data.jobs)} on {queue.data.cluster.gpu_count} GPUs"

@@ -3,6 +3,7 @@
 from itertools import groupby
 
 from ..api.targets import TargetReport, TargetRow
+from ..findings import Entries
 from . import words
 from .sheet import Cell, Section, Sheet, Table
 
@@ -43,3 +44,25 @@ def sheet(report: TargetReport) -> Sheet:
         sections.append(Section(name, table=table))
     title = "What each trainer's best plan costs"
     return Sheet(title, tuple(sections), kind="targets")
+
+
+def able(found: Entries) -> Sheet:
+    """One row a target, one column a feature of the plan, under a list of these."""
+    rows = found.rows
+    features = list(rows[0]["features"]) if rows else []
+    listed = "; ".join(f"({i}) {name}" for i, name in enumerate(features, 1))
+    own = listed or "no feature that limits where it can run"
+    columns = [f"({i})" for i in range(1, len(features) + 1)]
+    cells = []
+    for row in rows:
+        has = dict(zip(columns, row["features"].values(), strict=True))
+        lacking = ", ".join(column for column, each in has.items() if not each)
+        told = f"lacks {lacking}" if lacking else "; ".join(row["reasons"])
+        if (unsupported := row["unsupported"]) is not None:
+            told = f"not supported: {unsupported}"
+        marks = ("yes" if each else "NO" for each in has.values())
+        releases = f"from {row['oldest']} (tested: {', '.join(row['held_against'])})"
+        cells.append((row["name"], releases, *marks, told or "can run it"))
+    headings = ("target", "releases", *columns, "verdict")
+    table = Table.of(headings, cells, texts=headings)
+    return Sheet("Targets", (Section(table=table),), answer=f"The plan has {own}")

@@ -3,10 +3,11 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
+from typing import IO
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as Grid
@@ -20,6 +21,7 @@ from .sheet import Figure, Sheet, Table
 
 PICTURES = (".png", ".svg", ".pdf")
 _TEXTS = (".html", ".md", ".csv", ".json")
+_PIPE = 200  # columns of what is no terminal
 _GAP = 2  # letters between columns
 _HEADING = 10  # letters of a line of a heading that is folded
 _WORDS = 16  # letters that a column of words has at least, if it has that many
@@ -40,7 +42,7 @@ def write(sheet: Sheet, content: object, path: Path) -> None:
 
     `content` is the document of a .json file.
     """
-    draw = sheet.picture or next((x.draw for x in sheet.figures), None)
+    draw = _drawn(sheet)
     check(path, pictures=draw is not None)
     suffix = path.suffix.lower()
     if suffix in PICTURES and draw is not None:
@@ -52,7 +54,42 @@ def write(sheet: Sheet, content: object, path: Path) -> None:
         write_text(path, writer(sheet))
 
 
+def drawing(sheet: Sheet) -> figures.Drawing:
+    """Return the picture of a sheet, or its first; `Unsupported` without one."""
+    draw = _drawn(sheet)
+    if draw is None:
+        raise Unsupported(f"{sheet.title}: found no picture; print it, or write a page")
+    with figures.settings():
+        return draw()
+
+
+def _drawn(sheet: Sheet) -> Callable[[], figures.Drawing] | None:
+    return sheet.picture or next((x.draw for x in sheet.figures), None)
+
+
 # --- terminal --------------------------------------------------------------------
+
+
+def console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
+    """A console that shows `[bold]` and `:smile:` in names as they are written.
+
+    A pipe has no width: lines there must not be folded to 80 columns. A `file` gets
+    what the console would, without colours.
+    """
+    here = Console(stderr=stderr)
+    width = here.width if here.is_terminal else _PIPE
+    told: figures.Look = {"markup": False, "emoji": False, "highlight": False}
+    told |= (
+        {"stderr": stderr} if file is None else {"file": file, "force_terminal": False}
+    )
+    return Console(width=width, **told)
+
+
+def text(sheet: Sheet) -> str:
+    """Return what a terminal as wide as this one shows, without colours."""
+    told = io.StringIO()
+    console(file=told).print(*terminal(sheet), sep="\n")
+    return told.getvalue().removesuffix("\n")
 
 
 def terminal(sheet: Sheet) -> Iterator[RenderableType]:

@@ -8,12 +8,14 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import BackendMissing, InstanceError
+from ..findings import Finding
 from ..text.documents import Document
 from ..text.writing import writable, write_json
 from .configs import config, family
@@ -27,23 +29,38 @@ if TYPE_CHECKING:
     from .states import Folder
 
 
-def summary(folder: str | Path) -> Document:
-    """Return what the latest states of a run's folder are, and what they lack."""
+@dataclass(frozen=True)
+class SavedStates(Finding, layout="listing.states"):
+    """The latest states of a run: their step and size, and the parts that are missing.
+
+    `written` has, of weights written as a released model, the folder, the number of
+    tensors and the type of the model.
+    """
+
+    step: int
+    parameters: int
+    files: int
+    bytes: int
+    incomplete: tuple[str, ...]
+
+
+def checkpoint(folder: str | Path) -> SavedStates:
+    """Return what the latest states of a run's folder are, and what they lack.
+
+    Raises `InstanceError` where there are none, `BackendMissing` without PyTorch.
+    """
     state, there = _open_states(folder)
     sizes = [file.stat().st_size for file in there.folder.glob("*.safetensors")]
     whole = list(parameters(state.decoder))
-    return {
-        "step": state.step,
-        "parameters": sum(prod(one.shape) for one in whole),
-        "files": len(sizes),
-        "bytes": sum(sizes),
-        "incomplete": [
-            f"{kind}/{one.name}"
-            for kind in KINDS
-            for one in whole
-            if not there.has(f"{kind}/{one.name}", one.shape[one.axis or 0])
-        ],
-    }
+    parameters_ = sum(prod(one.shape) for one in whole)
+    missing = (
+        f"{kind}/{one.name}"
+        for kind in KINDS
+        for one in whole
+        if not there.has(f"{kind}/{one.name}", one.shape[one.axis or 0])
+    )
+    told = state.step, parameters_, len(sizes), sum(sizes)
+    return SavedStates(*told, tuple(missing))
 
 
 def to_huggingface(folder: str | Path, out: str | Path) -> Document:

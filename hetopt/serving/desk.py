@@ -8,14 +8,16 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Lock
 
-from .. import api, files
-from ..api import margins
+import hetopt
+
+from .. import files
 from ..api.calling import Place
+from ..api.judging import no_plan_is_shorter, posed_training
 from ..api.starts import known_of
 from ..explaining import simulator
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..report import explanation, figures, pipelines, results, timeline, writers
+from ..report import figures, plans, results, timeline, writers
 from ..result import Method, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..text.complaints import validated
@@ -109,13 +111,13 @@ class Desk:
         plan = None
         has_plan = isinstance(tree, Mapping) and tree.get("plan") is not None
         if has_plan and not isinstance(given, Instance):
-            instance, plan = api.posed_training(given)
+            instance, plan = posed_training(given)
         else:
-            instance = api.load(given)
+            instance = hetopt.load(given)
         _ = instance.planned_cluster
         digest = instance.digest
         if digest not in self.laid:
-            least = [api.no_plan_is_shorter(instance)]
+            least = [no_plan_is_shorter(instance)]
             if (proved := known_of(instance).bound(instance)) is not None:
                 least.append(proved)
             self.laid[digest] = Laid(instance, max(int(one.value) for one in least))
@@ -155,7 +157,7 @@ class Desk:
     ) -> Document:
         """Judge a plan of an instance, put it on the desk, and show it."""
         laid = self.find(digest)
-        judged = api.check(plan, laid.instance)
+        judged = hetopt.check(plan, laid.instance)
         objective, table = judged.objective, None
         if objective is not None:
             table = results.table(laid.instance, plan, judged.parts)
@@ -168,7 +170,7 @@ class Desk:
             else [[c.text for c in row] for row in table.rows],
             "totals": [*results.totals(judged.parts)],
             "problems": results.problems(judged.violations),
-            "warnings": list(margins.warnings(laid.instance, judged)),
+            "warnings": list(judged.warnings),
         }
         laid.plan = token_hex(8)
         us = None if objective is None else int(objective)
@@ -202,23 +204,23 @@ class Desk:
             *("training_plan", instance, Method("the page", "given")),
             *(Status.FEASIBLE, Stop.FINISHED, plan),
         )
-        palette = pipelines.colours(instance.planned_cluster.gpus)
+        palette = plans.colours(instance.planned_cluster.gpus)
         with self._drawing:
-            return figures.picture(lambda: pipelines.drawing(found, palette), "png")
+            return figures.picture(lambda: plans.drawing(found, palette), "png")
 
     def timeline(self, name: str) -> str:
         """Return the page of a plan's timeline, pass by pass, as of `simulate`."""
         found = simulator.simulate(*self._posed(name))
         timeline.check_size(found)
         with self._drawing:
-            return writers.page(timeline.sheet(found))
+            return writers.page(found.sheet())
 
     def explain(self, name: str) -> str:
         """Return the page of `hetopt explain`: where time goes, and what would help."""
         instance, plan = self._posed(name)
-        found = api.explain(plan, instance, limits=Limits(time_s=EXPLAIN_S))
+        found = hetopt.explain(plan, instance, limits=Limits(time_s=EXPLAIN_S))
         with self._drawing:
-            return writers.page(explanation.sheet(found))
+            return writers.page(found.sheet())
 
     def _shown(self, name: str) -> Shown:
         if name not in self.plans:

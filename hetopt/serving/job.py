@@ -19,7 +19,8 @@ from secrets import token_hex
 from time import monotonic
 from typing import TextIO
 
-from .. import api
+import hetopt
+
 from ..errors import HetoptError
 from ..plans import TrainingPlan
 from ..result import known_gap
@@ -165,7 +166,7 @@ def answered(order: Document, teller: Teller) -> Document:
         start = plan and TrainingPlan.model_validate(plan, strict=False)
         teller.tell("began")
         limit = order["time_limit"]
-        found = api.plan(data, start=start, limits=limit, progress=teller.report)
+        found = hetopt.plan(data, start=start, limits=limit, progress=teller.report)
     except HetoptError as error:
         return _error(error)
     except KeyboardInterrupt:  # before there was anything to keep

@@ -1,13 +1,9 @@
 """The library's front door does what it says, and says why when it cannot."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from brute_force import best
-from command_line import typed
-from places import INSTANCES
 
 import hetopt
 from hetopt import api, registry
@@ -20,7 +16,6 @@ from hetopt.problems import device_grouping
 from hetopt.result import Status, Stop
 
 SMALL = "tiny/two-nodes"
-EXAMPLES = INSTANCES / "examples"
 PLANNERS = registry.entries_for("planners", "training_plan")
 DEVICES = device_grouping.Data(
     gpus=(
@@ -149,37 +144,6 @@ def test_a_plan_of_another_problem_is_refused() -> None:
     assert result.plan is not None
     with pytest.raises(MixedData, match="expected a plan of device_grouping"):
         hetopt.check(result.plan, DEVICES)
-
-
-def test_exchange_in_python_is_that_of_the_command_line(tmp_path: Path) -> None:
-    config, hosts = EXAMPLES / "llama-3-8b" / "config.json", EXAMPLES / "hosts.txt"
-    made = hetopt.assemble(
-        *(config, hosts),
-        global_batch=64,
-        sequence_length=4096,
-        format="hostfile",
-        options={"inter_gbytes_per_s": 12.5},
-    )
-    file, plan = tmp_path / "made.yaml", tmp_path / "plan.json"
-    words = ["assemble", str(config), str(hosts), "--from", "hostfile"]
-    words += ["--global-batch", "64", "--sequence-length", "4096", "--out", str(file)]
-    run = typed(*words, "-o", "inter_gbytes_per_s=12.5")
-    assert run.exit_code == 0, run.output
-    assert hetopt.load(file).digest == made.digest
-    found = hetopt.plan(made, "megatron", limits=5)
-    plan.write_text(json.dumps(found.to_file()))
-    here = hetopt.export(found, "torchrun", tmp_path / "here")
-    there = ["export", str(plan), "--to", "torchrun", "--out", str(tmp_path / "there")]
-    assert typed(*there).exit_code == 0
-    assert {path.name for path in here} == {
-        path.name for path in (tmp_path / "there").iterdir()
-    }
-    told = typed("simulate", plan, "--json")
-    assert json.loads(told.stdout) == hetopt.simulate(found).to_json()
-    (model,) = hetopt.write_statement(
-        EXAMPLES / "grouping.json", "device_grouping_counts", tmp_path / "model.lp"
-    )[:1]
-    assert "hetopt" in model.read_text()
 
 
 def test_a_function_alone_hears_the_reports() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from command_line import typed
 
-from hetopt import api, registry
+import hetopt
+from hetopt import registry
 from hetopt._kernels import core
-from hetopt.cli import doctor
+from hetopt.api import solvers, solving
 from hetopt.errors import BackendMissing
 
 
@@ -30,26 +31,26 @@ def test_a_missing_solver_is_told_with_the_remedy(
     def missing(*_: Any, backend: str, **__: Any) -> Any:
         raise BackendMissing(backend, "pyscipopt")
 
-    monkeypatch.setattr(api, "solve", missing)
-    found = doctor.findings()["backends"]
-    assert all("pip install" in str(one["reason"]) for one in found)
+    monkeypatch.setattr(solving, "solve", missing)
+    found = hetopt.doctor().backends
+    assert all("pip install" in str(one.reason) for one in found)
     told = typed("doctor")
     assert told.exit_code == 2
     assert "not installed" in told.stdout
 
 
 def test_a_solver_that_is_wrong_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_EXPECTED", 2)
-    for one in doctor.findings()["backends"]:
-        assert not one["healthy"]
-        assert "found 3 (optimal), expected 2" in str(one["reason"])
+    monkeypatch.setattr(solvers, "_EXPECTED", 2)
+    for one in hetopt.doctor().backends:
+        assert not one.healthy
+        assert "found 3 (optimal), expected 2" in str(one.reason)
 
 
 def test_a_solver_that_has_no_time_is_not_called_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doctor, "_LIMIT_S", 1e-9)
-    late = [x["reason"] for x in doctor.findings()["backends"] if not x["healthy"]]
+    monkeypatch.setattr(solvers, "_LIMIT_S", 1e-9)
+    late = [x.reason for x in hetopt.doctor().backends if not x.healthy]
     assert late
     for reason in late:
         assert "the machine is busy; try again" in reason

@@ -10,7 +10,8 @@ import typer
 from command_line import ran
 from command_line import typed as hetopt
 
-from hetopt import api, cli, errors
+from hetopt import cli, errors
+from hetopt.api import planning
 from hetopt.errors import BoundContradicted
 
 SMALL, OFFERS = "tiny/two-nodes", "tiny/offers"
@@ -34,7 +35,7 @@ BAD: list[tuple[str, list[str], str]] = [
     ("unsupported", ["provision", OFFERS, "--frontier", "--budget", "1"], "no other"),
     ("instance_error", ["provision", SMALL], "offers"),
     ("instance_error", ["check", "nowhere.json"], "nowhere.json"),
-    ("usage_error", ["list", "colours"], "instances"),
+    ("unknown_name", ["list", "colours"], "instances"),
     ("unsupported", ["list", "planners", "--markdown"], ""),
     ("unknown_name", ["fit", "gpt-9", "--gpus", "A100-40G", "--batch", "2"], ""),
     ("instance_error", ["scale", "nowhere.yaml"], ""),
@@ -137,14 +138,14 @@ def test_what_ends_a_command_is_a_document(
     def ended(*args: Any, **kwargs: Any) -> Any:
         raise raised
 
-    monkeypatch.setattr(api, "plan", ended)
+    monkeypatch.setattr(planning, "plan", ended)
     found = the_error(hetopt("plan", SMALL, "--json"))
     assert (found["kind"], found["exit_code"], found["file"]) == (kind, code, file)
 
 
 def test_an_unforeseen_bug_is_a_document_beside_its_traceback() -> None:
     code = (
-        "import sys; from hetopt import api, cli; api.plan = None;"
+        "import sys; import hetopt; from hetopt import cli; hetopt.plan = None;"
         f"sys.argv = ['hetopt', 'plan', '{SMALL}', '--json']; cli.main()"
     )
     told = ran(sys.executable, "-c", code)

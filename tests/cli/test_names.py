@@ -113,7 +113,8 @@ NAMING = {
     *("source", "first", "second", "order", "instance", "method"),
 }
 # Provenance is free text; a task of a suite is made by the program, not read.
-FREE = {("Instance", "source"), ("Data", "source"), ("Task", "instance")}
+FREE = {(kind, "source") for kind in ("Instance", "Assembled", "Data")}
+FREE |= {("Task", "instance")}
 # So are verdicts of a gate, from the rows of a run.
 FREE |= {("Task", "method"), ("Verdict", "instance"), ("Verdict", "method")}
 

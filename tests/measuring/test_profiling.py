@@ -170,7 +170,7 @@ def test_no_pytorch_is_said_with_the_remedy(
     ("words", "message"),
     [
         (["llama-2-7c"], "expected one of"),
-        (["llama-2-7b", "--micro-batches", "1,x"], "expected numbers from 1 to 1024"),
+        (["llama-2-7b", "--micro-batches", "1,x"], "expected whole numbers from 1 on"),
     ],
 )
 def test_wrong_words_are_told(tmp_path: Path, words: list[str], message: str) -> None:

@@ -12,7 +12,7 @@ from hetopt.planners import marp
 from hetopt.problems import training_plan
 from hetopt.schema import CostSettings, Instance, ModelSpec, Workload
 
-CLUSTER = scheduling.load_cluster("frenzy/simulator-30")
+CLUSTER = scheduling.load_queue("frenzy/simulator-30").cluster
 
 
 def instance(model: str, batch: int, **costs: object) -> Instance:

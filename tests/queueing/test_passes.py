@@ -235,7 +235,7 @@ def test_what_fits_nothing_is_refused(
     large = few_layers(tmp_path, layers=10, hidden=16384, intermediate=44032)
     big = job("big", model=large, sequence_length=512)
     made = queue()
-    (placed,) = made.placements([big])
+    (placed,) = made.placements([big]).places
     assert placed.refused
     assert placed.planned is None
     assert "no degrees of parallelism fit big" in placed.why

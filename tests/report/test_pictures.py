@@ -16,7 +16,7 @@ from hetopt.report import (
     figures,
     gap_picture,
     gaps,
-    pipelines,
+    plans,
     results,
     timeline,
     words,
@@ -111,8 +111,6 @@ def test_interleaved_stages_are_shown_with_the_layers_that_are_launched() -> Non
         *(Status.FEASIBLE, Stop.FINISHED),
         plan=plan,
     )
-    palette = pipelines.colours(data.planned_cluster.gpus)
-    boxes = [
-        text.get_text() for text in pipelines.drawing(found, palette).axes[0].texts
-    ]
+    palette = plans.colours(data.planned_cluster.gpus)
+    boxes = [text.get_text() for text in plans.drawing(found, palette).axes[0].texts]
     assert [box.partition(" ·")[0] for box in boxes if box] == told

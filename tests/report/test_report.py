@@ -16,7 +16,7 @@ from hetopt import api
 from hetopt.files import load_instance
 from hetopt.gaps import GapReport
 from hetopt.plans import Pipeline, TrainingPlan
-from hetopt.report import front, gaps, pipelines, words, writers
+from hetopt.report import front, gaps, plans, words, writers
 from hetopt.result import Bound, Method, Result, Status, Stop
 from hetopt.schema import Instance
 
@@ -94,7 +94,7 @@ def test_the_page_draws_every_plan_and_says_where_its_layers_are(html: str) -> N
 
 def boxes(result: Result) -> list[Any]:
     """What is drawn of a plan: stages, and the darker ends that are hops."""
-    (axes,) = pipelines.drawing(result, pipelines.colours(["big", "small"])).axes
+    (axes,) = plans.drawing(result, plans.colours(["big", "small"])).axes
     return list(axes.patches)
 
 

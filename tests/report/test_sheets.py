@@ -60,9 +60,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "gaps": writers.page(gaps.sheet(compared)),
         "explain": writers.page(explanation.sheet(hetopt.explain(PLAN, limits=0))),
         "simulate": writers.page(timeline.sheet(simulate(data, plan))),
-        "schedule": writers.page(
-            schedule.sheet(schedule.Queue(outcomes[0].result.data, tuple(outcomes)))
-        ),
+        "schedule": writers.page(schedule.sheet(outcomes)),
         "recover": writers.page(recovery.sheet(recovered())),
         "replay": writers.page(replay.sheet(replayed(folder))),
         "bench": writers.page(bench.sheet(bench.report(suite, []))),

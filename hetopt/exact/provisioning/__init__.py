@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from ... import entries, plans
+from ...findings import Finding
 from ...modelling import Limits
 from ...problems import Evaluation, provisioning
 from ...problems.provisioning import MICRO, Data
@@ -41,8 +42,8 @@ class Point:
     status: Status
 
 
-@dataclass(frozen=True)
-class Frontier:
+@dataclass(frozen=True, repr=False)
+class Frontier(Finding, layout="front"):
     """Points by ascending time and descending cost.
 
     With `stop` proved these are all: any plan is reached by a point in both time and
@@ -55,9 +56,6 @@ class Frontier:
     stop: Stop
     seconds: float
     instance: str | None = None
-
-    def __repr__(self) -> str:
-        return f"<Frontier of {len(self.points)} points; stop {self.stop.value}>"
 
     def to_json(self) -> Document:
         """A document: times in s and costs in USD of all iterations, with plans."""

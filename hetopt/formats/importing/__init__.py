@@ -6,12 +6,14 @@ options are its own and `rank`, which of a ranked list is meant (the first by de
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import files, formats
 from ...errors import InstanceError, UnknownName, Unsupported, escaped
+from ...findings import Finding
 from ...schema import Cluster, Instance, ModelSpec, group_fields
 from ...text import options, writing
 from ...text.complaints import validated
@@ -25,7 +27,8 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 _TRUTH = {"true", "yes", "false", "no"}
 
 
-class Imported(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Imported(Finding, layout="listing.assumed"):
     """A document of ours, and what was taken for granted in it."""
 
     document: Document
@@ -34,6 +37,11 @@ class Imported(NamedTuple):
     def to_json(self) -> Document:
         """Return the document with `assumed`, a list of objects."""
         return {**self.document, "assumed": [row._asdict() for row in self.assumed]}
+
+    def write(self, path: str | Path) -> None:
+        """Write the document as a .yaml or .json file; `Unsupported` for another."""
+        check(Path(path))
+        write(Path(path), self.document)
 
 
 def check(out: Path) -> None:

@@ -5,13 +5,14 @@ from colorsys import hls_to_rgb
 from fractions import Fraction
 from string import ascii_uppercase
 
-from ..plans import Stage
+from ..api.nodes import NodeChoice
+from ..plans import Stage, TrainingPlan
 from ..problems.training_plan.shapes import split_of
 from ..result import Result
 from ..schema import Cluster
-from . import results, words
+from . import results, runs, words
 from .figures import WIDTH, Axes, Drawing, Look, canvas, label, legend_columns
-from .sheet import Figure, Section
+from .sheet import Figure, Section, Sheet
 
 _LETTER = 0.075  # of a letter in a box: inches
 _MARGIN = 1  # letters that a box is wider than its words
@@ -47,6 +48,20 @@ def section(
         on_page_only=True,
         table_folded="Stages in numbers",
     )
+
+
+def sheet(result: Result, sections: Iterable[Section] = ()) -> Sheet:
+    """Return what is known of a result, its plan in a table and drawn."""
+    drawn = list[Section]()
+    if isinstance(result.plan, TrainingPlan):
+        palette = colours(result.data.planned_cluster.gpus)
+        drawn = [Section(figures=(figure(result, palette, "plan"),))]
+    return results.sheet(result, sections=(*sections, *drawn))
+
+
+def chosen(found: NodeChoice) -> Sheet:
+    """Return the plan on the best set of nodes, and the other sets."""
+    return sheet(found.result, runs.sets(found))
 
 
 def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
