@@ -69,14 +69,14 @@ def again(
 ) -> Again:
     """Return what is computed again; what modules drop by name is written once more."""
     if run.recompute in ("full", "block"):
-        whole = Again(*(run.recomputed,) * len(Again._fields))
+        alike = Again(*(run.recomputed,) * len(Again._fields))
         ends = part == DENSE and framework(run.framework).stops_early
         if not ends or memory.beside(a, run, part).products:
-            return whole
+            return alike
         # The last product, and what sums it up, give nothing that autograd keeps;
         # adapters keep their input after it.
         up, down = (m.parameters for m in a.matrices(part))
-        return whole._replace(
+        return alike._replace(
             products=run.recomputed * up / (up + down),
             tensor=run.recomputed / 2 if run.split_sequence else 0.0,
         )
