@@ -81,18 +81,16 @@ class Study:
             self.observed.append(one._replace(systems=(place,)))
         self.fitted: Fitted = fit(self.observed, priors)
         self.measured = np.exp(self.fitted.measured)
+        table = Table({n: c.value for n, c in self.fitted.constants.items()})
+        seconds = [predicted_s(table, one.described) for one in self.observed]
+        #: By constants that saw all runs, on a usual machine of the card.
+        self.in_sample = np.array(seconds)
         self._left_out: dict[Key, Any] = {}
         self._priors: dict[Hashable, dict[str, Constant]] = {}
 
     def errors(self, predicted: Any) -> Any:
         """Predicted over measured, less one."""
         return predicted / self.measured - 1
-
-    @property
-    def in_sample(self) -> Any:
-        """Seconds by constants that saw all runs, on a usual machine of the card."""
-        table = Table({n: c.value for n, c in self.fitted.constants.items()})
-        return np.array([predicted_s(table, one.described) for one in self.observed])
 
     def left_out(self, key: Key) -> Any:
         """Seconds by constants that saw no run of the same key."""

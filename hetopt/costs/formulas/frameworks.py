@@ -28,9 +28,12 @@ class Framework(NamedTuple):
     selective: str = "selective"  # what that alone means
     narrow_states: bool = False  # as wide as weights, where these have 16 bits
     listed: bool = False  # AdamW by lists of tensors (`foreach`), not one kernel
+    stops_early: bool = False  # a layer's second pass, as nothing is kept of its end
     padded: int = 0  # of the vocabulary a GPU has a multiple of so many
 
 
+#: Programs with PyTorch's own checkpoints, not reentrant: `early_stop`, since 2.1.
+_PLAIN = Framework(stops_early=True)
 #: Software before FlashAttention was in it (2020 to 2022).
 _OLD = Framework(kernel=None, split_sequence=False, sharding="zero3", padded=128)
 
@@ -42,22 +45,26 @@ FRAMEWORKS: dict[str, Framework] = {
     "trainer-2021": _OLD._replace(padded=0),
     "deepspeed": Framework(sharding="deepspeed"),
     "trainer": Framework(sharding="deepspeed", listed=True),
-    "torchtitan": Framework(fp32_gradients=True, compiled_loss=True, selective="ops"),
+    "torchtitan": _PLAIN._replace(
+        fp32_gradients=True, compiled_loss=True, selective="ops"
+    ),
     "nanotron": Framework(fp32_gradients=True, overlapped=False),
-    "llm-foundry": Framework(kernel="flash1", fused_loss=True),
-    "fms": Framework(),
-    "torch": Framework(),
+    "llm-foundry": _PLAIN._replace(kernel="flash1", fused_loss=True),
+    "fms": _PLAIN,
+    "torch": _PLAIN,
     "internevo": Framework(listed=True),
     # `hetopt run`: plain PyTorch, but loss, rotations and AdamW operator by operator.
-    "executor": Framework(),
+    "executor": _PLAIN,
     # Heads of LoRA's models and losses are made in chunks of 128 tokens.
-    "litgpt": Framework(fused_loss=True),
+    "litgpt": _PLAIN._replace(fused_loss=True),
     # Its recipes: `CEWithChunkedOutputLoss`, checkpointing, one kernel for AdamW.
-    "torchtune": Framework(chunked_loss=True, recompute="full", narrow_states=True),
+    "torchtune": _PLAIN._replace(
+        chunked_loss=True, recompute="full", narrow_states=True
+    ),
     # Its own kernels of norms, rotations, losses and adapters make no copies.
     "unsloth": Framework("fused", sharding="deepspeed", fused_loss=True),
     # FSDP2, and layers of Transformer Engine.
-    "automodel": Framework("fused", "cudnn", fp32_gradients=True),
+    "automodel": _PLAIN._replace(style="fused", kernel="cudnn", fp32_gradients=True),
     # No Python: one kernel of loss and gradient, norms with residuals.
     "llm.c": Framework("fused", "cudnn", fused_loss=True, padded=128),
 }

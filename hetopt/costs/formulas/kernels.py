@@ -130,7 +130,7 @@ def traffic_s(
             inner += BIAS_PASSES * given
         moved += 2 * permuted * (a.routed_width * c("experts.passes", *by) + inner)
     if ELEMENT.get(run.precision, 2.0) < 2:  # operands are cast
-        moved += c("traffic.cast") * cast
+        moved += c("traffic.cast", run.precision) * cast
     return moved / machine.memory_bytes_per_s + scanned
 
 

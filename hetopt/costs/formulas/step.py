@@ -13,10 +13,11 @@ from operator import mul
 from statistics import NormalDist
 from typing import NamedTuple
 
-from ...schema.layers import ATTENDING, EXPERTS, FURTHER, MODULE_OF
+from ...schema.layers import ATTENDING, DENSE, EXPERTS, FURTHER, MODULE_OF
 from ...schema.states import Offload
 from . import activations, kernels, memory, wires
 from .architecture import Architecture
+from .frameworks import framework
 from .kernels import Constants
 from .layout import Layout
 from .machine import Machine
@@ -68,10 +69,21 @@ def again(
 ) -> Again:
     """Return what is computed again; what modules drop by name is written once more."""
     if run.recompute in ("full", "block"):
-        return Again(*(run.recomputed,) * len(Again._fields))
+        alike = Again(*(run.recomputed,) * len(Again._fields))
+        ends = part == DENSE and framework(run.framework).stops_early
+        if not ends or memory.beside(a, run, part).products:
+            return alike
+        # The last product, and what sums it up, give nothing that autograd keeps;
+        # adapters keep their input after it.
+        up, down = (m.parameters for m in a.matrices(part))
+        return alike._replace(
+            products=run.recomputed * up / (up + down),
+            tensor=run.recomputed / 2 if run.split_sequence else 0.0,
+        )
     if run.recompute == "ops":
         products = c("recompute.ops")
-        return Again(products, products, traffic=1.0)
+        # What is gathered is not kept, what is scattered is.
+        return Again(products, products, traffic=1.0, tensor=0.5)
     if MODULE_OF.get(part) in run.modules:
         return Again(1.0, 1.0, 0.0, 1.0, 1.0)
     if not run.modules:

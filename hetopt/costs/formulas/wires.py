@@ -59,8 +59,12 @@ def experts_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> 
 
 
 def hop_s(machine: Machine, a: Architecture, run: Layout, tokens: float) -> float:
-    """One micro-batch's activations to the next stage, one way."""
-    volume = 2 * tokens * a.hidden / (run.tp if run.split_sequence else 1)
+    """One micro-batch's activations to the next stage, one way.
+
+    Each GPU of a stage sends its part: with sequence parallelism, by Megatron-LM's
+    `scatter_gather_tensors_in_pipeline` of 2021, DeepSpeed's `is_pipe_partitioned`.
+    """
+    volume = 2 * tokens * a.hidden / run.tp
     inside = run.tp * run.cp * run.dp * run.pp <= machine.domain
     if inside or (run.dp == 1 and 2 * run.tp * run.cp <= machine.domain):
         rate = machine.link_bytes_per_s

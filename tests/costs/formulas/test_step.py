@@ -139,6 +139,39 @@ def test_modules_by_name_pass_again() -> None:
     assert moved == pytest.approx(4096 * 6 * 3 * 1408 * 2 * C("traffic", "fused"))
 
 
+@pytest.mark.parametrize("program", ["torch", "megatron"])
+def test_a_second_pass_ends_before_what_autograd_does_not_keep(program: str) -> None:
+    """Of an MLP as torch counts it with checkpoints of each kind, else by hand."""
+    up, down = 2 * 14336 * 4096, 4096 * 14336
+    run = Layout(program, "eager", "bf16", 64, micro_batch=1, micro_batches=1, rank=8)
+    mlp, attention, adapted = (
+        step.again(C, H100, LLAMA, replace(run, recompute="full", lora=x), part)
+        for x, part in ((False, DENSE), (False, ATTENTION), (True, DENSE))
+    )
+    repeated = up + (down if program == "megatron" else 0)
+    assert mlp.products == pytest.approx(repeated / (up + down))
+    assert mlp.tensor == (1 if program == "megatron" else 0.5)
+    assert attention == adapted == step.Again(1, 1, 1, 1, 1)
+
+
+def test_pytorch_ends_a_second_pass_early() -> None:
+    """What it counts itself: products of two passes, backward, and of a third."""
+    torch = pytest.importorskip("torch")
+    from torch.utils import checkpoint, flop_counter
+
+    first, last = torch.nn.Linear(8, 24), torch.nn.Linear(24, 8)
+
+    def layer(x):  # type: ignore[no-untyped-def]
+        return x + last(torch.nn.functional.gelu(first(x)))
+
+    for reentrant, again in ((True, 2), (False, 1)):
+        x = torch.ones(4, 8, requires_grad=True)
+        with flop_counter.FlopCounterMode(display=False) as counted:
+            checkpoint.checkpoint(layer, x, use_reentrant=reentrant).sum().backward()
+        products = counted.get_total_flops() / (2 * 4 * 8 * 24)
+        assert products == 2 * 3 + again
+
+
 def test_gpus_that_share_a_key_value_head_gather_what_they_cut() -> None:
     """Queries, keys and values of all, forward, and their gradients backward."""
     run = Layout("megatron", "fused", "bf16", 2048, micro_batch=1, micro_batches=1)
