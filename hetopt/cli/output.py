@@ -210,7 +210,7 @@ def deliver(
 ) -> NoReturn:
     """Write a result, show it or its `sheet`, and leave with its exit code.
 
-    `more` are fields of the document.
+    A file of another name than .html is a plan file; `more` are fields of the document.
     """
     from ..text.writing import write_json
 
@@ -219,9 +219,11 @@ def deliver(
 
         return results.sheet(result)
 
-    failed = written(out, lambda path: write_json(path, result.to_file()))
+    page = out if out is not None and out.suffix.lower() == ".html" else None
+    file = out if page is None else None
+    failed = written(file, lambda path: write_json(path, result.to_file()))
     document = result.to_json() | dict(more or {})
-    present(document, sheet or shown, None, failed, as_json=as_json)
+    present(document, sheet or shown, page, failed, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
 
 

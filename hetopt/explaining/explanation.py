@@ -8,6 +8,7 @@ from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Violation, training_plan
 from ..problems.training_plan.shapes import split_of, table_of
+from ..result import Bound
 from ..schema import Instance
 from ..text.documents import Document
 from .changes import Effect, changes, effects
@@ -43,6 +44,7 @@ class Explanation:
     #: By phase, the node whose network ports are busy longest: `node` and `us`.
     ports: dict[str, Document] = field(default_factory=dict)
     faster: Faster | None = None  # the fastest plan known, where this is not it
+    bound: Bound | None = None  # of every plan of the instance, in us
 
     def __repr__(self) -> str:
         slow = self.place(self.bottleneck.pipeline, self.bottleneck.stage)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ..explaining import Effect, Explanation, times, weights
 from ..explaining.times import StageTime
 from ..explaining.weights import GpuMemory
+from ..result import known_gap
 from . import results, words
 from .sheet import Section, Sheet, Table
 
@@ -144,9 +145,19 @@ def sheet(found: Explanation) -> Sheet:
     """Return what limits the plan, then tables of time, memory and what would help."""
     begin = Section(points=(*limits(found), *results.problems(found.violations)))
     parts = (begin, *_sections(found))
-    told = f"{words.amount(found.iteration_us, 'us')} per iteration"
-    facts = ((found.instance.name, told),)
-    return Sheet(f"{found.instance.name}: {told}", parts, "explanation", facts)
+    return Sheet(found.instance.name, parts, "explanation", answer=answer(found))
+
+
+def answer(found: Explanation) -> str:
+    """Say how long the plan takes, how far it is from optimal, and what helps most."""
+    us, bound = found.iteration_us, found.bound
+    whole, gap = words.amount(us, "us"), bound and known_gap(us, bound.value)
+    told = f"The plan of {found.instance.name} takes {whole} per iteration"
+    told += f"; {results.distance(gap, bound)}."
+    if found.helpful:
+        best = found.helpful[0]
+        told += f" What would help most: {best.words}, {words.share(best.gain)} less."
+    return told
 
 
 def _sections(found: Explanation) -> Iterator[Section]:

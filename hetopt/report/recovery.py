@@ -18,7 +18,6 @@ def sheet(found: Recovered) -> Sheet:
     if new is not None and new.plan is not None:
         assert new.evaluation is not None
         name = found.chosen.name if found.chosen else ""
-        palette = pipelines.colours(new.data.planned_cluster.gpus)
         sections.append(
             Section(
                 "The new training plan",
@@ -28,7 +27,7 @@ def sheet(found: Recovered) -> Sheet:
                 ),
                 tuple(f"{a}: {b}" for a, b in results.totals(new.parts)),
                 results.table(new.data, new.plan, new.parts),
-                (pipelines.figure(new, palette, "The new training plan"),),
+                (pipelines.figure(new, "The new training plan"),),
             )
         )
     if found.result.plan is not None:

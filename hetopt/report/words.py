@@ -15,7 +15,12 @@ from ..text.numbers import spans as spans
 
 NONE = "–"
 # Units of long times: seconds of one, and of how many on they are used.
-_LONG = (("years", 31_557_600, 2), ("days", 86_400, 2), ("h", 3_600, 1))
+_LONG = (
+    ("years", 31_557_600, 2),
+    ("days", 86_400, 2),
+    ("h", 3_600, 1),
+    ("min", 60, 10),
+)
 _NAMED = 4  # open questions that a sentence names
 _LEAST_MS = 1e-4  # seconds: shorter times are microseconds
 # Names of large counts, as people write them.
@@ -79,8 +84,10 @@ def limit(unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """Two decimals, or four digits where the value is small."""
-    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
+    """Two decimals, or none from 1,000 on, or four digits of a small value."""
+    if abs(value) < 1:
+        return f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
 
 
 def duration(seconds: float | None) -> str:
@@ -96,6 +103,7 @@ def duration(seconds: float | None) -> str:
         if seconds >= least * size:
             many = seconds / size
             decimals = 2 if many < 10 else 1 if many < 100 else 0
+            decimals *= not many.is_integer()
             return f"{many:,.{decimals}f} {unit}"
     if seconds >= 100:
         return f"{seconds:,.1f} s"

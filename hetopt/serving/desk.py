@@ -12,6 +12,7 @@ from .. import api, files
 from ..api import margins
 from ..api.calling import Place
 from ..api.starts import known_of
+from ..errors import Unsupported
 from ..explaining import simulator
 from ..modelling import Limits
 from ..plans import TrainingPlan
@@ -20,6 +21,7 @@ from ..result import Method, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..text.complaints import validated
 from ..text.documents import Document
+from ..text.numbers import counted
 from ..text.parsing import read_tree
 from .job import Job
 
@@ -58,7 +60,11 @@ class Shown:
 def examples() -> dict[str, str]:
     """Return the library's instances with a cluster, each with a sentence about it."""
     trees = {n: read_tree(files.path_of_known(n)) for n in files.instance_names()}
-    return {name: _sentence(tree) for name, tree in trees.items() if "cluster" in tree}
+    return {name: _sentence(tree) for name, tree in trees.items() if _trains(tree)}
+
+
+def _trains(tree: Document) -> bool:
+    return "cluster" in tree and "generation" not in tree["workload"]
 
 
 def _sentence(tree: Document) -> str:
@@ -113,6 +119,9 @@ class Desk:
         else:
             instance = api.load(given)
         _ = instance.planned_cluster
+        if instance.workload.generation is not None:
+            told = "found workload.generation, expected training alone: `hetopt plan`"
+            raise Unsupported(f"{told} says which GPUs train and which generate")
         digest = instance.digest
         if digest not in self.laid:
             least = [api.no_plan_is_shorter(instance)]
@@ -134,13 +143,13 @@ class Desk:
     def _instance(self, laid: Laid) -> Document:
         instance = laid.instance
         cluster, work = instance.planned_cluster, instance.workload
-        alike = Counter((node.count, node.gpu) for node in cluster.nodes)
+        alike = Counter(f"{node.count} × {node.gpu}" for node in cluster.nodes)
         return {
             "digest": instance.digest,
             "name": instance.name,
             "source": instance.source,
             "gpus": cluster.gpu_count,
-            "nodes": [f"{n} × {count} {gpu}" for (count, gpu), n in alike.items()],
+            "nodes": [f"{counted(n, 'node')} of {one}" for one, n in alike.items()],
             "layers": instance.model.layers,
             "parameters": instance.model.total_parameters,
             "global_batch": work.global_batch,
