@@ -74,8 +74,8 @@ def simulate(
         found = simulator.simulate(data, made, _schedule(schedule))
     if out is not None and out.suffix.lower() in (".html", *writers.PICTURES):
         timeline.check_size(found)
-    document = found.to_json()
-    output.present(document, lambda: timeline.sheet(found), out, as_json=as_json)
+    document, name = found.to_json(), data.name
+    output.present(document, lambda: timeline.sheet(found, name), out, as_json=as_json)
 
 
 def _schedule(word: str | None) -> "Schedule | None":

@@ -147,8 +147,7 @@ ProblemOptions = Annotated[
     list[str] | None, pairs("An option of the problem: `hetopt list problems`.")
 ]
 Out = Annotated[
-    Path | None,
-    opt("FILE", "Write a plan file, the result document, or a page (.html)."),
+    Path | None, opt("FILE", "Write the result: a plan file, or a page (.html).")
 ]
 
 Report = Annotated[

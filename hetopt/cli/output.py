@@ -219,8 +219,8 @@ def deliver(
 
         return results.sheet(result)
 
-    page = out if out is not None and out.suffix.lower() == ".html" else None
-    file = out if page is None else None
+    page = out if out and out.suffix.lower() == ".html" else None
+    file = None if page else out
     failed = written(file, lambda path: write_json(path, result.to_file()))
     document = result.to_json() | dict(more or {})
     present(document, sheet or shown, page, failed, as_json=as_json)

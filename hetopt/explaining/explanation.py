@@ -139,10 +139,8 @@ def explain(
     stages = tuple(stage_times(table, plan, judged.parts))
     gpus = instance.planned_cluster.gpu_count
     memory = tuple(gpu_memory(table, plan))
-    least = min(known, key=lambda one: one[2], default=None)
-    faster = None
-    if least is not None and least[2] < judged.objective:
-        faster = Faster(least[0], least[2])
+    least = min(known, key=lambda one: one[2], default=("", plan, judged.objective))
+    faster = Faster(least[0], least[2]) if least[2] < judged.objective else None
     found: list[Effect] = []
     starts = [plan for _, plan, _ in known]
     every, interrupted = [*changes(instance)], False

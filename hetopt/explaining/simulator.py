@@ -44,7 +44,6 @@ class Simulation:
     port_us: int = 0  # of the busiest network port, while pipelines run
     #: What each stage is: its layers and its GPUs.
     names: tuple[tuple[str, ...], ...] = ()
-    instance: str = ""
 
     @property
     def iteration_us(self) -> Fraction:
@@ -125,7 +124,6 @@ def simulate(
             tuple(named(data.planned_cluster, pipeline, runs))
             for pipeline in plan.pipelines
         ),
-        data.name,
     )
 
 

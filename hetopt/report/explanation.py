@@ -7,7 +7,6 @@ from typing import NamedTuple
 from ..explaining import Effect, Explanation, times, weights
 from ..explaining.times import StageTime
 from ..explaining.weights import GpuMemory
-from ..result import known_gap
 from . import results, words
 from .sheet import Section, Sheet, Table
 
@@ -150,12 +149,10 @@ def sheet(found: Explanation) -> Sheet:
 
 def answer(found: Explanation) -> str:
     """Say how long the plan takes, how far it is from optimal, and what helps most."""
-    us, bound = found.iteration_us, found.bound
-    whole, gap = words.amount(us, "us"), bound and known_gap(us, bound.value)
-    told = f"The plan of {found.instance.name} takes {whole} per iteration"
-    told += f"; {results.distance(gap, bound)}."
-    if found.helpful:
-        best = found.helpful[0]
+    us, far = found.iteration_us, results.distance(found.iteration_us, found.bound)
+    told = f"The plan of {found.instance.name} takes {words.amount(us, 'us')}"
+    told += f" per iteration; {far}."
+    for best in found.helpful[:1]:
         told += f" What would help most: {best.words}, {words.share(best.gain)} less."
     return told
 

@@ -132,10 +132,7 @@ def section(name: str, rows: list[GapRow]) -> Section:
 
 
 def answer(rows: list[GapRow]) -> str:
-    """Say how long the best plan takes, how much is proved of it, and whose it is.
-
-    Nothing of other plans than those of training.
-    """
+    """Say of plans of training how good the best one is, and whose it is."""
     planned, bound = gap_picture.best_first(rows), rows[0].reference.bound
     if not planned or planned[0].result.problem not in (*TRAINING, "post_training"):
         return ""

@@ -17,12 +17,11 @@ def sheet(found: Recovered) -> Sheet:
     new = _new_plan_result(found)
     if new is not None and new.plan is not None:
         assert new.evaluation is not None
-        name = found.chosen.name if found.chosen else ""
         sections.append(
             Section(
                 "The new training plan",
                 (
-                    f"Made by {name}. {pipelines.NOTE}",
+                    f"Made by {new.method.name}. {pipelines.NOTE}",
                     *margins.warnings(new.data, new.evaluation),
                 ),
                 tuple(f"{a}: {b}" for a, b in results.totals(new.parts)),

@@ -26,9 +26,9 @@ def _said(found: Rentals) -> str:
             return f"{run}: {_nothing(found)}."
         fastest = min(found.rows, key=lambda row: row.seconds)
         return (
-            f"{run}: no machines tried finish within "
-            f"{words.duration(found.deadline_s)}; the fastest is {_price(fastest)}. "
-            "Allow more GPUs of a card with --quota, or a longer --time-limit."
+            f"{run}: no machines tried finish{_by(found)}; the fastest is "
+            f"{_price(fastest)}. Allow more GPUs of a card with --quota, or a longer "
+            "--time-limit."
         )
     said = f"{run}: cheapest{_by(found)} is {_price(best)}"
     if found.least_usd is not None:
@@ -67,8 +67,8 @@ def _price(row: Rental) -> str:
 
 
 def _machine_text(row: Rental) -> str:
-    many = f"{row.machines} machine{'s' * (row.machines > 1)} of "
-    return f"{many}{row.price.gpus} × {row.price.card}"
+    many = words.counted(row.machines, "machine")
+    return f"{many} of {row.price.gpus} × {row.price.card}"
 
 
 def _table(found: Rentals) -> Table:

@@ -20,10 +20,10 @@ from ..plans import (
     Stage,
     TrainingPlan,
 )
-from ..problems import Evaluation, Violation
+from ..problems import Evaluation, Objective, Violation
 from ..problems.provisioning import Offer
 from ..problems.training_plan.shapes import split_of
-from ..result import Bound, Result, Status, Stop
+from ..result import Bound, Result, Status, Stop, known_gap
 from ..schema import Cluster, Instance, exact
 from ..text.documents import Document
 from . import pipelines, words
@@ -55,8 +55,7 @@ def sheet(
     if result.plan is not None and result.evaluation is not None:
         told += totals(result.parts)
         if isinstance(result.plan, TrainingPlan) and "stages" in result.parts:
-            drawn = (pipelines.figure(result, "The plan"),)
-            note = (pipelines.NOTE,)
+            drawn, note = (pipelines.figure(result, "The plan"),), (pipelines.NOTE,)
             parts.append(Section("The plan", note, figures=drawn, on_page_only=True))
         parts += judged(result.data, result.plan, result.evaluation)
     name = str(getattr(result.data, "name", result.problem))
@@ -73,20 +72,21 @@ def answer(result: Result) -> str:
     if isinstance(result.plan, PostTraining):
         begin, each = f"{where(result)}: the", "step"
     takes = f"takes {words.amount(result.objective, 'us')} per {each}"
-    if result.status is Status.OPTIMAL:
-        assert result.bound is not None
-        proof = words.proof(result.bound.proof)
-        return f"{begin} best plan {takes}: no plan is faster (proved, {proof})."
-    return f"{begin} best plan found {takes}; {distance(result.gap, result.bound)}."
+    found, then = ("", ":") if result.status is Status.OPTIMAL else (" found", ";")
+    far = distance(result.objective, result.bound)
+    return f"{begin} best plan{found} {takes}{then} {far}."
 
 
-def distance(gap: float | None, bound: Bound | None) -> str:
+def distance(us: Objective, bound: Bound | None) -> str:
     """Say how far from optimal a plan is at most, and by which bound in us."""
     if bound is None:
         return "its distance from the best is unknown"
     least, proof = words.amount(bound.value, "us"), words.proof(bound.proof)
+    if bound.value == us:
+        return f"no plan is faster (proved, {proof})"
+    gap = words.share(known_gap(us, bound.value))
     said = f"no plan takes less than {least} (proved, {proof})"
-    return f"{said}, so it is at most {words.share(gap)} from optimal"
+    return f"{said}, so it is at most {gap} from optimal"
 
 
 def where(result: Result) -> str:

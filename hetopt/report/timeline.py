@@ -95,9 +95,9 @@ def _named(found: Simulation, pipeline: int, stage: int) -> str:
 # --- sheet -----------------------------------------------------------------------
 
 
-def sheet(found: Simulation) -> Sheet:
-    """Return the timeline, where the time goes, and bubbles in numbers."""
-    title = f"{found.instance}: {amount(found.iteration_us)} per iteration, simulated"
+def sheet(found: Simulation, name: str) -> Sheet:
+    """Return the timeline of a plan of that instance, and bubbles in numbers."""
+    title = f"{name}: {amount(found.iteration_us)} per iteration, simulated"
     drawn = Figure("Timeline", "", lambda: picture(found))
     pipelines = Table.of(PIPELINE_HEADINGS, _pipelines(found))
     sections = (

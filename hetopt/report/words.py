@@ -16,10 +16,8 @@ from ..text.numbers import spans as spans
 NONE = "–"
 # Units of long times: seconds of one, and of how many on they are used.
 _LONG = (
-    ("years", 31_557_600, 2),
-    ("days", 86_400, 2),
-    ("h", 3_600, 1),
-    ("min", 60, 10),
+    *(("years", 31_557_600, 2), ("days", 86_400, 2)),
+    *(("h", 3_600, 1), ("min", 60, 10)),
 )
 _NAMED = 4  # open questions that a sentence names
 _LEAST_MS = 1e-4  # seconds: shorter times are microseconds
@@ -85,9 +83,8 @@ def limit(unit: str) -> str:
 
 def number(value: float) -> str:
     """Two decimals, or none from 1,000 on, or four digits of a small value."""
-    if abs(value) < 1:
-        return f"{value:.4g}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
+    decimals = 0 if abs(value) >= 1000 else 2
+    return f"{value:,.{decimals}f}" if abs(value) >= 1 else f"{value:.4g}"
 
 
 def duration(seconds: float | None) -> str:

@@ -12,16 +12,14 @@ from .. import api, files
 from ..api import margins
 from ..api.calling import Place
 from ..api.starts import known_of
-from ..errors import Unsupported
 from ..explaining import simulator
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..report import explanation, figures, pipelines, results, timeline, writers
+from ..report import explanation, figures, pipelines, results, timeline, words, writers
 from ..result import Method, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..text.complaints import validated
 from ..text.documents import Document
-from ..text.numbers import counted
 from ..text.parsing import read_tree
 from .job import Job
 
@@ -60,11 +58,10 @@ class Shown:
 def examples() -> dict[str, str]:
     """Return the library's instances with a cluster, each with a sentence about it."""
     trees = {n: read_tree(files.path_of_known(n)) for n in files.instance_names()}
-    return {name: _sentence(tree) for name, tree in trees.items() if _trains(tree)}
-
-
-def _trains(tree: Document) -> bool:
-    return "cluster" in tree and "generation" not in tree["workload"]
+    kept = {n: x for n, x in trees.items() if "cluster" in x}
+    return {
+        n: _sentence(x) for n, x in kept.items() if "generation" not in x["workload"]
+    }
 
 
 def _sentence(tree: Document) -> str:
@@ -120,8 +117,8 @@ class Desk:
             instance = api.load(given)
         _ = instance.planned_cluster
         if instance.workload.generation is not None:
-            told = "found workload.generation, expected training alone: `hetopt plan`"
-            raise Unsupported(f"{told} says which GPUs train and which generate")
+            told = "it generates, too: `hetopt plan` says which GPUs train and generate"
+            raise Refusal(400, "unsupported", told)
         digest = instance.digest
         if digest not in self.laid:
             least = [api.no_plan_is_shorter(instance)]
@@ -149,7 +146,9 @@ class Desk:
             "name": instance.name,
             "source": instance.source,
             "gpus": cluster.gpu_count,
-            "nodes": [f"{counted(n, 'node')} of {one}" for one, n in alike.items()],
+            "nodes": [
+                f"{words.counted(n, 'node')} of {one}" for one, n in alike.items()
+            ],
             "layers": instance.model.layers,
             "parameters": instance.model.total_parameters,
             "global_batch": work.global_batch,
@@ -165,16 +164,14 @@ class Desk:
         """Judge a plan of an instance, put it on the desk, and show it."""
         laid = self.find(digest)
         judged = api.check(plan, laid.instance)
-        objective, table = judged.objective, None
-        if objective is not None:
-            table = results.table(laid.instance, plan, judged.parts)
+        objective = judged.objective
+        table = results.table(laid.instance, plan, judged.parts)
+        headings, rows = (table.headings, table.rows) if table else ((), ())
         board = {
             "objective_us": objective,
             "valid": judged.valid,
-            "headings": [] if table is None else list(table.headings),
-            "rows": []
-            if table is None
-            else [[c.text for c in row] for row in table.rows],
+            "headings": list(headings),
+            "rows": [[cell.text for cell in row] for row in rows],
             "totals": [*results.totals(judged.parts)],
             "problems": results.problems(judged.violations),
             "warnings": list(margins.warnings(laid.instance, judged)),
@@ -211,16 +208,15 @@ class Desk:
             *("training_plan", instance, Method("the page", "given")),
             *(Status.FEASIBLE, Stop.FINISHED, plan),
         )
-        palette = pipelines.colours(instance.planned_cluster.gpus)
         with self._drawing:
-            return figures.picture(lambda: pipelines.drawing(found, palette), "png")
+            return figures.picture(pipelines.figure(found, "").draw, "png")
 
     def timeline(self, name: str) -> str:
         """Return the page of a plan's timeline, pass by pass, as of `simulate`."""
-        found = simulator.simulate(*self._posed(name))
-        timeline.check_size(found)
+        posed = self._posed(name)
+        timeline.check_size(found := simulator.simulate(*posed))
         with self._drawing:
-            return writers.page(timeline.sheet(found))
+            return writers.page(timeline.sheet(found, posed[0].name))
 
     def explain(self, name: str) -> str:
         """Return the page of `hetopt explain`: where time goes, and what would help."""
@@ -244,10 +240,11 @@ class Desk:
         """Start a plan from the best on this page; a refusal while one is made."""
         laid = self.find(digest)
         if self.job is not None and not self.job.ended:
-            told = "a plan is in the making: stop it, or wait for it"
-            raise Refusal(409, "busy", told)
-        mine = [one for one in self.plans.values() if one.digest == digest]
-        valid = [one for one in mine if one.board["valid"]]
+            raise Refusal(
+                409, "busy", "a plan is in the making: stop it, or wait for it"
+            )
+        mine = (one for one in self.plans.values() if one.digest == digest)
+        valid = (one for one in mine if one.board["valid"])
         best = min(valid, key=lambda one: one.objective or 0, default=None)
         start = None if best is None else best.plan
         self.job = Job(laid.instance, time_limit, start, self._finished)

@@ -65,7 +65,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "post_training": writers.page(results.sheet(generating)),
         "gaps": writers.page(gaps.sheet(compared)),
         "explain": writers.page(explanation.sheet(hetopt.explain(PLAN, limits=0))),
-        "simulate": writers.page(timeline.sheet(simulate(data, plan))),
+        "simulate": writers.page(timeline.sheet(simulate(data, plan), data.name)),
         "schedule": writers.page(
             schedule.sheet(schedule.Queue(outcomes[0].result.data, tuple(outcomes)))
         ),

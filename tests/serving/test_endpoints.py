@@ -185,7 +185,7 @@ def test_an_instance_that_generates_is_refused_and_no_example(
 ) -> None:
     name = "post_training/tiny"
     told = client.post("api/instances/named", json={"name": name})
-    assert "which GPUs train and which generate" in refused(told, 400)["message"]
+    assert "which GPUs train and generate" in refused(told, 400)["message"]
     assert name not in client.get("api/library").json()
 
 
