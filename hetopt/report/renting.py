@@ -96,9 +96,7 @@ def _notes(found: Rentals) -> Iterator[str]:
     for why in dict.fromkeys(found.without.values()):
         cards = (card for card, told in found.without.items() if told == why)
         yield f"Not on {', '.join(cards)}: {why}."
-    sources = dict.fromkeys(
-        f"{row.price.cloud} ({row.price.source})" for row in found.rows
-    )
+    sources = dict.fromkeys(f"{x.price.cloud} ({x.price.source})" for x in found.rows)
     if sources:
         yield f"Prices: {'; '.join(sources)}"
     yield (

@@ -58,9 +58,9 @@ class Shown:
 def examples() -> dict[str, str]:
     """Return the library's instances with a cluster, each with a sentence about it."""
     trees = {n: read_tree(files.path_of_known(n)) for n in files.instance_names()}
-    kept = {n: x for n, x in trees.items() if "cluster" in x}
+    own = {n: x for n, x in trees.items() if "cluster" in x}
     return {
-        n: _sentence(x) for n, x in kept.items() if "generation" not in x["workload"]
+        n: _sentence(x) for n, x in own.items() if "generation" not in x["workload"]
     }
 
 
@@ -146,9 +146,7 @@ class Desk:
             "name": instance.name,
             "source": instance.source,
             "gpus": cluster.gpu_count,
-            "nodes": [
-                f"{words.counted(n, 'node')} of {one}" for one, n in alike.items()
-            ],
+            "nodes": [f"{words.counted(n, 'node')} of {x}" for x, n in alike.items()],
             "layers": instance.model.layers,
             "parameters": instance.model.total_parameters,
             "global_batch": work.global_batch,
@@ -166,12 +164,11 @@ class Desk:
         judged = api.check(plan, laid.instance)
         objective = judged.objective
         table = results.table(laid.instance, plan, judged.parts)
-        headings, rows = (table.headings, table.rows) if table else ((), ())
         board = {
             "objective_us": objective,
             "valid": judged.valid,
-            "headings": list(headings),
-            "rows": [[cell.text for cell in row] for row in rows],
+            "headings": [*(table.headings if table else ())],
+            "rows": [[x.text for x in row] for row in (table.rows if table else ())],
             "totals": [*results.totals(judged.parts)],
             "problems": results.problems(judged.violations),
             "warnings": list(margins.warnings(laid.instance, judged)),
@@ -204,10 +201,8 @@ class Desk:
     def picture(self, name: str) -> bytes:
         """Return the drawing of a plan that keeps all rules, as PNG."""
         instance, plan = self._posed(name)
-        found = Result(
-            *("training_plan", instance, Method("the page", "given")),
-            *(Status.FEASIBLE, Stop.FINISHED, plan),
-        )
+        by, state = Method("the page", "given"), (Status.FEASIBLE, Stop.FINISHED)
+        found = Result("training_plan", instance, by, *state, plan)
         with self._drawing:
             return figures.picture(pipelines.figure(found, "").draw, "png")
 
@@ -240,13 +235,11 @@ class Desk:
         """Start a plan from the best on this page; a refusal while one is made."""
         laid = self.find(digest)
         if self.job is not None and not self.job.ended:
-            raise Refusal(
-                409, "busy", "a plan is in the making: stop it, or wait for it"
-            )
-        mine = (one for one in self.plans.values() if one.digest == digest)
-        valid = (one for one in mine if one.board["valid"])
-        best = min(valid, key=lambda one: one.objective or 0, default=None)
-        start = None if best is None else best.plan
+            told = "a plan is in the making: stop it, or wait for it"
+            raise Refusal(409, "busy", told)
+        mine = (x for x in self.plans.values() if x.digest == digest)
+        valid = [(one.objective or 0, one.plan) for one in mine if one.board["valid"]]
+        start = min(valid, key=lambda pair: pair[0], default=(0, None))[1]
         self.job = Job(laid.instance, time_limit, start, self._finished)
         self.current = digest
         return self.job
