@@ -99,8 +99,7 @@ def duration(seconds: float | None) -> str:
     for unit, size, least in _LONG:
         if seconds >= least * size:
             many = seconds / size
-            decimals = 2 if many < 10 else 1 if many < 100 else 0
-            decimals *= not many.is_integer()
+            decimals = 0 if many.is_integer() else (many < 10) + (many < 100)
             return f"{many:,.{decimals}f} {unit}"
     if seconds >= 100:
         return f"{seconds:,.1f} s"
