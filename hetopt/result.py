@@ -111,7 +111,7 @@ class TracePoint:
 
 
 @dataclass(frozen=True)
-class Result(Finding, layout="plans"):
+class Result(Finding, layout="results"):
     """The result is what is known: status, plan, objective, bound, and their origin.
 
     `certificate` is what `hetopt check --bound` needs to derive the bound again, where

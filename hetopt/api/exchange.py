@@ -1,6 +1,7 @@
 """Instances of others' files, plans for others' tools; plans explained, simulated."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from .calling import (
     progress_of,
     words_of,
 )
-from .judging import load, posed_plan, posed_training
+from .judging import load, no_plan_is_shorter, posed_plan, posed_training
 from .starts import known_of
 
 if TYPE_CHECKING:
@@ -181,11 +182,12 @@ def explain(
     another problem.
     """
     data, made = posed_training(plan, instance)
-    starts = known_of(data).starts(data) if known else ()
-    others = [(one.source, one.plan, one.objective) for one in starts]
+    starts = known_of(data, library=known)
+    others = [(one.source, one.plan, one.objective) for one in starts.starts(data)]
     heard = progress_of(progress).started
     with naming(plan):
-        return explaining.explain(data, made, limits_of(limits), heard, others)
+        found = explaining.explain(data, made, limits_of(limits), heard, others)
+    return replace(found, bound=starts.bound(data) or no_plan_is_shorter(data))
 
 
 def capabilities(instance: AnyInstance | None = None) -> Entries:

@@ -48,7 +48,7 @@ class NodeSet:
 
 
 @dataclass(frozen=True, repr=False)
-class NodeChoice(Finding, layout="plans.chosen"):
+class NodeChoice(Finding, layout="results.chosen"):
     """Sets of nodes beside each other, all nodes first, and the best of them.
 
     `bound`, in USD, holds for all plans of the instance. `result` has the best plan as

@@ -242,10 +242,10 @@ def rent(
     except KeyboardInterrupt:
         complete = False
 
-    def rank(row: Rental) -> tuple[bool, float]:
-        """Rows in time by cost, then the others by time."""
+    def rank(row: Rental) -> tuple[bool, float, float]:
+        """Rows in time by cost, then the others by time, then by cost."""
         late = deadline_s is not None and row.seconds > deadline_s
-        return late, row.seconds if late else row.usd
+        return late, row.seconds if late else row.usd, row.usd
 
     rows = sorted(search.rows, key=rank)
     told = trained.spec.name, count, batch, sequence, deadline_s, tuple(rows)

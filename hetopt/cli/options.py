@@ -147,7 +147,7 @@ ProblemOptions = Annotated[
     list[str] | None, pairs("An option of the problem: `hetopt list problems`.")
 ]
 Out = Annotated[
-    Path | None, opt("FILE", "Write the result document, which is also a plan file.")
+    Path | None, opt("FILE", "Write the result: a plan file, or a page (.html).")
 ]
 
 Tokens = Annotated[

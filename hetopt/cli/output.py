@@ -208,18 +208,21 @@ def deliver(
 ) -> NoReturn:
     """Write a result, show it, and leave with its exit code.
 
-    With `tokens` a run of so many is shown, too.
+    A file of another name than .html is a plan file. With `tokens` a run of so many is
+    shown, too.
     """
     import hetopt
 
     from ..text.writing import write_json
 
     result = found.result if isinstance(found, hetopt.NodeChoice) else found
-    failed = written(out, lambda path: write_json(path, found.to_file()))
+    page = out if out and out.suffix.lower() == ".html" else None
+    file = None if page else out
+    failed = written(file, lambda path: write_json(path, found.to_file()))
     run = None
     if tokens is not None and result.plan is not None:
         run = hetopt.run_of(result, tokens=tokens)
-    present(found, None, failed, run=run, as_json=as_json)
+    present(found, page, failed, run=run, as_json=as_json)
     raise typer.Exit(exit_of(result.status))
 
 

@@ -9,6 +9,7 @@ from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Violation, training_plan
 from ..problems.training_plan.shapes import split_of, table_of
+from ..result import Bound
 from ..schema import Instance
 from ..text.documents import Document
 from .changes import Effect, changes, effects
@@ -44,6 +45,7 @@ class Explanation(Finding, layout="explanation"):
     #: By phase, the node whose network ports are busy longest: `node` and `us`.
     ports: dict[str, Document] = field(default_factory=dict)
     faster: Faster | None = None  # the fastest plan known, where this is not it
+    bound: Bound | None = None  # of every plan of the instance, in us
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
@@ -131,10 +133,8 @@ def explain(
     stages = tuple(stage_times(table, plan, judged.parts))
     gpus = instance.planned_cluster.gpu_count
     memory = tuple(gpu_memory(table, plan))
-    least = min(known, key=lambda one: one[2], default=None)
-    faster = None
-    if least is not None and least[2] < judged.objective:
-        faster = Faster(least[0], least[2])
+    least = min(known, key=lambda one: one[2], default=("", plan, judged.objective))
+    faster = Faster(least[0], least[2]) if least[2] < judged.objective else None
     found: list[Effect] = []
     starts = [plan for _, plan, _ in known]
     every, interrupted = [*changes(instance)], False

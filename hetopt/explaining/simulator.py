@@ -46,6 +46,7 @@ class Simulation(Finding, layout="timeline"):
     #: What each stage is: its layers and its GPUs.
     names: tuple[tuple[str, ...], ...] = ()
     sync_floor: Fraction = Fraction(0)
+    instance: str = ""
 
     @property
     def iteration_us(self) -> Fraction:
@@ -133,6 +134,7 @@ def simulate(
             for pipeline in plan.pipelines
         ),
         costs.sync_floor,
+        data.name,
     )
 
 

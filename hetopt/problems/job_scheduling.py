@@ -207,7 +207,7 @@ class Data(Record):
         if self.rates.options(trained):
             return None
         sizes = ", ".join(
-            f"{count} x {gpu} of {self.cluster.gpus[gpu].memory_gib:g} GiB"
+            f"{count} × {gpu} of {self.cluster.gpus[gpu].memory_gib:g} GiB"
             for gpu, count in self.rates.count.items()
         )
         least = self._least_need(trained) / 2**30

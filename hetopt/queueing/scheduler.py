@@ -446,7 +446,7 @@ def _reasons(found: Result) -> str:
 
 def _gpus(data: Instance, nodes: Mapping[str, int]) -> str:
     node = data.planned_cluster.node
-    return ", ".join(f"{n} x {node[name].gpu} of {name}" for name, n in nodes.items())
+    return ", ".join(f"{n} × {node[name].gpu} of {name}" for name, n in nodes.items())
 
 
 def _settings_of(store: Store) -> Settings:

@@ -144,9 +144,17 @@ def sheet(found: Explanation) -> Sheet:
     """Return what limits the plan, then tables of time, memory and what would help."""
     begin = Section(points=(*limits(found), *results.problems(found.violations)))
     parts = (begin, *_sections(found))
-    told = f"{words.amount(found.iteration_us, 'us')} per iteration"
-    facts = ((found.instance.name, told),)
-    return Sheet(f"{found.instance.name}: {told}", parts, "explanation", facts)
+    return Sheet(found.instance.name, parts, "explanation", answer=answer(found))
+
+
+def answer(found: Explanation) -> str:
+    """Say how long the plan takes, how far it is from optimal, and what helps most."""
+    us, far = found.iteration_us, results.distance(found.iteration_us, found.bound)
+    told = f"The plan of {found.instance.name} takes {words.amount(us, 'us')}"
+    told += f" per iteration; {far}."
+    for best in found.helpful[:1]:
+        told += f" What would help most: {best.words}, {words.share(best.gain)} less."
+    return told
 
 
 def _sections(found: Explanation) -> Iterator[Section]:

@@ -139,6 +139,7 @@ def bars(
     axes.set(ylim=(len(values) - 0.5, -0.5), xlim=(0, longest / room))
     marks = MaxNLocator(_TICKS).tick_values(0, longest)
     axes.set_xticks([float(mark) for mark in marks if 0 <= mark <= longest])
+    axes.xaxis.set_major_formatter("{x:,.6g}")
     axes.spines["bottom"].set_bounds(0, longest)
     axes.spines[["top", "right"]].set_visible(False)
 

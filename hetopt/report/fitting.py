@@ -60,11 +60,9 @@ def _table(found: Fitting) -> Table:
         fits = "yes" if one.fits else "no, proved"
         if not one.fits and one.status is not Status.INFEASIBLE:
             fits = "not known"
-        row = [one.on, fits, words.memory(one.margin.value)]
-        row.append(words.memory(one.margin.refuted))
-        few = one.too_few
-        row.append(words.NONE if few is None else f"{few} GPU{'s' * (few > 1)}")
-        rows.append(row)
+        few = words.NONE if one.too_few is None else words.counted(one.too_few, "GPU")
+        margins = map(words.memory, (one.margin.value, one.margin.refuted))
+        rows.append((one.on, fits, *margins, few))
     return Table.of(_COLUMNS, rows, texts=_COLUMNS[:2])
 
 

@@ -17,7 +17,7 @@ Plans = Sequence[tuple[str, Schedule]]
 
 COLOURS = (*figures.COLOURS, "#f0e442")
 OTHER, TRIAL, EDGE = "#9a9a9a", "#000000", "#ffffff"
-WIDTH, LINE, FONT = 10.0, 0.11, 7.0  # inches, inches a GPU, points
+LINE, FONT = 0.11, 8.0  # inches a GPU, points
 _UNITS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"))
 
 
@@ -69,7 +69,7 @@ def gantt(data: Data, plans: Plans) -> Drawing:
     unit, name = axis_of(last)
     count = data.cluster.gpu_count
     each = max(1.2, min(LINE * count, 36 / max(1, len(plans))))
-    figure = figures.canvas(WIDTH, 1.1 + (each + 0.3) * max(1, len(plans)))
+    figure = figures.canvas(figures.WIDTH, 1.1 + (each + 0.3) * max(1, len(plans)))
     panels = figure.subplots(max(1, len(plans)), sharex=True, squeeze=False)[:, 0]
     for panel, (policy, plan) in zip(panels, plans, strict=False):
         _panel(panel, data, plan, unit, each / count)
@@ -109,7 +109,7 @@ def _nodes(panel: Axes, data: Data, inch: float) -> None:
             names.append(words.plain(f"{node.name} {node.gpu}"))
         edge += node.count
         panel.axhline(edge, color="grey", linewidth=0.6, zorder=0.5)
-    panel.set_yticks(middles, names, fontsize=7)
+    panel.set_yticks(middles, names, fontsize=FONT)
     panel.tick_params(axis="y", length=0)
     panel.set_ylim(edge, 0)
 
@@ -131,7 +131,7 @@ def _legend(figure: Drawing, data: Data, plans: Plans) -> None:
     figure.legend(
         handles=shown,
         loc="outside upper left",
-        ncols=min(len(shown), 6),
+        ncols=figures.legend_columns(colour, figures.WIDTH),
         frameon=False,
-        fontsize=8,
+        fontsize=FONT,
     )

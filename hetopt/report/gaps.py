@@ -7,7 +7,7 @@ from itertools import groupby
 
 from ..api.starts import LIBRARY
 from ..gaps import GapReport, GapRow, referred
-from ..plans import TrainingPlan
+from ..plans import PostTraining, TrainingPlan
 from ..result import Status, plain
 from ..solving.statements import EXACT
 from ..text.documents import Document
@@ -39,9 +39,9 @@ SUMMARY_HEADINGS = {
 TRAINING = ("training_plan", "one_pipeline")
 _OPEN = 8  # drawings that are open at first: with more a page gets too long
 INTRODUCTION = (
-    "An independent checker computed time and memory of every plan. The gap to the "
-    "bound is proved: it says how much faster any plan could be at most. The gap to "
-    "the best plan compares with the fastest plan known for the instance. " + plans.NOTE
+    "The gap to the bound is proved: it says how much faster any plan could be at "
+    "most. The gap to the best plan compares with the fastest plan known for the "
+    "instance."
 )
 
 
@@ -96,10 +96,8 @@ def sheet(report: GapReport) -> Sheet:
         for gpu in row.result.data.planned_cluster.gpus
     )
     several = len(parts) > 1
-    sections = [Section(notes=(INTRODUCTION,), on_page_only=True)]
-    if several:
-        sections.append(summary(report))
-    drawn = 0
+    sections = [summary(report)] if several else []
+    drawn, note = 0, (INTRODUCTION, *(plans.NOTE,) * bool(palette))
     for name, rows in parts:
         found, alike = section(name, rows), list(_plans(rows))
         if alike:
@@ -108,10 +106,12 @@ def sheet(report: GapReport) -> Sheet:
         for one in alike:
             sections.append(_plan_section(one, palette, folded=drawn >= _OPEN))
             drawn += 1
+    sections.append(Section("How to read this page", note, on_page_only=True))
     return Sheet(
         "Planners and bounds" if several else f"{parts[0][0]}: planners and bound",
         tuple(sections),
         "optimality gaps",
+        answer="" if several else answer(parts[0][1]),
         picture=partial(gap_picture.picture, report),
         records=lambda: map(record, report.rows),
     )
@@ -124,6 +124,17 @@ def section(name: str, rows: list[GapRow]) -> Section:
     cells = (_cells(row, trained=trained) for row in rows)
     table = Table.of(headings, cells, texts=(headings[0], "status"))
     return Section(name, (headline(rows),), table=table)
+
+
+def answer(rows: list[GapRow]) -> str:
+    """Say of plans of training how good the best one is, and whose it is."""
+    planned, bound = gap_picture.best_first(rows), rows[0].reference.bound
+    if not planned or planned[0].result.problem not in (*TRAINING, "post_training"):
+        return ""
+    best = planned[0].result
+    names = (row.label for row in planned if row.result.objective == best.objective)
+    told = results.answer(best if bound is None else best.with_bound(bound))
+    return f"{told} Found by {', '.join(dict.fromkeys(names))}."
 
 
 def headline(rows: list[GapRow]) -> str:
@@ -259,10 +270,16 @@ def _plans(rows: list[GapRow]) -> Iterator[list[GapRow]]:
 def _plan_section(
     rows: list[GapRow], palette: dict[str, str], *, folded: bool
 ) -> Section:
-    result, note = rows[0].result, _amount(rows[0])
-    names = ", ".join(dict.fromkeys(row.label for row in rows))
-    if isinstance(result.plan, TrainingPlan):
-        return plans.section(result, palette, names, note, folded=folded)
+    result, names = rows[0].result, dict.fromkeys(row.label for row in rows)
+    title = f"{', '.join(names)}: {_amount(rows[0])}"
+    trained = isinstance(result.plan, TrainingPlan)
     assert result.plan is not None
-    told = results.table(result.data, result.plan, rows[0].result.parts)
-    return Section(names, (note,), table=told, folded=folded, on_page_only=True)
+    return Section(
+        title,
+        (results.where(result),) if isinstance(result.plan, PostTraining) else (),
+        table=results.table(result.data, result.plan, result.parts),
+        figures=(plans.figure(result, title, palette),) if trained else (),
+        folded=folded,
+        on_page_only=True,
+        table_folded="Stages in numbers" if trained else "",
+    )

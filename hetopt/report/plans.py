@@ -5,14 +5,13 @@ from colorsys import hls_to_rgb
 from fractions import Fraction
 from string import ascii_uppercase
 
-from ..api.nodes import NodeChoice
-from ..plans import Stage, TrainingPlan
+from ..plans import Stage
 from ..problems.training_plan.shapes import split_of
 from ..result import Result
 from ..schema import Cluster
-from . import results, runs, words
+from . import words
 from .figures import WIDTH, Axes, Drawing, Look, canvas, label, legend_columns
-from .sheet import Figure, Section, Sheet
+from .sheet import Figure
 
 _LETTER = 0.075  # of a letter in a box: inches
 _MARGIN = 1  # letters that a box is wider than its words
@@ -34,47 +33,17 @@ def colours(types: Iterable[str]) -> dict[str, str]:
     return {gpu: _colour(i) for i, gpu in enumerate(sorted(set(types)))}
 
 
-def section(
-    result: Result, palette: dict[str, str], title: str, note: str, *, folded: bool
-) -> Section:
-    """The plan of a result, drawn and as a table of its stages."""
+def figure(result: Result, title: str, palette: dict[str, str] | None = None) -> Figure:
+    """The drawing of a plan; `palette` has at least its types of GPU."""
     assert result.plan is not None
-    return Section(
-        title,
-        (note,),
-        table=results.table(result.data, result.plan, result.parts),
-        figures=(figure(result, palette, title),),
-        folded=folded,
-        on_page_only=True,
-        table_folded="Stages in numbers",
-    )
-
-
-def sheet(result: Result, sections: Iterable[Section] = ()) -> Sheet:
-    """Return what is known of a result, its plan in a table and drawn."""
-    drawn = list[Section]()
-    if isinstance(result.plan, TrainingPlan):
-        palette = colours(result.data.planned_cluster.gpus)
-        drawn = [Section(figures=(figure(result, palette, "plan"),))]
-    return results.sheet(result, sections=(*sections, *drawn))
-
-
-def chosen(found: NodeChoice) -> Sheet:
-    """Return the plan on the best set of nodes, and the other sets."""
-    return sheet(found.result, runs.sets(found))
-
-
-def figure(result: Result, palette: dict[str, str], title: str) -> Figure:
-    """The drawing of a plan."""
-    assert result.plan is not None
-    many = len(result.plan.pipelines)
     stages = sum(len(one.stages) for one in result.plan.pipelines)
+    shades = palette or colours(result.data.planned_cluster.gpus)
     return Figure(
         title,
         "",
-        lambda: drawing(result, palette),
-        f"{many} {'pipeline' if many == 1 else 'pipelines'} of {stages} stages in all; "
-        "the table of stages has the numbers.",
+        lambda: drawing(result, shades),
+        f"{words.counted(len(result.plan.pipelines), 'pipeline')} of {stages} stages "
+        "in all; the table of stages has the numbers.",
     )
 
 
@@ -152,7 +121,7 @@ def drawn(figure: Drawing, axes: Axes, result: Result, palette: dict[str, str]) 
 
 def unit_of(longest_us: float | Fraction) -> tuple[float, str]:
     """Microseconds of a unit in which the longest time reads well, and its name."""
-    return (1e6, "s") if longest_us >= 2_000_000 else (1e3, "ms")
+    return (1e6, "s") if longest_us >= 1_000_000 else (1e3, "ms")
 
 
 def _forms(stage: Stage, layers: str, gpu: str) -> tuple[str, ...]:

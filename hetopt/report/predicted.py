@@ -94,7 +94,7 @@ def calibrated(found: Calibrated) -> Sheet:
 
 def _gpus(run: Run | Served) -> str:
     if isinstance(run, Served):
-        return f"{run.groups(sparse=True)[0]} x {run.system}"
+        return f"{run.groups(sparse=True)[0]} × {run.system}"
     if run.plan is not None and isinstance(run.nodes, tuple):
-        return " + ".join(f"{node.gpus} x {node.gpu}" for node in run.nodes)
-    return f"{run.gpus or '?'} x {run.gpu or '?'}"
+        return " + ".join(f"{node.gpus} × {node.gpu}" for node in run.nodes)
+    return f"{run.gpus or '?'} × {run.gpu or '?'}"

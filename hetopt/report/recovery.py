@@ -17,18 +17,16 @@ def sheet(found: Recovered) -> Sheet:
     new = _new_plan_result(found)
     if new is not None and new.plan is not None:
         assert new.evaluation is not None
-        name = found.chosen.name if found.chosen else ""
-        palette = plans.colours(new.data.planned_cluster.gpus)
         sections.append(
             Section(
                 "The new training plan",
                 (
-                    f"Made by {name}. {plans.NOTE}",
+                    f"Made by {new.method.name}. {plans.NOTE}",
                     *margins.warnings(new.data, new.evaluation),
                 ),
                 tuple(f"{a}: {b}" for a, b in results.totals(new.parts)),
                 results.table(new.data, new.plan, new.parts),
-                (plans.figure(new, palette, "The new training plan"),),
+                (plans.figure(new, "The new training plan"),),
             )
         )
     if found.result.plan is not None:

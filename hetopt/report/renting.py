@@ -12,8 +12,6 @@ _COLUMNS = (
 )
 _TEXTS = ("to rent", "at", "in time")
 _SAID = 3  # cards that the first line names
-_MINUTES = 10  # from which on a run is told in minutes
-_CENTS = 100  # USD below which cents are told
 
 
 def answer(found: Rentals) -> str:
@@ -22,21 +20,19 @@ def answer(found: Rentals) -> str:
 
 
 def _said(found: Rentals) -> str:
-    run = f"{words.tokens(found.tokens)} of {found.model}"
-    best = found.best
+    run, best = f"{words.tokens(found.tokens)} of {found.model}", found.best
     if best is None:
         if not found.rows:
             return f"{run}: {_nothing(found)}."
         fastest = min(found.rows, key=lambda row: row.seconds)
         return (
-            f"{run}: no machines tried finish within "
-            f"{words.duration(found.deadline_s)}; the fastest is {_price(fastest)}. "
-            "Allow more GPUs of a card with --quota, or a longer --time-limit."
+            f"{run}: no machines tried finish{_by(found)}; the fastest is "
+            f"{_price(fastest)}. Allow more GPUs of a card with --quota, or a longer "
+            "--time-limit."
         )
-    by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
-    said = f"{run}: cheapest{by} is {_price(best)}"
+    said = f"{run}: cheapest{_by(found)} is {_price(best)}"
     if found.least_usd is not None:
-        least = f"{_usd(found.least_usd)} USD"
+        least = f"{words.number(found.least_usd)} USD"
         said += f"; no plan on the machines tried costs less than {least} (proved)"
     others = [row for row in found.by_card if row is not best][: _SAID - 1]
     if others:
@@ -48,7 +44,7 @@ def _said(found: Rentals) -> str:
 
 
 def _nothing(found: Rentals) -> str:
-    by = "" if found.deadline_s is None else f" within {_time(found.deadline_s)}"
+    by = _by(found)
     if found.refuted:
         return (
             f"no machines within the quota can run it{by} (proved); allow more GPUs of "
@@ -60,24 +56,19 @@ def _nothing(found: Rentals) -> str:
     return said
 
 
+def _by(found: Rentals) -> str:
+    by = found.deadline_s
+    return "" if by is None else f" within {words.duration(by)}"
+
+
 def _price(row: Rental) -> str:
-    cost, time = _usd(row.usd), _time(row.seconds)
+    cost, time = words.number(row.usd), words.duration(row.seconds)
     return f"{_machine_text(row)} at {row.price.cloud}: {cost} USD, {time}"
 
 
 def _machine_text(row: Rental) -> str:
-    many = f"{row.machines} machine{'s' * (row.machines > 1)} of "
-    return f"{many}{row.price.gpus} × {row.price.card}"
-
-
-def _time(seconds: float) -> str:
-    if _MINUTES <= seconds / 60 < 60:
-        return f"{seconds / 60:.1f} min"
-    return words.duration(seconds)
-
-
-def _usd(value: float) -> str:
-    return f"{value:,.2f}" if value < _CENTS else f"{value:,.0f}"
+    many = words.counted(row.machines, "machine")
+    return f"{many} of {row.price.gpus} × {row.price.card}"
 
 
 def _table(found: Rentals) -> Table:
@@ -90,9 +81,9 @@ def _table(found: Rentals) -> Table:
                 _machine_text(row),
                 row.price.cloud,
                 f"{rate:,.2f}",
-                _time(row.seconds),
-                _usd(row.usd),
-                _usd(row.least_usd),
+                words.duration(row.seconds),
+                words.number(row.usd),
+                words.number(row.least_usd),
                 words.NONE if speed is None else f"{speed / row.gpus:,.0f}",
                 "yes" if found.is_in_time(row) else "no",
             )
@@ -102,11 +93,10 @@ def _table(found: Rentals) -> Table:
 
 def _notes(found: Rentals) -> Iterator[str]:
     """Yield why a card is not among the rows, whose prices these are, and what for."""
-    for card, why in found.without.items():
-        yield f"not on {card}: {why}"
-    sources = dict.fromkeys(
-        f"{row.price.cloud} ({row.price.source})" for row in found.rows
-    )
+    for why in dict.fromkeys(found.without.values()):
+        cards = (card for card, told in found.without.items() if told == why)
+        yield f"Not on {', '.join(cards)}: {why}."
+    sources = dict.fromkeys(f"{x.price.cloud} ({x.price.source})" for x in found.rows)
     if sources:
         yield f"Prices: {'; '.join(sources)}"
     yield (

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from ..api import margins
+from ..api.nodes import NodeChoice
 from ..costs.formulas.memory import fit
 from ..plans import (
     Grouping,
@@ -20,14 +21,14 @@ from ..plans import (
     Stage,
     TrainingPlan,
 )
-from ..problems import Evaluation, Violation
+from ..problems import Evaluation, Objective, Violation
 from ..problems.provisioning import Offer
 from ..problems.training_plan.shapes import split_of
-from ..result import Result, Status, Stop
+from ..result import Bound, Result, Status, Stop, known_gap
 from ..schema import Cluster, Instance, exact
 from ..text.documents import Document
-from . import words
-from .runs import runs_of
+from . import plans, words
+from .runs import runs_of, sets
 from .sheet import Section, Sheet, Table
 
 MOST_LINKS = 12  # of a recovery, in its table
@@ -45,19 +46,22 @@ def sheet(
     sections: Iterable[Section] = (),
 ) -> Sheet:
     """Return what is known of a result, and its plan, with further facts."""
-    answers = {"training_plan": answer, "post_training": answer, "provisioning": rented}
-    say = answers.get(result.problem)
+    planned = dict.fromkeys(("training_plan", "post_training"), answer)
     told, parts = [*known(result)], list[Section]()
     if result.plan is not None and result.evaluation is not None:
         told += totals(result.parts)
+        if isinstance(result.plan, TrainingPlan) and "stages" in result.parts:
+            drawn, note = (plans.figure(result, "The plan"),), (plans.NOTE,)
+            parts.append(Section("The plan", note, figures=drawn, on_page_only=True))
         parts += judged(result.data, result.plan, result.evaluation)
     name = str(getattr(result.data, "name", result.problem))
-    return Sheet(
-        name,
-        (*parts, *sections),
-        facts=(*told, *facts),
-        answer="" if say is None else say(result),
-    )
+    say = (planned | {"provisioning": _rented}).get(result.problem, lambda _: "")
+    return Sheet(name, (*parts, *sections), "plan", (*told, *facts), say(result))
+
+
+def chosen(found: NodeChoice) -> Sheet:
+    """Return the plan on the best set of nodes, and the other sets."""
+    return sheet(found.result, sections=sets(found))
 
 
 def answer(result: Result) -> str:
@@ -66,24 +70,16 @@ def answer(result: Result) -> str:
         if result.status is Status.INFEASIBLE:
             return f"No plan is possible (proved): {'; '.join(result.reasons)}."
         return "No plan was found, nor a proof that there is none."
-    where, each = "The", "iteration"
+    begin, each = "The", "iteration"
     if isinstance(result.plan, PostTraining):
-        where, each = f"{_where(result.data.instance, result.plan)}: the", "step"
+        begin, each = f"{where(result)}: the", "step"
     takes = f"takes {words.amount(result.objective, 'us')} per {each}"
-    if result.status is Status.OPTIMAL:
-        assert result.bound is not None
-        proof = words.proof(result.bound.proof)
-        return f"{where} best plan {takes}: no plan is faster (proved, {proof})."
-    said = f"{where} best plan found {takes}"
-    if result.bound is None:
-        return f"{said}; its distance from the best is unknown."
-    least = words.amount(result.bound.value, "us")
-    proof, gap = words.proof(result.bound.proof), words.share(result.gap)
-    said += f"; no plan takes less than {least} (proved, {proof}), so it is at most"
-    return f"{said} {gap} from optimal."
+    found, then = ("", ":") if result.status is Status.OPTIMAL else (" found", ";")
+    far = distance(result.objective, result.bound)
+    return f"{begin} best plan{found} {takes}{then} {far}."
 
 
-def rented(result: Result) -> str:
+def _rented(result: Result) -> str:
     """Return what to rent, for how long and for how much, in one sentence."""
     if result.evaluation is None:
         proved = result.status is Status.INFEASIBLE
@@ -103,12 +99,25 @@ def rented(result: Result) -> str:
     return f"{said}; its distance from the best is unknown."
 
 
-def _where(instance: Instance, plan: PostTraining) -> str:
+def distance(us: Objective, bound: Bound | None) -> str:
+    """Say how far from optimal a plan is at most, and by which bound in us."""
+    if bound is None:
+        return "its distance from the best is unknown"
+    least, proof = words.amount(bound.value, "us"), words.proof(bound.proof)
+    if bound.value == us:
+        return f"no plan is faster (proved, {proof})"
+    gap = words.share(known_gap(us, bound.value))
+    said = f"no plan takes less than {least} (proved, {proof})"
+    return f"{said}, so it is at most {gap} from optimal"
+
+
+def where(result: Result) -> str:
     """Say which GPUs train, and which generate in how many engines."""
+    plan: Any = result.plan
     by_node = plan.trains.gpus_by_node, plan.engine_gpus_by_node
-    trains, serves = (_cards(instance, gpus) for gpus in by_node)
+    trains, serves = (_cards(result.data.instance, gpus) for gpus in by_node)
     sizes = ((len(part.gpus) // part.degree, part.degree) for part in plan.engines)
-    engines = " and ".join(f"{n} engine{'s' * (n > 1)} of TP {d}" for n, d in sizes)
+    engines = " and ".join(f"{words.counted(n, 'engine')} of TP {d}" for n, d in sizes)
     turn = " in turn" * (plan.shared is not None)
     return f"Train on {trains}, generate{turn} on {serves} in {engines}"
 
@@ -230,7 +239,7 @@ def totals(parts: Document) -> Iterator[tuple[str, str]]:
         "machines": ("to rent", words.machines),
         "deadline_slack_s": ("slack to the deadline", words.duration),
         "budget_slack_usd": ("left of the budget", lambda v: f"{words.number(v)} USD"),
-        "usd_per_iteration": ("cost", lambda v: f"{words.number(v)} USD per iteration"),
+        "usd_per_iteration": ("cost per iteration", lambda v: f"{words.number(v)} USD"),
         "least_headroom_mib": ("memory headroom", words.memory),
         "oom_probability": (
             "runs out of memory",
@@ -321,7 +330,7 @@ def _halves(instance: Instance, plan: PostTraining, parts: Document) -> Table:
     rows = []
     for (degree, card), alike in kinds.items():
         size, done = len(alike), sum(row["answers"] for row in alike)
-        on = f"{size} × {degree} × {card}" if degree > 1 else f"{size} × {card}"
+        on = f"{words.counted(size, 'engine')} of {degree} × {card}"
         longest = max(row["us"] for row in alike)
         rows.append(("generates", on, f"{done:,}", words.amount(longest, "us")))
     trains = _cards(instance, plan.trains.gpus_by_node)
@@ -329,7 +338,7 @@ def _halves(instance: Instance, plan: PostTraining, parts: Document) -> Table:
     for what, on, answers, key in (
         ("scores", trains, total, "scoring_us"),
         ("trains", trains, total, "training_us"),
-        ("sends weights", "", "", "sent_us"),
+        ("sends weights", "to the engines", "", "sent_us"),
         ("switches", "all, in turn", "", "switch_us"),
     ):
         if us := parts[key]:

@@ -18,7 +18,7 @@ def sheet(found: TrainingRun) -> Sheet:
 
 def facts(found: TrainingRun) -> list[tuple[str, str]]:
     """Return length, time, cost and energy of a run, or which field would tell."""
-    gpus = f"{found.gpus} GPUs on {found.nodes} node{'s' * (found.nodes != 1)}"
+    gpus = f"{words.counted(found.gpus, 'GPU')} on {words.counted(found.nodes, 'node')}"
     missing = {
         field: ", ".join(name for name in found.missing if name.endswith(field))
         for field in ("usd_per_hour", "watts")

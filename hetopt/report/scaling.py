@@ -13,7 +13,7 @@ def answer(found: Scaling) -> str:
     rates = [rate for rate in found.found if rate is not None]
     shown = dict.fromkeys((*({found.own_gbits_per_s} & {*rates}), *rates[-1:]))
     times = [
-        f"at {rate:g} Gbit/s {len(found.names)} take {_time(found.found[rate])}"
+        f"{len(found.names)} take {_time(found.found[rate])} at {rate:g} Gbit/s"
         for rate in shown
         if rate is not None and found.found[rate].plan is not None
     ]

@@ -40,7 +40,7 @@ def picture(found: Simulation) -> Drawing:
                 for one in mine
             ]
             rows.append((name, passes))
-    figure = figures.canvas(12, 1.3 + 0.35 * len(rows))
+    figure = figures.canvas(figures.WIDTH, 1.2 + 0.25 * len(rows))
     axes = figure.subplots()
     for place, (_, passes) in enumerate(rows):
         for kind, shades in COLOURS.items():
@@ -96,8 +96,8 @@ def _named(found: Simulation, pipeline: int, stage: int) -> str:
 
 
 def sheet(found: Simulation) -> Sheet:
-    """Return the timeline, where the time goes, and bubbles in numbers."""
-    title = f"{amount(found.iteration_us)} per iteration, simulated"
+    """Return the timeline of a plan of that instance, and bubbles in numbers."""
+    title = f"{found.instance}: {amount(found.iteration_us)} per iteration, simulated"
     drawn = Figure("Timeline", "", lambda: picture(found))
     pipelines = Table.of(PIPELINE_HEADINGS, _pipelines(found))
     sections = (
@@ -141,7 +141,7 @@ def sentences(found: Simulation) -> Iterator[str]:
 
 def amount(us: Fraction | int) -> str:
     """A time, also one below 0."""
-    text = words.amount(abs(float(us)), "us") if us else "0"
+    text = words.amount(abs(float(us)), "us")
     return f"-{text}" if us < 0 else text
 
 

@@ -15,7 +15,10 @@ from ..text.numbers import spans as spans
 
 NONE = "–"
 # Units of long times: seconds of one, and of how many on they are used.
-_LONG = (("years", 31_557_600, 2), ("days", 86_400, 2), ("h", 3_600, 1))
+_LONG = (
+    *(("years", 31_557_600, 2), ("days", 86_400, 2)),
+    *(("h", 3_600, 1), ("min", 60, 10)),
+)
 _NAMED = 4  # open questions that a sentence names
 _LEAST_MS = 1e-4  # seconds: shorter times are microseconds
 # Names of large counts, as people write them.
@@ -79,8 +82,9 @@ def limit(unit: str) -> str:
 
 
 def number(value: float) -> str:
-    """Two decimals, or four digits where the value is small."""
-    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4g}"
+    """Two decimals, or none from 1,000 on, or four digits of a small value."""
+    decimals = 0 if abs(value) >= 1000 else 2
+    return f"{value:,.{decimals}f}" if abs(value) >= 1 else f"{value:.4g}"
 
 
 def duration(seconds: float | None) -> str:
@@ -95,7 +99,7 @@ def duration(seconds: float | None) -> str:
     for unit, size, least in _LONG:
         if seconds >= least * size:
             many = seconds / size
-            decimals = 2 if many < 10 else 1 if many < 100 else 0
+            decimals = 0 if many.is_integer() else (many < 10) + (many < 100)
             return f"{many:,.{decimals}f} {unit}"
     if seconds >= 100:
         return f"{seconds:,.1f} s"

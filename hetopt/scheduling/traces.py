@@ -447,7 +447,7 @@ def _assumptions_of(
     unnamed = [job.model for job, one in zip(data.jobs, of, strict=True) if one is None]
     if unnamed:
         counts = Counter(unnamed).most_common()
-        told = ", ".join(f"{count} x {model}" for model, count in counts)
+        told = ", ".join(f"{count} × {model}" for model, count in counts)
         yield Assumed(
             what="model",
             value=f"GPT-2 or BERT by GPU-hours: {told}",

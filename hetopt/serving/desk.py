@@ -17,7 +17,7 @@ from ..api.starts import known_of
 from ..explaining import simulator
 from ..modelling import Limits
 from ..plans import TrainingPlan
-from ..report import figures, plans, results, timeline, writers
+from ..report import figures, plans, results, timeline, words, writers
 from ..result import Method, Result, Status, Stop, known_gap
 from ..schema import Instance
 from ..text.complaints import validated
@@ -60,7 +60,10 @@ class Shown:
 def examples() -> dict[str, str]:
     """Return the library's instances with a cluster, each with a sentence about it."""
     trees = {n: read_tree(files.path_of_known(n)) for n in files.instance_names()}
-    return {name: _sentence(tree) for name, tree in trees.items() if "cluster" in tree}
+    own = {n: x for n, x in trees.items() if "cluster" in x}
+    return {
+        n: _sentence(x) for n, x in own.items() if "generation" not in x["workload"]
+    }
 
 
 def _sentence(tree: Document) -> str:
@@ -115,6 +118,9 @@ class Desk:
         else:
             instance = hetopt.load(given)
         _ = instance.planned_cluster
+        if instance.workload.generation is not None:
+            told = "it generates, too: `hetopt plan` says which GPUs train and generate"
+            raise Refusal(400, "unsupported", told)
         digest = instance.digest
         if digest not in self.laid:
             least = [no_plan_is_shorter(instance)]
@@ -136,13 +142,13 @@ class Desk:
     def _instance(self, laid: Laid) -> Document:
         instance = laid.instance
         cluster, work = instance.planned_cluster, instance.workload
-        alike = Counter((node.count, node.gpu) for node in cluster.nodes)
+        alike = Counter(f"{node.count} × {node.gpu}" for node in cluster.nodes)
         return {
             "digest": instance.digest,
             "name": instance.name,
             "source": instance.source,
             "gpus": cluster.gpu_count,
-            "nodes": [f"{n} × {count} {gpu}" for (count, gpu), n in alike.items()],
+            "nodes": [f"{words.counted(n, 'node')} of {x}" for x, n in alike.items()],
             "layers": instance.model.layers,
             "parameters": instance.model.total_parameters,
             "global_batch": work.global_batch,
@@ -158,16 +164,13 @@ class Desk:
         """Judge a plan of an instance, put it on the desk, and show it."""
         laid = self.find(digest)
         judged = hetopt.check(plan, laid.instance)
-        objective, table = judged.objective, None
-        if objective is not None:
-            table = results.table(laid.instance, plan, judged.parts)
+        objective = judged.objective
+        table = results.table(laid.instance, plan, judged.parts)
         board = {
             "objective_us": objective,
             "valid": judged.valid,
-            "headings": [] if table is None else list(table.headings),
-            "rows": []
-            if table is None
-            else [[c.text for c in row] for row in table.rows],
+            "headings": [*(table.headings if table else ())],
+            "rows": [[x.text for x in row] for row in (table.rows if table else ())],
             "totals": [*results.totals(judged.parts)],
             "problems": results.problems(judged.violations),
             "warnings": list(judged.warnings),
@@ -200,18 +203,15 @@ class Desk:
     def picture(self, name: str) -> bytes:
         """Return the drawing of a plan that keeps all rules, as PNG."""
         instance, plan = self._posed(name)
-        found = Result(
-            *("training_plan", instance, Method("the page", "given")),
-            *(Status.FEASIBLE, Stop.FINISHED, plan),
-        )
-        palette = plans.colours(instance.planned_cluster.gpus)
+        by, state = Method("the page", "given"), (Status.FEASIBLE, Stop.FINISHED)
+        found = Result("training_plan", instance, by, *state, plan)
         with self._drawing:
-            return figures.picture(lambda: plans.drawing(found, palette), "png")
+            return figures.picture(plans.figure(found, "").draw, "png")
 
     def timeline(self, name: str) -> str:
         """Return the page of a plan's timeline, pass by pass, as of `simulate`."""
-        found = simulator.simulate(*self._posed(name))
-        timeline.check_size(found)
+        posed = self._posed(name)
+        timeline.check_size(found := simulator.simulate(*posed))
         with self._drawing:
             return writers.page(found.sheet())
 
@@ -239,10 +239,9 @@ class Desk:
         if self.job is not None and not self.job.ended:
             told = "a plan is in the making: stop it, or wait for it"
             raise Refusal(409, "busy", told)
-        mine = [one for one in self.plans.values() if one.digest == digest]
-        valid = [one for one in mine if one.board["valid"]]
-        best = min(valid, key=lambda one: one.objective or 0, default=None)
-        start = None if best is None else best.plan
+        mine = (x for x in self.plans.values() if x.digest == digest)
+        valid = [(one.objective or 0, one.plan) for one in mine if one.board["valid"]]
+        start = min(valid, key=lambda pair: pair[0], default=(0, None))[1]
         self.job = Job(laid.instance, time_limit, start, self._finished)
         self.current = digest
         return self.job

@@ -111,7 +111,7 @@ def test_tables_of_runs_have_the_plan_as_a_cell(tmp_path: Path) -> None:
     (tmp_path / "runs.tsv").write_text("\n".join(lines))
     done = typed("predict", tmp_path / "runs.tsv")
     assert done.exit_code == 0, done.output
-    assert "8 x h100_80gb + 4 x a100_80gb" in " ".join(done.output.split())
+    assert "8 × h100_80gb + 4 × a100_80gb" in " ".join(done.output.split())
 
 
 def test_the_row_of_the_page_is_one_that_is_predicted() -> None:

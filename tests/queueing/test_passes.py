@@ -49,7 +49,7 @@ def test_a_job_is_placed_followed_and_done(
     queue().advance()
     (entry,) = queue().store.entries()
     assert entry.live.nodes in ({"nold1": 1}, {"nold2": 1})  # one GPU does, the weakest
-    assert "1 x L40S of nold" in entry.why
+    assert "1 × L40S of nold" in entry.why
     with slurm.state() as state:
         folder = Path(state["jobs"][0]["folder"])
     assert {"plan.json", "train.sh"} <= {path.name for path in folder.iterdir()}

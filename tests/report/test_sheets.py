@@ -1,6 +1,7 @@
 """Pages of reports: each whole by itself, and for keyboards, readers, telephones."""
 
 import re
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from hetopt.report import (
     gaps,
     recovery,
     replay,
+    results,
     schedule,
     targets,
     timeline,
@@ -56,7 +58,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     suite = {"suite": "s", "tasks": 0, "machine": {}, "versions": {}, "threads": [1]}
     compared = hetopt.compare("tiny/two-nodes", planners=["megatron"], limits=1)
     outcomes = api.schedule("frenzy/testbed-30", ["frenzy", "opportunistic"])
+    planned = hetopt.plan("tiny/two-nodes", "megatron", limits=1)
+    generating = hetopt.plan("post_training/tiny", limits=1)
     return {
+        "plan": writers.page(results.sheet(planned)),
+        "post_training": writers.page(results.sheet(generating)),
         "gaps": writers.page(gaps.sheet(compared)),
         "explain": writers.page(explanation.sheet(hetopt.explain(PLAN, limits=0))),
         "simulate": writers.page(timeline.sheet(simulate(data, plan))),
@@ -73,7 +79,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 KINDS = (
     *("gaps", "explain", "simulate", "schedule", "recover", "replay", "bench"),
-    *("frontier", "targets"),
+    *("frontier", "targets", "plan", "post_training"),
 )
 
 
@@ -123,7 +129,49 @@ def test_names_within_pictures_are_their_own(pages: dict[str, str]) -> None:
             assert set(used) <= there
 
 
+@pytest.mark.parametrize("kind", ["gaps", "explain", "plan", "post_training"])
+def test_a_page_begins_with_how_fast_and_how_far_from_optimal(
+    pages: dict[str, str], kind: str
+) -> None:
+    (said,) = re.findall(r"</h1>\s*<p>(.*?)</p>", pages[kind], re.S)
+    assert re.search(r"takes [\d.]+ m?s per (iteration|step)", said)
+    assert re.search(r"no plan (takes less than [\d.]+ m?s|is faster) ?\(proved", said)
+
+
+def test_the_page_of_post_training_says_which_gpus_do_what() -> None:
+    found = hetopt.plan("post_training/tiny", limits=1)
+    node = found.data.instance.planned_cluster.node
+    stages = [stage for one in found.plan.trains.pipelines for stage in one.stages]
+    said = results.sheet(found).answer
+    trains, generates = said.partition(" in ")[0].split(", generate ")
+    for part, gpus in (
+        (
+            trains,
+            [x for one in stages for replica in one.replicas for x in replica.gpus],
+        ),
+        (generates, [x for engine in found.plan.engines for x in engine.gpus]),
+    ):
+        told = {card: int(n) for n, card in re.findall(r"(\d+) × ([^ ,:]+)", part)}
+        assert told == Counter(node[gpu.rpartition(":")[0]].gpu for gpu in gpus)
+
+
 # --- in a browser ----------------------------------------------------------------
+
+#: What is wider than its box, but for what scrolls; labels of pictures that overlap.
+WRONG = """() => {
+  const wide = [...document.querySelectorAll("body *")].filter((one) =>
+    one.clientWidth && one.scrollWidth > one.clientWidth + 1
+    && !one.closest("svg, .unseen") && !one.matches(".wide"));
+  const words = [...document.querySelectorAll("svg")].flatMap((drawn) => {
+    const boxes = [...drawn.querySelectorAll("text")].filter((one) => one.textContent)
+      .map((one) => [one, one.getBoundingClientRect()]);
+    const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+      && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+    return boxes.filter(([, a], i) => boxes.slice(i + 1).some(([, b]) => meet(a, b)))
+      .map(([one]) => one);
+  });
+  return [...wide, ...words].map((one) => one.tagName + ": " + one.textContent);
+}"""
 
 
 @pytest.mark.slow
@@ -133,7 +181,7 @@ def test_a_page_fits_every_screen(
 ) -> None:
     file = tmp_path / "page.html"
     file.write_text(pages[kind], encoding="utf-8")
-    for width, scheme in product((390, 820, 1440), ("light", "dark")):
+    for width, scheme in product((390, 800, 1200), ("light", "dark")):
         size = {"width": width, "height": 900}
         page = chromium.new_context(viewport=size, color_scheme=scheme).new_page()
         asked: list[str] = []
@@ -142,6 +190,7 @@ def test_a_page_fits_every_screen(
         page.on("pageerror", lambda one, wrong=wrong: wrong.append(one))
         page.goto(file.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(WRONG) == []
         assert asked == [file.as_uri()]
         assert wrong == []
         page.context.close()

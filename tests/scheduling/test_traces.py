@@ -120,7 +120,7 @@ def assumed(data: Data) -> dict[str, tuple[str, int]]:
 def test_no_job_becomes_gpt2_or_bert_unsaid(folder: Path) -> None:
     path = written(folder, "submit_s,duration_s,gpus\n0,600,1\n5,7200,2\n9,600,1\n")
     found = assumed(traces.queue(path, CLUSTER, "t"))
-    assert found["model"] == ("GPT-2 or BERT by GPU-hours: 2 x bert-base, 1 x gpt2", 3)
+    assert found["model"] == ("GPT-2 or BERT by GPU-hours: 2 × bert-base, 1 × gpt2", 3)
     text = "submit_s,gpus,model,batch\n0,1,imagenet,8\n"
     found = assumed(traces.queue(written(folder, text), CLUSTER, "t"))
     assert {"model", "GPU-hours"} <= set(found)

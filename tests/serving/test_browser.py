@@ -61,7 +61,8 @@ def test_an_example_is_opened_and_planned(
     page.keyboard.press("Enter")
     page.wait_for_selector("#stages td", timeout=60_000)
     assert "per iteration" in page.inner_text("#verdict")
-    page.wait_for_function("document.querySelector('#picture').naturalWidth > 100")
+    decoded = "async (one) => { await one.decode(); return one.naturalWidth; }"
+    assert page.locator("#picture").evaluate(decoded) > 100
     with page.expect_download() as kept:
         page.click("#get-plan")
     assert kept.value.suggested_filename == "plan.json"

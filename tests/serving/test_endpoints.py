@@ -180,6 +180,15 @@ def test_the_library_has_a_sentence_on_each_instance(client: TestClient) -> None
             assert f"{count} {kind}" in found[name] or count == 0
 
 
+def test_an_instance_that_generates_is_refused_and_no_example(
+    client: TestClient,
+) -> None:
+    name = "post_training/tiny"
+    told = client.post("api/instances/named", json={"name": name})
+    assert "which GPUs train and generate" in refused(told, 400)["message"]
+    assert name not in client.get("api/library").json()
+
+
 def test_any_name_of_a_file_can_be_uploaded(client: TestClient) -> None:
     text = (ROOT / "instances/tiny/two-nodes.yaml").read_text("utf-8")
     for name in ("\N{GRINNING FACE}" * 200, "..", "a/b.yaml", ".json"):

@@ -144,7 +144,7 @@ def evaluate(data: Data, plan: plans.Round) -> Evaluation:
         mine = classes[row.job_class]
         costs = {(c.gpu, c.gpus): c.cost for c in mine.configurations}
         if (row.gpu, row.gpus) not in costs:
-            by = f"{row.gpus} x {row.gpu}"
+            by = f"{row.gpus} × {row.gpu}"
             broken.append(Violation("unknown_configuration", where, by))
             continue
         served[row.job_class] += row.jobs

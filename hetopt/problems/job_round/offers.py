@@ -53,7 +53,7 @@ class JobClass(Record):
 
     @model_validator(mode="after")
     def _each_configuration_once(self) -> Self:
-        rows = (f"{c.gpus} x {c.gpu}" for c in self.configurations)
+        rows = (f"{c.gpus} × {c.gpu}" for c in self.configurations)
         once(f"class {self.name!r} lists twice", rows, "remove one")
         return self
 

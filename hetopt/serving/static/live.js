@@ -104,10 +104,11 @@ export function draw() {
   const line = (rows) => rows.map(([from, to, us], i) =>
     `${i ? "L" : "M"}${x(from).toFixed(1)} ${y(us).toFixed(1)}H${x(to).toFixed(1)}`).join("");
   if (plans.length && bounds.length) {
-    const from = plans[0][0];
+    const from = Math.max(plans[0][0], bounds[0][0]);
     const floor = bounds.filter(([, to]) => to >= from).reverse()
       .map(([start, to, us]) => `L${x(to)} ${y(us)}H${x(Math.max(start, from))}`).join("");
-    drawing.append(svg("path", { d: `${line(plans)}${floor}Z`, class: "gap" }));
+    const roof = line(plans.filter(([, to]) => to >= from).map(([start, to, us]) => [Math.max(start, from), to, us]));
+    drawing.append(svg("path", { d: `${roof}${floor}Z`, class: "gap" }));
   }
   drawing.append(svg("path", { d: line(bounds), class: "bound" }), svg("path", { d: line(plans), class: "plan" }));
   ends(drawing, { plans, bounds, x, y });
@@ -120,7 +121,7 @@ function title(plans, bounds) {
 }
 
 function axes(drawing, { width, low, high, end, x, y }) {
-  const seconds = high > 2e6;
+  const seconds = high >= 1e6;
   for (const mark of nice(low, high, 4)) {
     drawing.append(svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(mark), y2: y(mark), class: "grid" }));
     const text = seconds ? `${Number((mark / 1e6).toPrecision(4))} s` : `${Number((mark / 1e3).toPrecision(4))} ms`;

@@ -31,7 +31,7 @@ const grouped = (value, digits) =>
   value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
 /** Units of long times: seconds of one, and of how many on they are used. */
-const LONG = [["years", 31557600, 2], ["days", 86400, 2], ["h", 3600, 1]];
+const LONG = [["years", 31557600, 2], ["days", 86400, 2], ["h", 3600, 1], ["min", 60, 10]];
 const digits = (value, most) => grouped(value, value >= 100 ? most - 2 : value >= 10 ? 1 : value >= 1 ? 2 : most);
 
 /** Microseconds with three to four significant digits, as `hetopt` prints them. */
@@ -40,7 +40,8 @@ export function time(us) {
   const seconds = Math.abs(us) / 1e6;
   const sign = us < 0 ? "−" : "";
   const long = LONG.find(([, size, least]) => seconds >= least * size);
-  if (long) return `${sign}${digits(seconds / long[1], 2)} ${long[0]}`;
+  const many = seconds / long?.[1];
+  if (long) return `${sign}${Number.isInteger(many) ? count(many) : digits(many, 2)} ${long[0]}`;
   if (seconds >= 100) return `${sign}${grouped(seconds, 1)} s`;
   if (seconds >= 1) return `${sign}${grouped(seconds, 2)} s`;
   if (seconds >= 0.1) return `${sign}${grouped(seconds * 1e3, 1)} ms`;
@@ -48,11 +49,7 @@ export function time(us) {
   return seconds >= 1e-4 ? `${sign}${digits(seconds * 1e3, 3)} ms` : `${sign}${digits(seconds * 1e6, 3)} µs`;
 }
 
-export function share(value) {
-  if (value === null || value === undefined) return "–";
-  const percent = 100 * value;
-  return `${grouped(percent, percent >= 100 ? 0 : percent >= 10 ? 1 : 2)}%`;
-}
+export const share = (value) => value === null || value === undefined ? "–" : `${(100 * value).toFixed(2)}%`;
 
 export const count = (value) => grouped(value, 0);
 
