@@ -24,16 +24,8 @@ INTRODUCTION = (
 )
 FIELDS = (
     *("problem", "instance", "method", "backend", "seed", "status", "stop", "size"),
-    *(
-        "size_unit",
-        "objective",
-        "unit",
-        "bound",
-        "bound_source",
-        "proof",
-        "gap_to_bound",
-    ),
-    *("gap_to_best", "method_s", "wall_s", "reasons"),
+    *("size_unit", "objective", "unit", "bound", "bound_source", "proof"),
+    *("gap_to_bound", "gap_to_best", "method_s", "wall_s", "reasons"),
     *("reference_bound", "reference_by", "best_known"),
 )
 

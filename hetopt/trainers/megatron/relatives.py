@@ -10,8 +10,9 @@ _TREE = own_data(__file__)
 
 def _dialect(tree: Document) -> Dialect:
     written = {name: part for part, x in tree.pop("written", {}).items() for name in x}
-    sets = {part: frozenset(tree.pop(part, ())) for part in ("sections", "lacks")}
-    return Dialect(**tree, **sets, written=written)
+    for part in ("sections", "lacks"):
+        tree[part] = frozenset(tree.pop(part, ()))
+    return Dialect(**tree, written=written)
 
 
 #: Names that none of them uses in another sense: of logs, forks and wrappers.
