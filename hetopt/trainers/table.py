@@ -207,7 +207,7 @@ class Choice:
             for name, word in words.items():
                 known.setdefault(name, set()).add(text_of(word))
             holds = (
-                given.get(n) == text_of(w) or (w is ANY and n in given)
+                given.get(n) == text_of(w) or (w == ANY and n in given)
                 for n, w in words.items()
             )
             if all(holds) and (best is None or len(words) > best[0]):
