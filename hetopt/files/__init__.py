@@ -28,26 +28,7 @@ from ..text.complaints import (
 )
 from ..text.documents import Document, Fields
 from ..text.marks import unmarked
-from ..text.parsing import parse_tree, read_tree, read_value
-
-__all__ = [
-    "Origin",
-    "PlanFile",
-    "in_library",
-    "instance_names",
-    "instance_of",
-    "load_claim",
-    "load_instance",
-    "load_plan",
-    "load_problem",
-    "origin_of",
-    "parse_tree",
-    "path_of_known",
-    "plan_of",
-    "poser_of",
-    "problem_names",
-    "problem_of",
-]
+from ..text.parsing import read_tree, read_value
 
 Given = Record | str | Path
 
@@ -360,7 +341,6 @@ def _with_rows(
 def _model(model: object, file: Path, at: tuple[str, ...]) -> object:
     if not isinstance(model, dict) or not {"preset", "config"} & set(model):
         return model
-    from .. import catalogue
     from ..catalogue.architectures import from_config
 
     field = path_of(at)

@@ -22,7 +22,7 @@ from pydantic import Field
 from ..catalogue import rented
 from ..errors import InstanceError, quoted
 from ..text.complaints import validated
-from ..text.documents import Document
+from ..text.documents import Document, own_data
 from .foreign import Foreign
 from .importing import clusters
 from .importing.clusters import Host, LeftOut
@@ -41,19 +41,7 @@ _MACHINE = "node.kubernetes.io/instance-type"
 _HOST = "memory"  # of the node itself, of which pods can have so much
 #: Of Google's label `cloud.google.com/gke-accelerator`.
 _GOOGLE = "cloud.google.com/gke-accelerator"
-OF_GOOGLE = {
-    "nvidia-tesla-t4": "T4",
-    "nvidia-tesla-v100": "V100-16GB-SXM2",
-    "nvidia-tesla-a100": "A100-40GB-SXM4",
-    "nvidia-a100-80gb": "A100-80GB-SXM4",
-    "nvidia-l4": "L4",
-    "nvidia-h100-80gb": "H100-80GB-SXM5",
-    "nvidia-h100-mega-80gb": "H100-80GB-SXM5",
-    "nvidia-h200-141gb": "H200-141GB-SXM5",
-    "nvidia-b200": "B200-180GB-SXM",
-    "nvidia-gb200": "GB200-186GB",
-    "nvidia-rtx-pro-6000": "RTXPRO6000-Blackwell",
-}
+OF_GOOGLE: Mapping[str, str] = own_data(__file__)
 _SHARED = "nvidia.com/gpu.shared"
 #: Resources of a node that are accelerators of other makers, by their names.
 OTHERS = re.compile(

@@ -13,12 +13,13 @@ from ..measuring.profiling import Profiled, shown
 from ..runtime.handover import SavedStates
 from ..schema.targets import Feature
 from ..text import markdown
-from ..text.documents import Document, Fields
+from ..text.documents import Document, Fields, own_data
 from ..text.numbers import counted
 from . import words
 from .sheet import Section, Sheet, Table
 from .targets import able
 
+_HEADS: Mapping[str, str] = own_data(__file__)
 #: A row's columns by kind; those of numbers are to the right.
 _COLUMNS: dict[str, Callable[[Document], Document]] = {
     "gpus": lambda row: {
@@ -142,24 +143,11 @@ def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[s
 
 
 # --- fields ----------------------------------------------------------------------
-
-_FIELDS = """# The fields of an instance
-
-Every field of an instance file (YAML or JSON), as `hetopt list fields` shows them. The
-page is made from the records that check a file; this writes it again:
-
-    hetopt list fields --markdown > instances/REFERENCE.md
-
-`[]` is each object of a list, `NAME` a name of your own: `cluster.nodes[].count` is the
-field `count` of each object of the list `nodes` within `cluster`. A field without a
-default has to be there; `null` is absent. [tiny/two-nodes.yaml](tiny/two-nodes.yaml) is
-a whole short one.
-"""
 _HEADINGS = ("field", "unit", "expects", "default", "what it says", "found where")
 
 
 def _fields(rows: list[Document]) -> Iterator[str]:
-    yield _FIELDS
+    yield _HEADS["fields"]
     places: dict[str, list[Document]] = {}
     for row in rows:
         places.setdefault(str(row["name"]).rpartition(".")[0], []).append(row)
@@ -183,22 +171,9 @@ def _field_default(row: Document) -> str:
 
 # --- commands --------------------------------------------------------------------
 
-_COMMANDS = """# The commands
-
-Every command with its options, as `hetopt COMMAND --help` shows them. The page is made
-from the command line itself; this writes it again:
-
-    hetopt list commands --markdown > hetopt/cli/REFERENCE.md
-
-INSTANCE is a path, or a name of `hetopt list instances`. Exit codes: 0 a plan, 2 bad
-input or an output that cannot be written, 3 proved that there is no plan, 4 none found
-in time, 1 a bug of ours. [README.md](README.md) has the commands in the order in which
-they are needed.
-"""
-
 
 def _commands(rows: list[Document]) -> Iterator[str]:
-    yield _COMMANDS
+    yield _HEADS["commands"]
     for row in rows:
         yield f"## hetopt {row['name']}\n"
         yield f"{_plain(row['description'])}\n"
@@ -228,30 +203,6 @@ def _plain(text: str) -> str:
 
 
 # --- capabilities ----------------------------------------------------------------
-
-_METHODS = """# Which method carries which setting
-
-An instance asks for settings, and not every method carries each of them. This page is
-generated from the matrix that the methods consult, by
-
-    hetopt list capabilities --markdown > hetopt/capability/REFERENCE.md
-
-- An empty cell: the method carries the setting exactly.
-- *part*: the method takes the setting and its answer is valid, but its bound is weaker,
-  it considers fewer plans, or its picture leaves something out.
-- **no**: the method refuses the setting by name, and says which methods carry it.
-
-Every method carries the settings that have no row: they are part of the costs that all
-methods read. A choice is a setting of `workload.alternatives`. `hetopt plan` asks
-planners and the exact method `training_plan`, so it refuses none of the settings; the
-proofs are parts of that method, and where one does not carry a setting, others do. In
-Python `hetopt.capabilities("my-cluster.yaml")` has the rows for what it asks.
-"""
-_PROGRAMS = """## Programs
-
-A plan may be limited to what one program runs (`workload.runs_on`, `--for`). An empty
-cell: the program, or our export to it, has the feature. `any` has no limits.
-"""
 _PARTS = {
     "The exact methods, and their proofs": ("exact method", "proof"),
     "Statements, problems, commands": ("statement", "problem", "command"),
@@ -269,7 +220,7 @@ def _capabilities(rows: list[Document]) -> Iterator[str]:
         for name, one in SETTINGS.items()
     }
     features = {one.name.lower(): str(one.value) for one in Feature}
-    yield _METHODS
+    yield _HEADS["methods"]
     for heading, kinds in _PARTS.items():
         yield f"## {heading}\n"
         some = [row for row in methods if row["kind"] in kinds]
@@ -279,7 +230,7 @@ def _capabilities(rows: list[Document]) -> Iterator[str]:
         yield f"**{row['name']}** ({row['description']})\n"
         yield from _reasons(row)
         yield ""
-    yield _PROGRAMS
+    yield _HEADS["programs"]
     yield from _matrix("feature", features, programs)
     yield from (f"- **{row['name']}**: {row['description']}." for row in programs)
 

@@ -1,27 +1,10 @@
 """A decoder as a Hugging Face `config.json`: what `decoder.of_config` reads again."""
 
-from collections.abc import Mapping
-
 from ..errors import Unsupported
-from ..text.documents import Document
-from .decoder import Activation, Decoder, Experts
+from ..text.documents import Document, Fields, own_data
+from .decoder import Decoder, Experts
 
-_GPT2: Mapping[Activation, str] = {
-    "gelu": "gelu",
-    "gelu_tanh": "gelu_new",
-    "relu": "relu",
-    "silu": "silu",
-}
-_LLAMA: Mapping[Activation, str] = {**_GPT2, "gelu_tanh": "gelu_pytorch_tanh"}
-_CLASSES = {
-    "gpt2": "GPT2LMHeadModel",
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "mixtral": "MixtralForCausalLM",
-    "qwen2_moe": "Qwen2MoeForCausalLM",
-    "qwen3_moe": "Qwen3MoeForCausalLM",
-}
+_NAMES = own_data(__file__)
 
 
 def family(shape: Decoder) -> str:
@@ -70,7 +53,7 @@ def config(shape: Decoder, dtype: str) -> dict[str, object]:
     kind = family(shape)
     more = _of_gpt2(shape) if kind == "gpt2" else _of_llama(shape, kind)
     return {
-        "architectures": [_CLASSES[kind]],
+        "architectures": [_NAMES["classes"][kind]],
         "model_type": kind,
         "vocab_size": shape.vocabulary,
         "tie_word_embeddings": shape.tied,
@@ -80,36 +63,18 @@ def config(shape: Decoder, dtype: str) -> dict[str, object]:
     }
 
 
-def _of_gpt2(shape: Decoder) -> dict[str, object]:
-    return {
-        "n_layer": shape.layers,
-        "n_embd": shape.hidden,
-        "n_head": shape.heads,
-        "n_inner": shape.intermediate,
-        "n_positions": shape.max_positions,
-        "layer_norm_epsilon": shape.norm_eps,
-        "activation_function": _GPT2[shape.activation],
-        # It was trained without.
-        "attn_pdrop": 0.0,
-        "embd_pdrop": 0.0,
-        "resid_pdrop": 0.0,
-    }
+def _fields(shape: Decoder, names: Fields) -> Document:
+    own = {**dict(shape), "activation": names["activations"][shape.activation]}
+    return {theirs: own[ours] for theirs, ours in names["fields"].items()}
 
 
-def _of_llama(shape: Decoder, kind: str) -> dict[str, object]:
-    found: Document = {
-        "num_hidden_layers": shape.layers,
-        "hidden_size": shape.hidden,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_dim,
-        "intermediate_size": shape.intermediate,
-        "max_position_embeddings": shape.max_positions,
-        "rms_norm_eps": shape.norm_eps,
-        "hidden_act": _LLAMA[shape.activation],
-        "rope_theta": shape.rope_theta,
-        "rope_scaling": None,
-    }
+def _of_gpt2(shape: Decoder) -> Document:
+    dropped = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
+    return _fields(shape, _NAMES["gpt2"]) | dropped  # it was trained without
+
+
+def _of_llama(shape: Decoder, kind: str) -> Document:
+    found = _fields(shape, _NAMES["llama"]) | {"rope_scaling": None}
     if kind in ("llama", "qwen3", "qwen3_moe"):
         found["attention_bias"] = False
     if shape.experts is not None:

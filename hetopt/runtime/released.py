@@ -13,48 +13,14 @@ from typing import Any, NamedTuple
 
 from ..errors import InstanceError
 from ..text.complaints import shown
+from ..text.documents import own_data
 from ..text.parsing import read_tree, readable
 from .parameters import Parameter
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 _HEAD = "lm_head.weight"
-_LLAMA = {
-    "norm_1": "input_layernorm",
-    "norm_2": "post_attention_layernorm",
-    "attention.out": "self_attn.o_proj",
-    "attention.q_norm": "self_attn.q_norm",
-    "attention.k_norm": "self_attn.k_norm",
-    **{f"attention.{part}": f"self_attn.{part}_proj" for part in "qkv"},
-    **{f"mlp.{part}": f"mlp.{part}_proj" for part in ("gate", "up", "down")},
-}
-_GPT2 = {
-    "norm_1": "ln_1",
-    "norm_2": "ln_2",
-    "attention.out": "attn.c_proj",
-    **{f"attention.{part}": "attn.c_attn" for part in "qkv"},
-    "mlp.up": "mlp.c_fc",
-    "mlp.down": "mlp.c_proj",
-}
-_SHARED = {f"shared.{x}": f"mlp.shared_expert.{x}_proj" for x in ("gate", "up", "down")}
-_QWEN = {
-    **{"experts.router": "mlp.gate", "shared_gate": "mlp.shared_expert_gate"},
-    **_SHARED,
-}
-_MIXTRAL = {"experts.router": "block_sparse_moe.gate"}
+_NAMES: dict[str, dict[str, str]] = own_data(__file__)
 _EXPERT = re.compile(r"experts\.(\d+)\.(gate|up|down)")
-_OF_MIXTRAL = {"gate": "w1", "up": "w3", "down": "w2"}
-_LLAMA_ENDS = {
-    "embedding.weight": "model.embed_tokens.weight",
-    "head.norm.weight": "model.norm.weight",
-    "head.weight": _HEAD,
-}
-_GPT2_ENDS = {
-    "head.weight": _HEAD,
-    "embedding.weight": "wte.weight",
-    "embedding.positions": "wpe.weight",
-    "head.norm.weight": "ln_f.weight",
-    "head.norm.bias": "ln_f.bias",
-}
 _LAYER = re.compile(r"layers\.(\d+)\.(.+)\.(weight|bias)")
 
 
@@ -173,20 +139,22 @@ def _check(one: Stored, shape: tuple[int, ...], parameter: Parameter) -> None:
 def _llama(name: str, *, mixtral: bool) -> str:
     matched = _LAYER.fullmatch(name)
     if matched is None:
-        return _LLAMA_ENDS.get(name, name)
+        return _NAMES["llama_ends"].get(name, name)
     layer, part, kind = matched.groups()
     if expert := _EXPERT.fullmatch(part):
         number, matrix = expert.groups()
         part = f"mlp.experts.{number}.{matrix}_proj"
         if mixtral:
-            part = f"block_sparse_moe.experts.{number}.{_OF_MIXTRAL[matrix]}"
+            word = _NAMES["mixtral_experts"][matrix]
+            part = f"block_sparse_moe.experts.{number}.{word}"
     else:
-        part = (_LLAMA | (_MIXTRAL if mixtral else _QWEN)).get(part, part)
+        own = _NAMES["mixtral" if mixtral else "qwen"]
+        part = (_NAMES["llama"] | own).get(part, part)
     return f"model.layers.{layer}.{part}.{kind}"
 
 
 def _gpt2(name: str) -> str:
     matched = _LAYER.fullmatch(name)
     if matched is None:
-        return _GPT2_ENDS.get(name, name)
-    return f"h.{matched[1]}.{_GPT2.get(matched[2], matched[2])}.{matched[3]}"
+        return _NAMES["gpt2_ends"].get(name, name)
+    return f"h.{matched[1]}.{_NAMES['gpt2'].get(matched[2], matched[2])}.{matched[3]}"

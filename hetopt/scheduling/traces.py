@@ -42,27 +42,16 @@ from ..problems.job_scheduling import Assumed, Assumptions, Data, Job, JobModel
 from ..schema import LONGEST_NAME, Cluster, CostSettings, ModelSpec, Name, name_fault
 from ..text.columns import as_record
 from ..text.complaints import listed, nearest, shown
+from ..text.documents import own_data
 from ..text.parsing import read_table, read_tree, whole_number
 from . import catalogue
 from .workloads import samples_for
 
-#: GPU-hours of the models of Pollux's trace: the middle of Sia's category of each.
-CATEGORY = {
-    "ncf": 0.3,
-    "cifar10": 0.3,
-    "bert": 3.0,
-    "deepspeech2": 3.0,
-    "yolov3": 30.0,
-    "imagenet": 300.0,
-}
-#: GPU-hours up to which a job trains a model; the bounds are Sia's and Pollux's.
-RUNGS = (
-    (1.0, "bert-base"),
-    (10.0, "gpt2"),
-    (100.0, "gpt2-medium"),
-    (1000.0, "gpt2-xl"),
-    (float("inf"), "gpt2-7b"),
-)
+_TREE = own_data(__file__)
+#: GPU-hours of the models of Pollux's trace.
+CATEGORY: Mapping[str, float] = _TREE["category"]
+#: GPU-hours up to which a job trains a model.
+RUNGS: Mapping[str, float] = _TREE["rungs"]
 BATCH, SEQUENCE, LORA_RANK = 8, 2048, 16  # where the trace does not say
 WORK = ("duration_s", "gpu_hours", "samples", "steps", "tokens")
 _MOST_SAMPLES = 10**12
@@ -395,7 +384,7 @@ def _named_once(rows: Sequence[Row], of: Sequence[Training | None]) -> Iterator[
             name = name[: LONGEST_NAME - len(again)] + again
         seen.add(name)
         if training is None:
-            model = next(one for top, one in RUNGS if (row.hours or 0) <= top)
+            model = next(one for one, top in RUNGS.items() if (row.hours or 0) <= top)
             training = Training(model, catalogue.LADDER[model])
         yield Job(
             name=name,
@@ -409,7 +398,7 @@ def _named_once(rows: Sequence[Row], of: Sequence[Training | None]) -> Iterator[
 
 def _size(data: Data, rows: list[Row], of: Sequence[Training | None]) -> Data:
     """Return each job with its work, and those without a model on one that fits."""
-    ladder = [model for _, model in RUNGS]
+    ladder = [*RUNGS]
     jobs = []
     for job, row, training in zip(data.jobs, rows, of, strict=True):
         if training is None:

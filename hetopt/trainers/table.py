@@ -12,10 +12,12 @@ a flag.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as stored
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 from ..text.documents import Document
@@ -205,7 +207,7 @@ class Choice:
             for name, word in words.items():
                 known.setdefault(name, set()).add(text_of(word))
             holds = (
-                given.get(n) == text_of(w) or (w is ANY and n in given)
+                given.get(n) == text_of(w) or (w == ANY and n in given)
                 for n, w in words.items()
             )
             if all(holds) and (best is None or len(words) > best[0]):
@@ -379,6 +381,43 @@ class Table:
         fields = {name for one in new for name in one.fields}
         kept = [one for one in self.entries if fields.isdisjoint(one.fields)]
         return replace(self, entries=(*kept, *new))
+
+
+def table(path: Path, kinds: Mapping[str, Kind], own: Mapping[str, Entry]) -> Table:
+    """Return the table of a trainer that a TOML file has; its folder is the name.
+
+    Rows have their kinds by name. `own` are the entries that need functions, by the
+    names that they have in the file.
+    """
+
+    def entry(tree: Document) -> Entry:
+        if "own" in tree:
+            return own[tree.pop("own")]
+        if "values" in tree:
+            values, adds = (dict(tree.pop(part, ())) for part in ("values", "adds"))
+            others = tuple((value, names) for value, names in tree.pop("synonyms", ()))
+            return Choice(**tree, values=values, adds=adds, synonyms=others)
+        if "kind" in tree:
+            tree["kind"] = kinds[tree["kind"]]
+        if "words" in tree:
+            tree["kind"] = words(**tree.pop("words"))
+        if tree.pop("read_only", None):
+            tree["when"] = never
+        return Row(**tree)
+
+    tree = tomllib.loads(path.read_text("utf-8"))
+    unread = (
+        Unread(name, tuple(some.get("neutral", ())), some.get("needs", ""))
+        for some in tree["unread"]
+        for name in some["names"]
+    )
+    rules = ({part: tuple(one) for part, one in row.items()} for row in tree["rules"])
+    return Table(
+        path.parent.name,
+        tuple(map(entry, tree["entries"])),
+        tuple(unread),
+        tuple(Rule(**rule) for rule in rules),
+    )
 
 
 @dataclass(frozen=True)

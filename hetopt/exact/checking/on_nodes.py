@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...caching import cached_method
 from ...costs import CostTable, Position, memory
 from ...errors import Unsupported
 from ...modelling import look
@@ -63,7 +64,6 @@ class OnNodes:
         same = [*zip(self._kind, self._gpus, strict=True)]
         self._alike = [i if self._pairs else same.index(x) for i, x in enumerate(same)]
         self._begins: dict[tuple[object, ...], int] = {}
-        self._hops: dict[tuple[int, int, int], int] = {}
         self._refuted_us = -1
 
     @property
@@ -189,12 +189,9 @@ class OnNodes:
         found = 1 + bisect_left(range(1, last), True, key=fits)
         return 0 if found == 1 and fits(0) else found
 
+    @cached_method
     def _hop_us(self, node: int, receiver: int, t: int) -> int:
-        key = (node, receiver, t)
-        if key not in self._hops:
-            ends = self._names[node], self._names[receiver]
-            self._hops[key] = self._table.hop_us(*ends, t, 1)
-        return self._hops[key]
+        return self._table.hop_us(self._names[node], self._names[receiver], t, 1)
 
     @cached_property
     def _parts(self) -> "list[_Part]":

@@ -66,9 +66,7 @@ class Packing:
         """Put pipelines of the parts together; any prices will do."""
         self._stages, self._box, self._prices = stages, box, prices
         self._leaves = [leaf for leaf in leaves if len(leaf.times)]
-        # A pipeline has no more replicas of a layer than a micro-batch has sequences.
-        largest = stages.sizes[box.size[1]]
-        self._fewest = max(box.count[0], -(-box.replicas[0] // largest))
+        self._fewest = box.fewest(stages.sizes[box.size[1]])
         self._most = box.pipelines
         self._hosts = [low for low, _ in box.hosts]
         self._looked = 0

@@ -5,6 +5,7 @@ first layer and one past its last; pairs are in one list, by first layer, then b
 Nothing here is shared with the engine but the cost model.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -412,11 +413,7 @@ def _serves(one: Alone, other: Alone) -> bool:
 
 def _most(most: int, holds: Callable[[int], bool]) -> int:
     """Return the largest number up to `most` that holds, if smaller ones do; or 0."""
-    low, high = 0, max(0, most)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low
+    return bisect_left(range(1, most + 1), True, key=lambda x: not holds(x))
 
 
 def _slowest(us: Whole, degree: int) -> Whole:

@@ -16,6 +16,7 @@ Every comparison is in integers or fractions; floats only choose what to try nex
 Source: the problem is AutoHet's, Eq. 2 and 3; the method is our own.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -237,15 +238,12 @@ class _Search:
     def _not_divisible(self) -> tuple[str, ...]:
         """Why a given number of groups cannot all reach the memory floor."""
         floor, asked = self.data.minimum_memory_mib, self.data.groups or 1
-        low, high = 1, asked
-        while high - low > 1:
-            middle = (low + high) // 2
-            question = Question(self.kinds, middle, 1, Fraction(0), above=False)
-            answer = self._decide(question, _ENOUGH)
-            if isinstance(answer, list):
-                low = middle
-            else:
-                high = middle
+
+        def is_too_many(groups: int) -> bool:
+            question = Question(self.kinds, groups, 1, Fraction(0), above=False)
+            return not isinstance(self._decide(question, _ENOUGH), list)
+
+        low = 1 + bisect_left(range(2, asked), True, key=is_too_many)
         return (
             f"memory: no more than {low} groups can each have {floor} MiB, "
             f"{asked} asked for",

@@ -19,8 +19,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from math import inf
 
 from ... import capability
 from ...bounds.longest import longest
@@ -46,7 +44,6 @@ _GPUS = 8
 _MORE_GPUS = 12
 _MOST_STAGES = 25_000  # of one size of micro-batches
 _MOST_TRIED = 1_500_000  # stages put before suffixes, each in some us
-_PACKINGS = 15_000  # looked at without trying a smaller value first
 _WARM_UP_S, _ROUNDS = 0.7, 4_000  # for heuristics, at the most
 
 
@@ -234,29 +231,12 @@ class _Search:
             self._listed = us, tightened(self._tables, listed, us, self._check)
         return lasting(self._tables, self._listed[1], us)
 
-    def _better_than(self, target: int) -> bool:
-        """Find the best plan below `target`, and tell whether there is one.
+    def _better_than(self, value: int) -> bool:
+        """Find the best plan below `value`, and tell whether there is one.
 
-        Where too many packings may be better, smaller values are tried first, with more
-        of them each time: the best plan is often found, and proved best, with few.
+        Packings that may be better are joined, the least bound first.
         """
-        low, most = self.bound, float(_PACKINGS)
-        while True:
-            value = target
-            while (waiting := self._packings(value, most)) is None:
-                if value - low <= low // 250:
-                    most = inf
-                else:
-                    value = (low + value) // 2
-            if self._tried(value, waiting):
-                return True
-            if value >= target:
-                return False
-            low, most = value, 4 * most
-
-    def _tried(self, value: int, waiting: list[_Waiting]) -> bool:
-        """Join packings, the least bound first; tell if one is below `value`."""
-        best = self._best(value)
+        best, waiting = self._best(value), self._packings(value)
         while waiting:
             least, pipelines_us, _, syncs, chosen = waiting.pop()
             if least >= best.value:
@@ -280,19 +260,12 @@ class _Search:
             if self._alone:
                 self._clock.tighten(us, "enumeration of all pipelines")
 
-    def _packings(self, value: int, most: float) -> list[_Waiting] | None:
-        """Return packings that may be better, with their lower bounds, the best last.
-
-        None where there are more than `most`.
-        """
+    def _packings(self, value: int) -> list[_Waiting]:
+        """Return packings that may be better, with their bounds, the best last."""
         best, tables = self._best(value), self._tables
         given = *self._columns(best.us_left(0)), self._check, self._part.pipelines
-        every = Packings(tables, *given)
-        some = list(islice(every, None if most == inf else int(most) + 1))
-        if len(some) > most:
-            return None
         found: list[_Waiting] = []
-        for number, chosen in enumerate(some):
+        for number, chosen in enumerate(Packings(tables, *given)):
             self._check()
             # Columns with short lists come first: joins stay few.
             chosen = tuple(sorted(chosen, key=lambda column: len(column.stages)))

@@ -28,6 +28,7 @@ times, and says which intervals have to be looked at more finely.
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from math import ceil, inf, prod
 
@@ -63,19 +64,16 @@ class Vectors:
         self.count = prod([n + 1 for n in table.gpus.tolist()])
         self._kept: dict[int, tuple[Whole, Flags]] = {}
         self._allowed: dict[int, tuple[Flags, Whole, Whole]] = {}
-        self._states: States | None = None
 
     @property
     def are_few(self) -> bool:
         """Tell whether there are so few that whole pipelines are counted early."""
         return bool(self.count <= self.schedule.counting.few)
 
-    @property
+    @cached_property
     def states(self) -> States:
         """Return the states without stages in several nodes."""
-        if self._states is None:
-            self._states = States.of(self.table.gpus.tolist())
-        return self._states
+        return States.of(self.table.gpus.tolist())
 
     def able(self, arcs: Arcs) -> bool:
         """Tell whether tables are small enough."""

@@ -412,8 +412,7 @@ def _visit_sites(task: _Task) -> None:
 
 def _fit(task: _Task) -> None:
     run, instance = task.run, task.instance
-    left = max(0.0, task.deadline(task.shares.fitting) - monotonic())
-    limits = replace(run.limits, time_s=left, gap=None)
+    limits = task.until(task.shares.fitting)
 
     def pipeline() -> TrainingPlan | None:
         found = fitting.pipeline(instance, limits)

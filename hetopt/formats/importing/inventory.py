@@ -13,29 +13,12 @@ from pathlib import Path
 from ...catalogue import find_gpu
 from ...errors import InstanceError, quoted
 from ...text import columns
+from ...text.documents import own_data
 from ...text.parsing import Table, read_table, whole_number
 from . import clusters
 from .clusters import Host, LeftOut
 
-NAMES = {
-    "host": (
-        *("hostname", "host_name", "node", "node_name", "nodename", "server"),
-        *("machine", "vm", "name"),
-    ),
-    "gpu": (
-        *("gpu_type", "gpu_model", "gpu_name", "accelerator", "accelerator_type"),
-        *("card", "gpu_card", "name"),
-    ),
-    "gpus": (
-        *("gpu_count", "num_gpus", "n_gpus", "gpus_per_node", "number_of_gpus"),
-        *("gpu_num", "gpu_capacity_num", "gpu_capacity", "total_gpus", "gpus_total"),
-        *("cards", "gpu", "devices", "count", "slots"),
-    ),
-    "memory": (
-        *("gpu_memory_gb", "gpu_memory_gib", "gpu_memory", "gpu_mem_gb", "gpu_mem"),
-        *("gpu_vram_gb", "vram_gb", "vram"),
-    ),
-}
+NAMES: Mapping[str, Sequence[str]] = own_data(__file__)
 #: Columns that say which GPU of its host a row is.
 _OF_ONE = ("index", "gpu_index", "gpu_id", "uuid", "gpu_uuid", "pci.bus_id", "serial")
 _NONE = ("", "-", "none", "null", "n/a", "nan")

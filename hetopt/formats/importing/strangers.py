@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...errors import Unsupported
+from ...text.documents import own_data
 from . import constants
 from .forms import Form
 
@@ -25,59 +26,18 @@ class Stranger(NamedTuple):
     name: str
     names: re.Pattern[str]
     program: str = ""
+    of_rollouts: bool = False
 
 
-_STRANGERS = (
-    Stranger("GPT-NeoX", re.compile(r"(?:\w+\.)?pipe_parallel_size"), "deepy.py"),
-    Stranger("nanotron", re.compile(r"tokens\.micro_batch_size")),
-    Stranger(
-        "litgpt",
-        re.compile(r"train\.(?:lr_warmup_steps|max_norm|tie_embeddings)"),
-        "litgpt",
-    ),
-    Stranger("torchtune", re.compile(r"[\w.]+\._component_"), "tune"),
-    Stranger(
-        "MosaicML Composer",
-        re.compile(r"(?:\w+\.)*device_train_microbatch_size"),
-        "composer",
-    ),
-    Stranger("Axolotl", re.compile("base_model"), "axolotl"),
-    Stranger("ms-swift without Megatron-LM", re.compile("-"), "swift"),
-    Stranger("Colossal-AI", re.compile(r"colossalai\.\w+"), "colossalai"),
-)
-_OF_ROLLOUTS = (
-    Stranger("verl", re.compile(r"actor_rollout_ref\..+|algorithm\.adv_estimator")),
-    Stranger("OpenRLHF", re.compile(r"(?:\w+\.)*micro_rollout_batch_size")),
-    Stranger("ROLL", re.compile(r"actor_(?:train|infer)\..+")),
-)
-#: Methods of training with pairs or rewards, in lower case.
-METHODS = frozenset(
-    {
-        *("dpo", "ipo", "kto", "orpo", "cpo", "bco", "simpo", "gkd", "xpo", "nash"),
-        *("grpo", "gspo", "dapo", "ppo", "rloo", "reinforce", "rlhf", "rlaif"),
-        *("reward", "rewards", "rm", "prm"),
-    }
-)
+_TREE = own_data(__file__)
+_STRANGERS = [
+    Stranger(**{**row, "names": re.compile(row["names"])}) for row in _TREE["trainers"]
+]
+_WORDS: dict[str, frozenset[str]] = {k: frozenset(x) for k, x in _TREE["words"].items()}
+METHODS = _WORDS["methods"]
 _CLASS = re.compile(
     r"\w{0,40}?(?:DPO|IPO|KTO|ORPO|CPO|BCO|SimPO|GKD|XPO|Nash|GRPO|GSPO|DAPO|PPO|RLOO|"
     r"Reinforce|RLHF|Reward|PRM)\w{0,40}?(?:Trainer|Config|Arguments|Args|Loss)"
-)
-#: Keys whose values are methods, and keys that only such training has.
-_CHOOSING = frozenset(
-    {
-        *("stage", "rl", "rlhf_type", "trainer", "adv_estimator"),
-        "advantage_estimator",
-        *("trainer_type", "training_type", "training_method", "train_type", "method"),
-        *("algorithm", "algo", "rl_algorithm", "task", "task_type", "loss_type"),
-    }
-)
-#: Losses of pairs whose names are no method's (TRL 0.24, LLaMA-Factory 0.9).
-_LOSSES = frozenset(
-    {
-        *("sigmoid", "sigmoid_norm", "hinge", "robust", "exo_pair", "nca_pair"),
-        *("sppo_hard", "aot", "aot_pair", "aot_unpaired", "discopop", "bnpo"),
-        *("apo_zero", "apo_down", "apo_zero_unpaired"),
-    }
 )
 #: Words of keys that only such training has, and such keys.
 _OF_REWARDS = METHODS - {"rm"} | {"rollout", "critic", "teacher", "pref"}
@@ -88,10 +48,6 @@ _KEY = re.compile(
 )
 #: With transformers' arguments, whose own have none of this name.
 _BESIDE_TRANSFORMERS = ("beta", "per_device_train_batch_size")
-#: Parts of a run that only such training has, with which dotted keys begin.
-_ROLES = frozenset(
-    {"actor", "critic", "rollout", "ref", "ref_policy", "reward_model", "reward"}
-)
 _IS_MODULE = re.compile(r"[\w./-]{1,200}\.py|[A-Za-z_]\w{0,80}(?:\.\w{1,80}){1,9}")
 _OF_MODULES = ("m", "module")  # flags of launchers that a program follows
 _SUPERVISED = ("sft", "pt")
@@ -123,8 +79,8 @@ def rewards_of(form: Form, place: str, text: str) -> str | None:
     last = {key: key.rpartition(".")[2] for key in values}
     for key, value in values.items():
         words = re.findall(r"\w+", str(value)) if last[key] == "loss_type" else ()
-        if not _LOSSES.isdisjoint(words) or (
-            last[key] in _CHOOSING and _methods(value)
+        if not _WORDS["losses"].isdisjoint(words) or (
+            last[key] in _WORDS["choosing"] and _methods(value)
         ):
             return f"{key} {value}"
     for name in _programs(form):
@@ -153,7 +109,7 @@ def rewards_of(form: Form, place: str, text: str) -> str | None:
         parts = {*key.split("."), *last[key].split("_")}
         if _KEY.fullmatch(last[key]) or not _OF_REWARDS.isdisjoint(parts):
             return key
-        if rest and first in _ROLES:
+        if rest and first in _WORDS["roles"]:
             return key
     return _BESIDE_TRANSFORMERS[0] if {*_BESIDE_TRANSFORMERS} <= {*values} else None
 
@@ -165,11 +121,11 @@ def refuse(form: Form, place: str, text: str) -> None:
     """
     names = [name.removeprefix("--").replace("-", "_") for name in form.values]
     words = {word.rpartition("/")[2] for word in form.program.split()}
-    for one in (*_STRANGERS, *_OF_ROLLOUTS):
+    for one in _STRANGERS:
         name = next(filter(one.names.fullmatch, names), None)
         if name is None and not (one.program and one.program in words):
             continue
-        if one in _OF_ROLLOUTS:
+        if one.of_rollouts:
             raise Unsupported(
                 f"{place}: found {name}, a run of {one.name}: rollouts (reinforcement "
                 "learning) are not supported by hetopt, which plans training by the "

@@ -17,7 +17,7 @@ from pathlib import Path
 from ...errors import InstanceError, quoted
 from ...schema import Instance, Recompute, Split
 from ...schema.groups import WHOLE
-from ...text.documents import Document, Fields
+from ...text.documents import Document, Fields, own_data
 from ..importing.asked import Asked, File, opened
 from ..importing.current import (
     Layout,
@@ -42,17 +42,10 @@ _SCHEDULE = "parallelism.pipeline_parallel_schedule"
 _TOKENS = "training.num_tokens_per_microbatch_per_dp_rank"
 _STEP, _LENGTH = "training.num_tokens_per_train_step", "training.max_context_length"
 _SHARD = -1  # all that is left
+_TREE = own_data(__file__)
 #: What torchtitan has where nothing is told.
-_USUAL = {
-    "parallelism.tensor_parallel_degree": 1,
-    "parallelism.pipeline_parallel_degree": 1,
-    "parallelism.context_parallel_degree": 1,
-    "parallelism.expert_parallel_degree": 1,
-    "parallelism.data_parallel_replicate_degree": 1,
-    "parallelism.data_parallel_shard_degree": -1,
-    "parallelism.fsdp_reshard_after_forward": "default",
-    _SCHEDULE: "1F1B",
-}
+_USUAL: Fields = _TREE["usual"]
+_NOT_READ: Mapping[str, Sequence[str]] = _TREE["not_read"]
 _OF_TORCHTITAN = (
     *_USUAL,
     *("training.local_batch_size", "training.seq_len", "training.global_batch_size"),
@@ -63,23 +56,6 @@ _ENOUGH = 2
 _FLOAT8 = ("float8.enable_float8_linear", "training.enable_float8_linear")
 _ASYNC = "parallelism.enable_async_tensor_parallel"
 _OFFLOAD = "training.enable_cpu_offload"
-#: Fields that change time or memory, with the values by which nothing changes.
-_NOT_READ: Mapping[str, tuple[str, ...]] = {
-    _ASYNC: (),
-    "training.mixed_precision_param": ("bfloat16",),
-    "training.mixed_precision_reduce": ("float32",),
-    "training.dtype": ("float32",),
-    "parallelism.expert_tensor_parallel_degree": (),
-    "parallelism.disable_loss_parallel": (),
-    "parallelism.enable_compiled_autograd": (),
-    "activation_checkpoint.selective_ac_option": ("op",),
-    "activation_checkpoint.memory_budget": (),
-    "activation_checkpoint.early_stop": (),
-    "optimizer.early_step_in_backward": (),
-    "optimizer.implementation": ("fused",),
-    "model.flavor_overrides": (),
-    "fault_tolerance.enable": (),
-}
 _CONVERTERS = ("model.converters", "model_converters.converters")
 _READ = (
     *("parallelism.", "activation_checkpoint", *_CONVERTERS, *_FLOAT8),

@@ -11,122 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import InstanceError, quoted
+from ...text.documents import own_data
 from ..importing.asked import File, is_there, opened
 from ..importing.forms import Form
 
-#: Our names, and those of trainers; a name with a dot is that of a branch.
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "samples": (
-        "per_device_train_batch_size",
-        "per_gpu_train_batch_size",
-        "train_micro_batch_size_per_gpu",
-    ),
-    "accumulation": ("gradient_accumulation_steps",),
-    "batch": ("train_batch_size",),
-    "length": (
-        *("cutoff_len", "max_seq_length", "max_seq_len"),
-        *("max_length", "model_max_length", "block_size"),
-    ),
-    "checkpointing": (
-        *("gradient_checkpointing", "activation_checkpointing"),
-        *("fsdp_activation_checkpointing", "fsdp_config.activation_checkpointing"),
-    ),
-    "no_checkpointing": ("disable_gradient_checkpointing",),
-    "zero": ("zero_optimization.stage", "zero_stage"),
-    "strategy": ("fsdp_sharding_strategy", "fsdp_config.sharding_strategy"),
-    "reshard": ("fsdp_reshard_after_forward", "fsdp_config.reshard_after_forward"),
-    "fsdp": ("fsdp", "use_fsdp"),
-    "version": ("fsdp_version",),
-    "distributed": ("distributed_type",),
-    "bf16": ("bf16", "bf16.enabled"),
-    "fp16": ("fp16", "fp16.enabled"),
-    "mixed_precision": ("mixed_precision",),
-    "pure": ("pure_bf16",),
-    "dtype": ("torch_dtype", "dtype"),
-    "gradients": ("grad_accum_dtype",),
-    "liger": ("use_liger_kernel", "enable_liger_kernel"),
-    "adapter": (
-        *("finetuning_type", "adapter", "tuner_type", "train_type", "use_peft"),
-        *("use_lora", "lora_enable", "enable_lora"),
-    ),
-    "rank": ("lora_rank", "lora_r"),
-    "bits": ("quantization_bit", "quant_bits", "bits"),
-    "four_bits": ("load_in_4bit", "q_lora", "use_qlora"),
-    "eight_bits": ("load_in_8bit",),
-    "optimiser": ("optim", "optimizer", "optimizer.type"),
-    "hosted": ("offload_optimizer.device", "offload_optimizer_device"),
-    "hosted_weights": (
-        *("offload_param.device", "offload_param_device", "fsdp_offload_params"),
-        "fsdp_config.offload_params",
-    ),
-    "tensor": (
-        *("tensor_parallel_size", "autotp_size", "parallelism_config_tp_size"),
-        *("tp_size",),
-    ),
-    "context": (
-        *("context_parallel_size", "sequence_parallel_size", "cp_size"),
-        *("parallelism_config_cp_size", "sequence_parallel_degree"),
-        *("parallelism_config_sp_size",),
-    ),
-    "groups": ("dp_replicate_size", "parallelism_config_dp_replicate_size"),
-    "world": ("num_processes", "world_size"),
-    "model": ("model_name_or_path", "model"),
-    "kind": ("stage", "rl", "rlhf_type"),
-}
-#: What changes time or memory, and of which plans and instances know nothing.
-_NOT_READ = frozenset(
-    {
-        *("packing", "group_by_length", "torch_compile"),
-        *("liger_rope", "use_unsloth"),
-        *("attn_implementation", "flash_attn", "flash_attention", "attn_impl"),
-        *("neftune_noise_alpha", "fsdp_cpu_ram_efficient_loading", "overlap_comm"),
-        *("zero_hpz_partition_size", "zero_quantized_weights"),
-        *("zero_quantized_gradients", "lora_target"),
-        *("lora_target_modules", "lora_target_linear", "target_modules"),
-        *("freeze_vit", "unfrozen_parameters", "activation_offloading", "use_dora"),
-        *("reduce_bucket_size", "stage3_param_persistence_threshold", "padding_free"),
-        *("use_reentrant", "auto_find_batch_size", "full_determinism", "fp8"),
-        *("optimizer_cpu_offload", "selective_activation_checkpoint"),
-        *("neat_packing", "use_unsloth_gc", "mixture_of_depths", "additional_target"),
-        *("freeze_vision_tower", "freeze_multi_modal_projector", "freeze_aligner"),
-        *("freeze_backbone", "tune_mm_mlp_adapter", "freeze_llm", "modules_to_save"),
-        *("lora_modules_to_save", "peft_use_dora", "use_rslora", "relora"),
-        *("lisa_n_layers", "flex_attention", "xformers_attention", "sdp_attention"),
-        *("use_flash_attn", "use_flash_attention_2", "gradient_release"),
-        *("communication_data_type", "cpu_checkpointing"),
-        *("partition_activations", "batch_size", "split_batches", "bf16_full_eval"),
-        *("sequence_parallel_mode", "fsdp_cpu_offload_pin_memory", "torch_empty_cache"),
-        *("streaming", "average_tokens_across_devices", "task_type", "teacher_model"),
-    }
-)
-#: Keys of LLaMA-Factory that choose another optimiser than `optim` says.
-_OF_OPTIMISERS = frozenset(
-    {"use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon"}
-)
+_TREE = own_data(__file__)
+_NAMES: Mapping[str, Sequence[str]] = _TREE["names"]
+_SETS: Mapping[str, Sequence[str]] = _TREE["sets"]
+#: As what a name is written where no file has it.
+USUAL: Mapping[str, str] = _TREE["usual"]
 #: What our exporter writes for each rank, and in which file.
 RANKS, _RANKS_FILE = "ranks", "ranks.json"
 OF_RANKS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _SILENT = ("", "none", "null", "false", "no", "auto", "disabled")
-#: Names that no other trainer has.
-_OWN = frozenset(
-    {
-        *("per_device_train_batch_size", "train_micro_batch_size_per_gpu"),
-        *("distributed_type", "finetuning_type", "cutoff_len"),
-        *("zero_stage", "per_gpu_train_batch_size", "deepspeed_config_file"),
-    }
-)
 #: Settings of which transformers refuses two values, in its own file and in a part's:
 #: DeepSpeed's or Accelerate's.
 OF_BOTH = ("samples", "accumulation", "batch", "bf16", "fp16", "optimiser")
-#: As what a name is written where no file has it.
-USUAL = {
-    "samples": "per_device_train_batch_size",
-    "accumulation": "gradient_accumulation_steps",
-    "checkpointing": "gradient_checkpointing",
-    "no_checkpointing": "disable_gradient_checkpointing",
-}
-#: Names beside which `r` is the rank of adapters, as in PEFT's LoraConfig.
-_OF_ADAPTERS = frozenset({"lora_alpha", "lora_dropout", "target_modules", "peft_type"})
 _BY_STAGE = ("deepspeed", "accelerate_config")  # may be a word such as zero2
 _REFERENCES = (*_BY_STAGE, "deepspeed_config", "deepspeed_config_file", "config_file")
 _OF_TRAINER = {"per_device_train_batch_size", "output_dir", "learning_rate"}
@@ -166,7 +66,7 @@ def is_one(form: Form) -> bool:
     full = {plain(key) for key in form.values}
     if {"model_name_or_path", "learning_rate"} <= full:
         return True
-    return not _OWN.isdisjoint(names) or "zero_optimization.stage" in full
+    return not names.isdisjoint(_SETS["own"]) or "zero_optimization.stage" in full
 
 
 def tool_of(form: Form) -> str:
@@ -199,7 +99,7 @@ def of_adapters(form: Form) -> Mapping[str, str]:
         part, _, last = plain(key).rpartition(".")
         before = f"{part}." if part else ""
         near = {plain(one).removeprefix(before) for one in form.values}
-        if last == "r" and not near.isdisjoint(_OF_ADAPTERS):
+        if last == "r" and not near.isdisjoint(_SETS["of_adapters"]):
             return {"rank": key}
     return {}
 
@@ -222,7 +122,7 @@ def optimiser_of(form: Form) -> tuple[str, str] | None:
     for key, value in form.values.items():
         last = plain(key).rpartition(".")[2]
         is_on = str(value).lower() == "true" or (form.is_command and value == "")
-        if last in _OF_OPTIMISERS and is_on:
+        if last in _SETS["of_optimisers"] and is_on:
             return key, last.removeprefix("use_")
     return None
 
@@ -232,7 +132,7 @@ def not_read(form: Form) -> Iterator[str]:
     for key, value in form.values.items():
         last = plain(key).rpartition(".")[2]
         is_flag = form.is_command and value == ""
-        if last in _NOT_READ and (is_flag or str(value).lower() not in _SILENT):
+        if last in _SETS["not_read"] and (is_flag or str(value).lower() not in _SILENT):
             yield f"{key} {value}".rstrip()
 
 

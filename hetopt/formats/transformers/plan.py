@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...errors import InstanceError, Unsupported, quoted
 from ...schema import Instance, Recompute, Split, Workload
-from ...text.documents import Document
+from ...text.documents import Document, own_data
 from ..importing.asked import Asked, File, commands_first, opened
 from ..importing.current import (
     Layout,
@@ -36,25 +36,13 @@ from . import names
 OPTIONS: Document = {"hosts": str}
 #: No program of ours trains so; the model's own rules of degrees hold.
 TRAINER = "architecture"
-_STRATEGIES = {
-    **{"full_shard": 3, "1": 3, "shard_grad_op": 2, "2": 2, "no_shard": 0, "3": 0},
-    **{"hybrid_shard": 3, "4": 3, "hybrid_shard_zero2": 2, "5": 2},
-}
+_TREE = own_data(__file__)
+_STRATEGIES: Mapping[str, int] = _TREE["strategies"]
 _BY_ZERO = {3: "full_shard", 2: "shard_grad_op", 0: "no_shard"}
 _ALONE = ("multi_gpu", "no", "mp", "")
 #: What a tool has where nothing is told.
-_USUAL: Mapping[str, Mapping[str, str]] = {
-    "transformers": {"samples": "8"},
-    "LLaMA-Factory": {"samples": "8", "adapter": "lora", "rank": "8",
-                      "no_checkpointing": "false"},
-}  # fmt: skip
-_OPTIMISERS = {
-    "adamw": r"adam\w*|fused_?adam|adamw_\w+|paged_adamw(_32bit)?",
-    "adamw_8bit": r"(paged_)?adamw?_(8bit|bnb_8bit|torch_8bit)|adam8bit|adamw8bit",
-    "sgd": "sgd",
-    "adafactor": "adafactor",
-    "muon": "muon",
-}
+_USUAL: Mapping[str, Mapping[str, str]] = _TREE["usual"]
+_OPTIMISERS: Mapping[str, str] = _TREE["optimisers"]
 #: What names of AdamW have whose states are neither 32 bits wide nor eight.
 _OTHER_STATES = re.compile("4bit|anyprecision|mini|fp8|schedule|galore|apollo|badam")
 
