@@ -47,12 +47,34 @@ class Engine(NamedTuple):
         return min(found, self.few[0] * steps + self.few[1] * tokens)
 
 
+class Links(NamedTuple):
+    """Links of an engine, one direction: of GPUs in a node, and of nodes."""
+
+    gbytes_per_s: float
+    nodes: int = 1  # whole ones
+    between_gbytes_per_s: float = 1.0
+    latency_s: float = 0.0
+
+    def seconds(self, degree: int, size: float, times: int) -> float:
+        """Return what a group sums so many bytes in, in so many all-reduces.
+
+        It is a ring in each node, and one of the nodes, which starts in a tree.
+        """
+        inside, found = degree / self.nodes, 0.0
+        for n, rate in (
+            (inside, self.gbytes_per_s),
+            (self.nodes, self.between_gbytes_per_s),
+        ):
+            found += 2 * size * (n - 1) / n / rate / 1e9
+        return found + times * 2 * math.log2(self.nodes) * self.latency_s
+
+
 class Serving(NamedTuple):
     """How a model is served: rates of one GPU, and how the model lies on them."""
 
     tflops: float  # dense, in the precision of the weights
     memory_gbytes_per_s: float
-    link_gbytes_per_s: float  # one direction
+    links: Links
     gpus: int
     degree: int  # tensor-parallel GPUs; each group attends to answers of its own
     precision: str
@@ -167,11 +189,11 @@ def terms(
     read[wide if expert == BYTES["bf16"] else narrow] += reached * expert / on.gpus
     context = model.cache(prompt + mean / 2, t, on.precision, model.chosen)
     us = model.layers / 1e6
-    summed = 8 * model.layers * (answers + prompts * prompt) * model.hidden
+    summed = 4 * model.layers * (answers + prompts * prompt) * model.hidden
     return {name: size / rate for name, size in read.items()} | {
         "cache": answers * t / on.gpus * context / rate,
         "products": model.flops(answers, prompts, prompt) / on.gpus / on.tflops / 1e12,
-        "all_reduce": summed * (t - 1) / t / on.link_gbytes_per_s / 1e9,
+        "all_reduce": on.links.seconds(t, summed, 2 * model.layers),
         "layer": us,
         "layer.group": us * math.log2(t),
         f"layer.experts@{on.program}": model.sparse / 1e6,
@@ -212,7 +234,7 @@ def peak(sixteen: float, peaks: Mapping[Any, float], precision: str) -> float:
 
 
 def engine(
-    model: ModelSpec, do: Generation, gpu: GpuType, name: str, degree: int, link: float
+    model: ModelSpec, do: Generation, gpu: GpuType, name: str, degree: int, links: Links
 ) -> Engine | None:
     """Return the engine of `degree` GPUs of type `name`; None where weights do not fit.
 
@@ -229,7 +251,7 @@ def engine(
         raise InstanceError.at(None, f"cluster.gpus.{name}", fault)
     of, tokens, prompt = do.precision, do.answer_tokens, do.prompt_tokens
     tflops = peak(gpu.peak_tflops, gpu.peaks or (card.peaks if card else {}), of)
-    on = Serving(tflops, rate, link, degree, degree, of)
+    on = Serving(tflops, rate, links, degree, degree, of)
     shape = DecoderShape.of(model)
     plain, expert = shape.bytes_of(of)
     weights = shape.plain * plain + shape.routed * expert

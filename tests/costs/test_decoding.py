@@ -13,7 +13,7 @@ from command_line import typed
 import hetopt
 from hetopt.catalogue import model as model_fields
 from hetopt.costs import decoding
-from hetopt.costs.decoding import DecoderShape, Engine, Serving, engine, terms
+from hetopt.costs.decoding import DecoderShape, Engine, Links, Serving, engine, terms
 from hetopt.errors import InstanceError
 from hetopt.schema import Generation, GpuType, ModelSpec
 
@@ -27,6 +27,7 @@ WORK = Generation(
     answers=1, prompt_tokens=1000, answer_tokens={"mean": 500, "longest": 2000}
 )
 H100 = GpuType(peak_tflops=989.5, memory_gib=80)
+LINKS = Links(100)
 
 
 def preset(name: str) -> ModelSpec:
@@ -35,14 +36,14 @@ def preset(name: str) -> ModelSpec:
 
 def made(name: str, degree: int = 8, gpu: GpuType = H100, **more: object) -> Engine:
     work = Generation(**dict(WORK) | more)
-    found = engine(preset(name), work, gpu, "H100", degree, 100)
+    found = engine(preset(name), work, gpu, "H100", degree, LINKS)
     assert found is not None
     return found
 
 
 def test_terms_of_a_dense_model_by_hand() -> None:
     """Ten answers, a prompt in a hundred steps, on two GPUs."""
-    on = Serving(100, 1000, 100, gpus=2, degree=2, precision="bf16")
+    on = Serving(100, 1000, LINKS, gpus=2, degree=2, precision="bf16")
     matrices = 2 * 1000 * 1000 + 2 * 1000 * 200 + 3 * 4000 * 1000
     weights = 2 * (matrices + 2 * 1000)  # and norms
     prompt = 2 * weights * 1000 + 2 * 4 * 1000 * 1000 * 500
@@ -58,9 +59,17 @@ def test_terms_of_a_dense_model_by_hand() -> None:
     )
 
 
+def test_a_group_of_two_nodes_sums_in_each_and_between_them() -> None:
+    """Of 4 layers, 3 answers and 16 bits: a ring has every byte twice, but its own."""
+    one, size = Links(100, 2, 25, 1e-5), 4 * 3 * 1000 * 2 * 2
+    between = 2 * size / 2 / 25e9 + 8 * 2 * 1e-5  # there and back, in each all-reduce
+    assert one.seconds(8, size, 8) == pytest.approx(2 * size * 3 / 4 / 100e9 + between)
+    assert one.seconds(2, size, 8) == pytest.approx(between)  # a GPU in each
+
+
 def test_experts_that_answers_reach_are_those_of_random_draws() -> None:
     shape = DecoderShape.of(preset("mixtral-8x7b"))
-    on = Serving(1000, 1000, 100, 8, 8, "bf16")
+    on = Serving(1000, 1000, LINKS, 8, 8, "bf16")
     random = Random(1)
     for answers in (1, 3, 8):
         all_ = [random.sample(range(8), 2) for _ in range(4000 * answers)]
@@ -78,7 +87,7 @@ def test_more_answers_take_longer_and_quicker_memory_less(name: str) -> None:
     slower = made(name, gpu=GpuType(**dict(H100) | {"peak_tflops": 100}))
     assert 0 < one.prompt_ns < slower.prompt_ns
     shape = DecoderShape.of(preset(name))
-    rates = [Serving(1000, 1000, 100, n, n, "bf16") for n in (1, 2, 4, 8)]
+    rates = [Serving(1000, 1000, LINKS, n, n, "bf16") for n in (1, 2, 4, 8)]
     each = [terms(shape, on, 9, 0.1, (1000, 500)) for on in rates]
     for term in ("weights.16bit", "cache", "products"):
         # A group of more GPUs than there are heads of keys divides these no further.
@@ -90,7 +99,7 @@ def test_more_answers_take_longer_and_quicker_memory_less(name: str) -> None:
 
 def test_an_engine_of_a_mixture_is_the_lesser_of_two_lines() -> None:
     found, shape = made("qwen3-30b-a3b", 2), DecoderShape.of(preset("qwen3-30b-a3b"))
-    on = Serving(989.5, 3350, 100, 2, 2, "bf16")
+    on = Serving(989.5, 3350, LINKS, 2, 2, "bf16")
     for answers in (1, 4, 16, 32, 100, found.at_once):
         exact = 1e9 * decoding.seconds(terms(shape, on, answers, 0, (1000, 500)))
         assert 0.8 * exact <= found.ns(1, answers) <= exact + answers + 2
@@ -107,13 +116,13 @@ def test_answers_fill_the_memory_and_weights_have_to_fit() -> None:
     left = 0.9 * 80 * 2**30 - weights - 2 * 2**30
     assert made("qwen3-32b", 2).at_once == math.floor(left / held)
     big = preset("llama-3-70b")
-    assert engine(big, WORK, H100, "H100", 1, 100) is None
+    assert engine(big, WORK, H100, "H100", 1, LINKS) is None
     assert made("qwen3-32b", 1, answer_tokens=[10**6]).at_once == 0
 
 
 def test_an_unknown_card_or_precision_is_named() -> None:
     with pytest.raises(InstanceError, match=r"cluster\.gpus\.X.*memory_gbytes_per_s"):
-        engine(TINY, WORK, H100, "X", 1, 100)
+        engine(TINY, WORK, H100, "X", 1, LINKS)
     with pytest.raises(InstanceError, match="precision 'fp32', expected one of bf16"):
         made("qwen3-32b", precision="fp32")
 

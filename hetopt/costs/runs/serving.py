@@ -7,7 +7,7 @@ from functools import lru_cache
 from ...catalogue import released
 from ...schema import ModelSpec
 from ...schema.calibration import OF_80_PERCENT
-from ..decoding import DecoderShape, Serving, card_of, peak, terms, values
+from ..decoding import DecoderShape, Links, Serving, card_of, peak, terms, values
 from .description import NotModelled
 from .prediction import Prediction
 from .rows import Served
@@ -39,7 +39,7 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
         raise NotModelled(f"mode {row.mode!r}: prompts elsewhere are not modelled")
     gpus, side = row.groups(sparse=shape.sparse > 0)
     tflops = peak(card.peak_tflops, card.peaks, of)
-    rates = tflops, card.memory_gbytes_per_s, card.link_gbytes_per_s
+    rates = tflops, card.memory_gbytes_per_s, Links(card.link_gbytes_per_s)
     on = Serving(*rates, gpus, max(1, gpus // side), of, program)
     # A stage of a pipeline has a part of the answers at a time.
     answers = row.batch_size * (row.attention_dp_size or 1) / row.pp_size

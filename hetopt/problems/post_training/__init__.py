@@ -148,7 +148,9 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
 
 
 def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
-    known, heads = {*data.tables.cluster.gpu_ids()}, data.instance.model.heads
+    cluster, heads = data.tables.cluster, data.instance.model.heads
+    known = {*cluster.gpu_ids()}
+    alike = [{node.name for node in x} for x in data.tables.classes]
     if not plan.engines:
         yield Violation("no_engines", "plan", "nothing generates the answers")
     for number, part in enumerate(plan.engines):
@@ -161,11 +163,14 @@ def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]
             yield Violation("engine_degree", where, what)
         else:
             for gpus in part.each():
-                nodes = sorted({*map(_node, gpus)})
-                if len(nodes) > 1:
-                    yield Violation("engine_across_nodes", where, ", ".join(nodes))
-                elif d not in data.tables.engines(nodes[0]):
-                    what = f"{d} GPUs of {nodes[0]} do not hold weights and an answer"
+                nodes = Counter(map(_node, gpus))
+                whole = all(cluster.node[x].count == n for x, n in nodes.items())
+                names = ", ".join(sorted(nodes))
+                if len(nodes) > 1 and not (whole and any(x >= {*nodes} for x in alike)):
+                    what = f"{names}: expected all GPUs of nodes that are alike"
+                    yield Violation("engine_across_nodes", where, what)
+                elif d not in data.tables.engines(_node(gpus[0])):
+                    what = f"{d} GPUs of {names} do not hold weights and an answer"
                     yield Violation("engine_memory", where, what)
     for gpu, times in Counter(gpu for x in plan.engines for gpu in x.gpus).items():
         if times > 1:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from ...caching import cached_method
 from ...costs.compute import ceil
-from ...costs.decoding import BYTES, Engine, engine
+from ...costs.decoding import BYTES, Engine, Links, engine
 from ...costs.memory import MIB, states_mib
 from ...schema import Generation, Instance, Node, exact
 
@@ -50,20 +50,31 @@ class Tables:
 
     @cached_method
     def engines(self, node: str) -> dict[int, Engine]:
-        """Return the engines of a node that hold the weights and an answer, by degree.
+        """Return the engines that hold the weights and an answer, by degree.
 
-        Degrees are powers of two that divide the model's heads.
+        They are within a node, or have all GPUs of several of its class. Degrees are
+        powers of two that divide the model's heads.
         """
         told, heads = self.cluster.node[node], self._instance.model.heads
-        powers = (1 << i for i in range(told.count.bit_length()))
-        link = told.intra_gbytes_per_s or 1.0  # over which one GPU sums nothing
-        made = ((d, self._engine(told.gpu, link, d)) for d in powers if heads % d == 0)
-        return {d: one for d, one in made if one is not None and one.at_once}
+        alike = next(x for x in self.classes if told in x)
+        most = told.count * (1 if told.count & (told.count - 1) else len(alike))
+        powers = (1 << i for i in range(most.bit_length()))
+        link = Links(told.intra_gbytes_per_s or 1.0)  # over which one GPU sums nothing
+        found = {}
+        for d in (x for x in powers if heads % x == 0):
+            if (nodes := d // told.count) > 1:
+                latency, rate = self.cluster.link(alike[0].name, alike[1].name)
+                link = link._replace(nodes=nodes, latency_s=float(latency))
+                link = link._replace(between_gbytes_per_s=float(rate / 10**9))
+            one = self._engine(told.gpu, link, d)
+            if one is not None and one.at_once:
+                found[d] = one
+        return found
 
     @cached_method
-    def _engine(self, gpu: str, link: float, degree: int) -> Engine | None:
+    def _engine(self, gpu: str, links: Links, degree: int) -> Engine | None:
         model, card = self._instance.model, self.cluster.gpus[gpu]
-        return engine(model, self._told, card, gpu, degree, link)
+        return engine(model, self._told, card, gpu, degree, links)
 
     def training_us(self, iteration_us: int) -> int:
         """Return what a plan with such iterations trains the answers of a step in."""
