@@ -22,7 +22,10 @@ answers are divided among engines as is quickest; every engine's are alike in le
 Source: the loop is that of AReaL (arXiv 2505.24298); on mixed GPUs AReaL-Hex (arXiv
 2511.00796) asks the same, with s taken as given and generation as the longer half. The
 formulas are ours. Where time per decoding step is linear in the answers in flight, work
-is exact whatever their lengths: the answers in flight summed over steps are a m.
+is exact whatever their lengths: the answers in flight summed over steps are a m. L is
+that of a batch which decodes alone, and every batch is taken to have the same longest
+answer, which begins at once. Token by token, of drawn lengths, 300 steps took 1.02 times
+the formula in the median, nine in ten below 1.20, and 1.45 times at most.
 """
 
 from bisect import bisect_left
