@@ -24,6 +24,14 @@ BYTES = {
     **{"nvfp4": 0.5625, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.53125},
 }
 _PEAKS = {"fp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8"}
+#: Precisions of the rows that the constants were fitted to, by card.
+SEEN = {
+    "H100-80GB-SXM5": "bf16 fp8 nvfp4",
+    "H200-141GB-SXM5": "fp8 int4",
+    "B200-180GB-SXM": "bf16 fp8 nvfp4 int4",
+    "B300-270GB-SXM": "bf16 fp8 nvfp4",
+    "GB200-186GB": "bf16 nvfp4",
+}
 Lengths = tuple[int, int]  # tokens of a prompt, and of an answer
 _SHARE = 0.9  # of a GPU's memory that engines take (vLLM's gpu_memory_utilization)
 _RESERVE = 2 * 2**30  # of it, bytes for activations and graphs of launches
@@ -139,13 +147,8 @@ class DecoderShape(NamedTuple):
         )
 
     def bytes_of(self, precision: str) -> tuple[float, float]:
-        """Return the bytes of a plain weight and of an expert's; those alone in 4 bits.
-
-        Raises `InstanceError` for an unknown precision.
-        """
-        if (found := BYTES.get(precision)) is None:
-            known = f"expected one of {', '.join(BYTES)}; correct it"
-            raise InstanceError(f"found precision {precision!r}, {known}")
+        """Return the bytes of a plain weight and of an expert's; those alone in 4 bits."""
+        found = BYTES[precision]
         return (BYTES["bf16"] if self.routed and found < 1 else found), found
 
     def cache(self, tokens: float, degree: int, precision: str, most: float) -> float:
@@ -231,6 +234,14 @@ def peak(sixteen: float, peaks: Mapping[Any, float], precision: str) -> float:
     """Return the rate of products; in 16 bits where a card has none in `precision`."""
     known = {} if BYTES.get(precision) == BYTES["bf16"] else peaks
     return known.get(_PEAKS.get(precision, precision), sixteen)
+
+
+def not_calibrated(gpu: GpuType, name: str, precision: str) -> str | None:
+    """Return the type, or it in this precision, if no measured row is alike."""
+    card = card_of(gpu.card or name, gpu.memory_gib)
+    seen = SEEN.get(card.name, "").split() if card else []
+    alike = {**_PEAKS, "fp16": "bf16"}.get(precision, precision)
+    return None if alike in seen else f"{name} in {precision}" if seen else name
 
 
 def engine(

@@ -6,8 +6,10 @@ from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
 from statistics import median
+from typing import get_args
 
 import pytest
+import yaml
 from command_line import typed
 
 import hetopt
@@ -15,7 +17,9 @@ from hetopt.catalogue import model as model_fields
 from hetopt.costs import decoding
 from hetopt.costs.decoding import DecoderShape, Engine, Links, Serving, engine, terms
 from hetopt.errors import InstanceError
+from hetopt.formats.runs import read
 from hetopt.schema import Generation, GpuType, ModelSpec
+from hetopt.schema.generation import EnginePrecision
 
 #: 120 rows of AIConfigurator's `silicon_sample.csv` (NVIDIA, Apache-2.0).
 SERVED = Path(__file__).with_name("served.csv")
@@ -123,8 +127,35 @@ def test_answers_fill_the_memory_and_weights_have_to_fit() -> None:
 def test_an_unknown_card_or_precision_is_named() -> None:
     with pytest.raises(InstanceError, match=r"cluster\.gpus\.X.*memory_gbytes_per_s"):
         engine(TINY, WORK, H100, "X", 1, LINKS)
-    with pytest.raises(InstanceError, match="precision 'fp32', expected one of bf16"):
-        made("qwen3-32b", precision="fp32")
+    assert {*get_args(EnginePrecision)} <= {*decoding.BYTES}
+    told = yaml.safe_load(Path("instances/post_training/tiny.yaml").read_text())
+    told["workload"]["generation"]["precision"] = "fp32"
+    with pytest.raises(InstanceError, match=r'generation\.precision: found "fp32"'):
+        hetopt.load(told)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "told"),
+    [
+        ("H100", "bf16", None),
+        ("H100", "fp16", None),
+        ("H200", "bf16", "H200 in bf16"),
+        ("A100", "bf16", "A100"),
+        ("our own", "bf16", "our own"),
+    ],
+)
+def test_engines_without_measured_rows_are_named(
+    name: str, precision: str, told: str | None
+) -> None:
+    gpu = GpuType(peak_tflops=100, memory_gib=141 if name == "H200" else 80)
+    assert decoding.not_calibrated(gpu, name, precision) == told
+
+
+def test_seen_precisions_are_those_of_the_rows() -> None:
+    """Of the rows that the tests have, each card in each precision is known."""
+    for row in read(SERVED):
+        gpu = GpuType(peak_tflops=1, memory_gib=80)
+        assert decoding.not_calibrated(gpu, row.system, row.in_precision) is None
 
 
 def test_errors_of_measured_rows_do_not_grow() -> None:

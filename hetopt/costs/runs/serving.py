@@ -7,15 +7,12 @@ from functools import lru_cache
 from ...catalogue import released
 from ...schema import ModelSpec
 from ...schema.calibration import OF_80_PERCENT
-from ..decoding import DecoderShape, Links, Serving, card_of, peak, terms, values
+from ..decoding import SEEN, DecoderShape, Links, Serving, card_of, peak, terms, values
 from .description import NotModelled
 from .prediction import Prediction
 from .rows import Served
 
 PROGRAMS = ("vllm", "sglang", "trtllm")
-#: Cards that the constants were fitted on.
-_SEEN = {"H100-80GB-SXM5", "H200-141GB-SXM5", "B200-180GB-SXM", "B300-270GB-SXM"}
-_SEEN |= {"GB200-186GB"}
 
 
 @lru_cache(1000)  # names come from outside
@@ -49,7 +46,7 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
 def not_calibrated(rows: Sequence[Served]) -> tuple[str, ...]:
     """Return the systems whose cards no constant was fitted on."""
     found = ((x, card_of(x)) for x in sorted({row.system for row in rows}))
-    return tuple(x for x, card in found if card and card.name not in _SEEN)
+    return tuple(x for x, card in found if card and card.name not in SEEN)
 
 
 def decoded(index: int, row: Served) -> Prediction:

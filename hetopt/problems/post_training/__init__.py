@@ -24,8 +24,8 @@ Source: the loop is that of AReaL (arXiv 2505.24298); on mixed GPUs AReaL-Hex (a
 formulas are ours. Where time per decoding step is linear in the answers in flight, work
 is exact whatever their lengths: the answers in flight summed over steps are a m. L is
 that of a batch which decodes alone, and every batch is taken to have the same longest
-answer, which begins at once. Token by token, of drawn lengths, 300 steps took 1.02 times
-the formula in the median, nine in ten below 1.20, and 1.45 times at most.
+answer, which begins at once. Token by token, of drawn lengths, a step of 300 loops took
+1.02 times the formula in the median, below 1.20 in nine of ten, and 1.45 at most.
 """
 
 from bisect import bisect_left
@@ -142,6 +142,7 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
         "switch_us": switch,
         "tokens_per_second": tables.tokens * 10**6 / max(1, step),
         "engines": listed,
+        "not_calibrated_here": tables.not_calibrated(by_node[1]),
         "training": judged.parts,
     }
     return Evaluation(step, tuple(told), parts)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from ...caching import cached_method
 from ...costs.compute import ceil
-from ...costs.decoding import BYTES, Engine, Links, engine
+from ...costs.decoding import BYTES, Engine, Links, engine, not_calibrated
 from ...costs.memory import MIB, states_mib
 from ...schema import Generation, Instance, Node, exact
 
@@ -75,6 +75,12 @@ class Tables:
     def _engine(self, gpu: str, links: Links, degree: int) -> Engine | None:
         model, card = self._instance.model, self.cluster.gpus[gpu]
         return engine(model, self._told, card, gpu, degree, links)
+
+    def not_calibrated(self, nodes: Iterable[str]) -> list[str]:
+        """Return types of the nodes' GPUs whose engines no measured row is like."""
+        gpus, of = self.cluster.gpus, self._told.precision
+        names = sorted({self.cluster.node[node].gpu for node in nodes})
+        return [x for name in names if (x := not_calibrated(gpus[name], name, of))]
 
     def training_us(self, iteration_us: int) -> int:
         """Return what a plan with such iterations trains the answers of a step in."""
