@@ -147,7 +147,7 @@ class DecoderShape(NamedTuple):
         )
 
     def bytes_of(self, precision: str) -> tuple[float, float]:
-        """Return the bytes of a plain weight and of an expert's; those alone in 4 bits."""
+        """Return the bytes of a plain weight and of an expert's, alone in 4 bits."""
         found = BYTES[precision]
         return (BYTES["bf16"] if self.routed and found < 1 else found), found
 
@@ -216,7 +216,7 @@ def seconds(found: Mapping[str, float]) -> float:
     return sum(x * values()[name] for name, x in found.items())
 
 
-def card_of(name: str, memory_gib: float = math.inf) -> Gpu | None:
+def nearest_card(name: str, memory_gib: float = math.inf) -> Gpu | None:
     """Return the catalogue's card of a name, `A100` or `a100_sxm`; None if unknown.
 
     Of several it is that in this form, of the nearest memory, and the fastest of these.
@@ -238,7 +238,7 @@ def peak(sixteen: float, peaks: Mapping[Any, float], precision: str) -> float:
 
 def not_calibrated(gpu: GpuType, name: str, precision: str) -> str | None:
     """Return the type, or it in this precision, if no measured row is alike."""
-    card = card_of(gpu.card or name, gpu.memory_gib)
+    card = nearest_card(gpu.card or name, gpu.memory_gib)
     seen = SEEN.get(card.name, "").split() if card else []
     alike = {**_PEAKS, "fp16": "bf16"}.get(precision, precision)
     return None if alike in seen else f"{name} in {precision}" if seen else name
@@ -255,7 +255,7 @@ def engine(
     are reached, below the concave curve by a fifth at most in what was tried. Raises
     `InstanceError` where the rate of the memory is not known.
     """
-    card = card_of(gpu.card or name, gpu.memory_gib)
+    card = nearest_card(gpu.card or name, gpu.memory_gib)
     rate = gpu.memory_gbytes_per_s or (card.memory_gbytes_per_s if card else None)
     if rate is None:
         fault = "found no memory_gbytes_per_s, nor the card in the catalogue; add it"

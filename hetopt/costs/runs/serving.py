@@ -7,7 +7,16 @@ from functools import lru_cache
 from ...catalogue import released
 from ...schema import ModelSpec
 from ...schema.calibration import OF_80_PERCENT
-from ..decoding import SEEN, DecoderShape, Links, Serving, card_of, peak, terms, values
+from ..decoding import (
+    SEEN,
+    DecoderShape,
+    Links,
+    Serving,
+    nearest_card,
+    peak,
+    terms,
+    values,
+)
 from .description import NotModelled
 from .prediction import Prediction
 from .rows import Served
@@ -27,7 +36,7 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
 
     Raises `NotModelled` with the reason where the row has none.
     """
-    shape, card, of = _shape(row.model_path), card_of(row.system), row.in_precision
+    shape, card, of = _shape(row.model_path), nearest_card(row.system), row.in_precision
     if card is None:
         raise NotModelled(f"system {row.system!r} is not one of `hetopt list gpus`")
     if (program := row.backend.lower()) not in PROGRAMS:
@@ -45,7 +54,7 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
 
 def not_calibrated(rows: Sequence[Served]) -> tuple[str, ...]:
     """Return the systems whose cards no constant was fitted on."""
-    found = ((x, card_of(x)) for x in sorted({row.system for row in rows}))
+    found = ((x, nearest_card(x)) for x in sorted({row.system for row in rows}))
     return tuple(x for x, card in found if card and card.name not in SEEN)
 
 
