@@ -81,6 +81,7 @@ class Serving(NamedTuple):
     """How a model is served: rates of one GPU, and how the model lies on them."""
 
     tflops: float  # dense, in the precision of the weights
+    wide_tflops: float  # in 16 bits
     memory_gbytes_per_s: float
     links: Links
     gpus: int
@@ -97,6 +98,7 @@ class _Kept(NamedTuple):
     most: float  # tokens that are kept, of a window
     state: float = 0.0  # elements whatever the length
     width: int = 0
+    scored: int = 0  # FLOPs of a token for each that it attends to
 
     @classmethod
     def of(cls, model: ModelSpec, part: str) -> Self:
@@ -104,10 +106,12 @@ class _Kept(NamedTuple):
         if (mixer := model.mixer(part)) is not None:
             return cls(0, 1, 0, mixer.sizes.scan / 7)
         heads, width = model.kv_heads or model.heads, model.kv_products * model.kv_width
-        if (x := model.latent) is not None:
+        scored = 4 * model.attention_width
+        if (x := model.latent) is not None:  # every head multiplies with what is kept
             heads, width = 1, x.key_rank + x.rotary
+            scored = 2 * model.heads * (width + x.key_rank)
         most = (model.window if part == WINDOW else None) or math.inf
-        return cls(width, heads, most, width=model.attention_width)
+        return cls(width, heads, most, width=model.attention_width, scored=scored)
 
 
 class DecoderShape(NamedTuple):
@@ -166,14 +170,14 @@ class DecoderShape(NamedTuple):
             found += layers * (kept + 8 * one.state / degree)
         return found
 
-    def flops(self, answers: float, prompts: float, prompt: int) -> float:
-        """Return the FLOPs of a token of each answer, and of prompts of so many."""
-        scores = sum(
-            layers * 4 * x.width * prompt * min(prompt / 2, x.most, self.chosen)
-            for x, layers in self.kept
-        )
-        products = 2 * (self.plain + self.routed * self.share)
-        return products * (answers + prompts * prompt) + prompts * scores
+    def scores(self, answers: float, prompts: float, lengths: Lengths) -> float:
+        """Return the FLOPs of attention, of a token of each answer and of prompts."""
+        found, (prompt, mean) = 0.0, lengths
+        for x, layers in self.kept:
+            most = min(x.most, self.chosen)
+            found += layers * answers * x.scored * min(prompt + mean / 2, most)
+            found += layers * prompts * prompt * 4 * x.width * min(prompt / 2, most)
+        return found
 
 
 def terms(
@@ -192,10 +196,18 @@ def terms(
     read[wide if expert == BYTES["bf16"] else narrow] += reached * expert / on.gpus
     context = model.cache(prompt + mean / 2, t, on.precision, model.chosen)
     us = model.layers / 1e6
-    summed = 4 * model.layers * (answers + prompts * prompt) * model.hidden
+    tokens = answers + prompts * prompt
+    wide_rate, product_rate = (
+        1e12 * on.gpus * on.wide_tflops,
+        1e12 * on.gpus * on.tflops,
+    )
+    plain_rate = product_rate if plain == expert else wide_rate
+    summed = 4 * model.layers * tokens * model.hidden
     return {name: size / rate for name, size in read.items()} | {
         "cache": answers * t / on.gpus * context / rate,
-        "products": model.flops(answers, prompts, prompt) / on.gpus / on.tflops / 1e12,
+        "products": 2 * model.plain * tokens / plain_rate,
+        "products.experts": 2 * model.routed * model.share * tokens / product_rate,
+        "attention": model.scores(answers, prompts, lengths) / wide_rate,
         "all_reduce": on.links.seconds(t, summed, 2 * model.layers),
         "layer": us,
         "layer.group": us * math.log2(t),
@@ -262,7 +274,7 @@ def engine(
         raise InstanceError.at(None, f"cluster.gpus.{name}", fault)
     of, tokens, prompt = do.precision, do.answer_tokens, do.prompt_tokens
     tflops = peak(gpu.peak_tflops, gpu.peaks or (card.peaks if card else {}), of)
-    on = Serving(tflops, rate, links, degree, degree, of)
+    on = Serving(tflops, gpu.peak_tflops, rate, links, degree, degree, of)
     shape = DecoderShape.of(model)
     plain, expert = shape.bytes_of(of)
     weights = shape.plain * plain + shape.routed * expert

@@ -47,18 +47,20 @@ def made(name: str, degree: int = 8, gpu: GpuType = H100, **more: object) -> Eng
 
 def test_terms_of_a_dense_model_by_hand() -> None:
     """Ten answers, a prompt in a hundred steps, on two GPUs."""
-    on = Serving(100, 1000, LINKS, gpus=2, degree=2, precision="bf16")
+    on = Serving(100, 50, 1000, LINKS, gpus=2, degree=2, precision="bf16")
     matrices = 2 * 1000 * 1000 + 2 * 1000 * 200 + 3 * 4000 * 1000
     weights = 2 * (matrices + 2 * 1000)  # and norms
-    prompt = 2 * weights * 1000 + 2 * 4 * 1000 * 1000 * 500
+    scores = 10 * 2 * 4 * 1000 * 1250 + 0.01 * 2 * 4 * 1000 * 1000 * 500
     assert terms(DecoderShape.of(TINY), on, 10, 0.01, (1000, 500)) == pytest.approx(
         {
             "weights.16bit": 2 * (weights + 50_000 * 1000) / 2 / 1e12,
             "cache": 10 * 1250 * 2 * (2 * 200) * 2 / 2 / 1e12,
-            "products": (2 * weights * 10 + 0.01 * prompt) / 2 / 1e14,
+            "products": 2 * weights * (10 + 0.01 * 1000) / 2 / 1e14,
+            "attention": scores / 2 / 5e13,
             "all_reduce": 2 * 2 * (10 + 10) * 1000 * 2 / 1e11,
             **{"layer": 2e-6, "layer.group": 2e-6},
             **dict.fromkeys(("weights", "layer.experts@vllm", "layer.indexer"), 0),
+            "products.experts": 0,
         }
     )
 
@@ -71,9 +73,24 @@ def test_a_group_of_two_nodes_sums_in_each_and_between_them() -> None:
     assert one.seconds(2, size, 8) == pytest.approx(between)  # a GPU in each
 
 
+def test_a_mixture_in_four_bits_multiplies_the_rest_in_sixteen() -> None:
+    """Latent attention has each head multiply with all that a token keeps."""
+    model = preset("deepseek-v3")
+    shape, latent = DecoderShape.of(model), model.latent
+    assert latent is not None
+    on = Serving(4000, 1000, 1000, LINKS, 8, 8, "nvfp4")
+    found = terms(shape, on, 10, 0, (1000, 500))
+    assert found["products"] == pytest.approx(2 * shape.plain * 10 / 8e15)
+    used = shape.routed * 8 / 256
+    assert found["products.experts"] == pytest.approx(2 * used * 10 / 32e15)
+    kept = latent.key_rank + latent.rotary
+    each = 2 * 128 * (kept + latent.key_rank) * 1250
+    assert found["attention"] == pytest.approx(61 * 10 * each / 8e15)
+
+
 def test_experts_that_answers_reach_are_those_of_random_draws() -> None:
     shape = DecoderShape.of(preset("mixtral-8x7b"))
-    on = Serving(1000, 1000, LINKS, 8, 8, "bf16")
+    on = Serving(1000, 1000, 1000, LINKS, 8, 8, "bf16")
     random = Random(1)
     for answers in (1, 3, 8):
         all_ = [random.sample(range(8), 2) for _ in range(4000 * answers)]
@@ -91,7 +108,7 @@ def test_more_answers_take_longer_and_quicker_memory_less(name: str) -> None:
     slower = made(name, gpu=GpuType(**dict(H100) | {"peak_tflops": 100}))
     assert 0 < one.prompt_ns < slower.prompt_ns
     shape = DecoderShape.of(preset(name))
-    rates = [Serving(1000, 1000, LINKS, n, n, "bf16") for n in (1, 2, 4, 8)]
+    rates = [Serving(1000, 1000, 1000, LINKS, n, n, "bf16") for n in (1, 2, 4, 8)]
     each = [terms(shape, on, 9, 0.1, (1000, 500)) for on in rates]
     for term in ("weights.16bit", "cache", "products"):
         # A group of more GPUs than there are heads of keys divides these no further.
@@ -103,7 +120,7 @@ def test_more_answers_take_longer_and_quicker_memory_less(name: str) -> None:
 
 def test_an_engine_of_a_mixture_is_the_lesser_of_two_lines() -> None:
     found, shape = made("qwen3-30b-a3b", 2), DecoderShape.of(preset("qwen3-30b-a3b"))
-    on = Serving(989.5, 3350, LINKS, 2, 2, "bf16")
+    on = Serving(989.5, 989.5, 3350, LINKS, 2, 2, "bf16")
     for answers in (1, 4, 16, 32, 100, found.at_once):
         exact = 1e9 * decoding.seconds(terms(shape, on, answers, 0, (1000, 500)))
         assert 0.8 * exact <= found.ns(1, answers) <= exact + answers + 2

@@ -45,8 +45,9 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
         raise NotModelled(f"mode {row.mode!r}: prompts elsewhere are not modelled")
     gpus, side = row.groups(sparse=shape.sparse > 0)
     tflops = peak(card.peak_tflops, card.peaks, of)
-    rates = tflops, card.memory_gbytes_per_s, Links(card.link_gbytes_per_s)
-    on = Serving(*rates, gpus, max(1, gpus // side), of, program)
+    rates = tflops, card.peak_tflops, card.memory_gbytes_per_s
+    links = Links(card.link_gbytes_per_s)
+    on = Serving(*rates, links, gpus, max(1, gpus // side), of, program)
     # A stage of a pipeline has a part of the answers at a time.
     answers = row.batch_size * (row.attention_dp_size or 1) / row.pp_size
     return shape, terms(shape, on, answers, answers / row.osl, (row.isl, row.osl))
