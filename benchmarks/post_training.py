@@ -39,7 +39,7 @@ verl publishes no mean length: it is the one with which training takes as long a
 row, so that only generation and what overlaps are tested there. NeMo-RL publishes no
 times of phases. What its steps have beside generation, scoring, training and weights is
 not known: dense models take 1.0 to 1.6 times what is predicted, Qwen3-30B-A3B about
-twice. Engines across nodes (TP 16 and 32) are no engines here.
+twice. Engines of TP 16 and 32 lie on whole nodes.
 """
 TAIL = """
 ## Shared or apart
