@@ -152,9 +152,8 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
 
 
 def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
-    cluster, heads = data.tables.cluster, data.instance.model.heads
-    known = {*cluster.gpu_ids()}
-    alike = [{node.name for node in x} for x in data.tables.classes]
+    tables, heads = data.tables, data.instance.model.heads
+    known = {*tables.cluster.gpu_ids()}
     if not plan.engines:
         yield Violation("no_engines", "plan", "nothing generates the answers")
     for number, part in enumerate(plan.engines):
@@ -167,13 +166,13 @@ def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]
             yield Violation("engine_degree", where, what)
         else:
             for gpus in part.each():
-                nodes = Counter(map(_node, gpus))
-                whole = all(cluster.node[x].count == n for x, n in nodes.items())
+                nodes, alike = Counter(map(_node, gpus)), tables.alike[_node(gpus[0])]
+                whole = all(tables.cluster.node[x].count == n for x, n in nodes.items())
                 names = ", ".join(sorted(nodes))
-                if len(nodes) > 1 and not (whole and any(x >= {*nodes} for x in alike)):
+                if len(nodes) > 1 and not (whole and {*nodes} <= {*alike}):
                     what = f"{names}: expected all GPUs of nodes that are alike"
                     yield Violation("engine_across_nodes", where, what)
-                elif d not in data.tables.engines(_node(gpus[0])):
+                elif d not in tables.engines(alike[0]):
                     what = f"{d} GPUs of {names} do not hold weights and an answer"
                     yield Violation("engine_memory", where, what)
     for gpu, times in Counter(gpu for x in plan.engines for gpu in x.gpus).items():

@@ -40,6 +40,12 @@ class Tables:
             found += mine
         return found
 
+    @cached_property
+    def alike(self) -> dict[str, list[str]]:
+        """Return the names of the nodes in the class of each."""
+        named = [[node.name for node in nodes] for nodes in self.classes]
+        return {node: names for names in named for node in names}
+
     def _swappable(self, *pair: Node) -> bool:
         if not self.cluster.inter.pairs:
             return True
@@ -56,14 +62,14 @@ class Tables:
         powers of two that divide the model's heads.
         """
         told, heads = self.cluster.node[node], self._instance.model.heads
-        alike = next(x for x in self.classes if told in x)
+        alike = self.alike[node]
         most = told.count * (1 if told.count & (told.count - 1) else len(alike))
         powers = (1 << i for i in range(most.bit_length()))
         link = Links(told.intra_gbytes_per_s or 1.0)  # over which one GPU sums nothing
         found = {}
         for d in (x for x in powers if heads % x == 0):
             if (nodes := d // told.count) > 1:
-                latency, rate = self.cluster.link(alike[0].name, alike[1].name)
+                latency, rate = self.cluster.link(*alike[:2])
                 link = link._replace(nodes=nodes, latency_s=float(latency))
                 link = link._replace(between_gbytes_per_s=float(rate / 10**9))
             one = self._engine(told.gpu, link, d)
