@@ -28,7 +28,7 @@ the plan that is known for a division, which need not be its best (`bound`).
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import NamedTuple
 
 from hetopt.errors import Unsupported
@@ -46,28 +46,38 @@ Case = tuple[Data, "list[Choice]"]
 
 
 class Choice(NamedTuple):
-    """A division, the plan that is known, X, the least X of any plan, and where engines fit."""
+    """A division, a plan, X, its share that any plan takes, the least step, and rooms."""
 
     division: Division
     plan: TrainingPlan | None
     behind: int
+    share: Fraction
     least: int
     rooms: dict[Place, Room]
 
 
 def cases(data: Data) -> list[Case]:
-    """Return the problem with what is known of each division; none where none fits."""
-    halves, found = Halves(data), []
+    """Return the problem with what is known of each division; none where none fits.
+
+    Left out are divisions in which no step is shorter than one that is known in another.
+    """
+    halves, found, steps, best = Halves(data), list[Choice](), [], inf
     if (many := prod(n + 1 for n in halves.units)) > MOST:
         raise Unsupported(f"{many} divisions, expected {MOST} at most: use the exact method")
-    turn = [] if data.tables.full_hosts else [None]
-    for i in [*filter(any, product(*(range(n + 1) for n in halves.units))), *turn]:
+    for i in [*filter(any, product(*(range(n + 1) for n in halves.units))), None]:
+        least = halves.trained(i).at_least_us
+        if least is not None and (way := halves.way(i, least)) is not None:
+            steps.append((way.us, i))
+    for us, i in sorted(steps, key=lambda step: step[0]):
         look()
+        if us >= best or (known := halves.look(i, rounds=ROUNDS)).at_least_us is None:
+            continue
+        if known.us is not None and (way := halves.way(i, known.us)) is not None:
+            best = min(best, way.us)
         rooms = {(x.kind, x.gpus): x for x in halves.rooms(i)}
-        known = halves.look(i, rounds=ROUNDS) if rooms else halves.trained(i)
-        if rooms and (least := known.at_least_us) is not None:
-            behind, at_least = (halves.behind_us(i, us) for us in (known.us or least, least))
-            found.append(Choice(i, known.plan, behind, at_least, rooms))
+        each = (known.us or known.at_least_us, known.at_least_us)
+        behind, least = (max(1, data.tables.behind_us(us, shared=i is None)) for us in each)
+        found.append(Choice(i, known.plan, behind, Fraction(least, behind), us, rooms))
     if found and not any(one.plan for one in found):
         raise Unsupported("no training plan was found on any division: use the exact method")
     return [(data, found)] if found else []
@@ -147,7 +157,6 @@ def bound(case: Case, value: Fraction) -> int:
     """
     found = []
     for one in case[1]:
-        share = Fraction(one.least, max(1, one.behind)) * (value - 1)
-        known = ceil(value if one.behind == one.least else share)
+        known = ceil(value if one.share == 1 else one.share * (value - 1))
         found.append(max(one.least, known) if one.plan else one.least)
     return min(found)

@@ -28,6 +28,7 @@ _A_PLAN = "a Result, a plan file, a plan, or a dict of one"
 _CHECKERS = {
     "training_plan": ("exact", "training_plan"),
     "job_scheduling": ("scheduling", "certificate"),
+    "post_training": ("exact", "post_training"),
 }
 
 

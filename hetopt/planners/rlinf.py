@@ -40,7 +40,8 @@ def plan(
         least, rooms = halves.trained(division).at_least_us, halves.rooms(division)
         if least is not None and rooms:
             a = halves.least(rooms, 0, lambda us, one: halves.most(one, steps, us))
-            b, w = halves.behind_us(division, least), min(groups, warm_up)
+            b = data.tables.behind_us(least, shared=division is None)
+            w = min(groups, warm_up)
             time = w * (a + b) + (groups - w) * max(a, b)
             found.append((time if division else groups * (a + b), division))
     if not found:

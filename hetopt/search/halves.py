@@ -29,6 +29,7 @@ from .quick import replanned, time_of
 
 Division = tuple[int, ...] | None  # units of each class that train; None is in turn
 Does = Callable[[Engine], int]  # the answers that an engine does
+Possible = Callable[[int, Does], bool]  # a time of a step, and what engines do in it
 Place = tuple[int, int]  # a class, and the free GPUs of each of its nodes there
 Degrees = Mapping[Place, Mapping[int, int]]  # how many engines there are of each
 
@@ -78,31 +79,28 @@ class Halves:
         self.data, self.tables = data, data.tables
         self.known: dict[Division, Trained] = {}
         self._classes, divided = self.tables.classes, data.divide == "gpus"
-        self._sizes = [nodes[0].count if divided else 1 for nodes in self._classes]
-        rows = zip(self._classes, self._sizes, strict=True)
-        self.units = tuple(len(nodes) * size for nodes, size in rows)
+        #: GPUs of a unit of each class, and how many units there are.
+        self.unit = [1 if divided else nodes[0].count for nodes in self._classes]
+        rows = zip(self._classes, self.unit, strict=True)
+        self.units = tuple(len(x) * x[0].count // unit for x, unit in rows)
+
+    def nodes(self, division: Division) -> Iterator[tuple[int, Node, int]]:
+        """Yield the class of every node, and how many of its GPUs train, if any."""
+        for kind, nodes in enumerate(self._classes):
+            left = division[kind] * self.unit[kind] if division else 0
+            for node in nodes:
+                yield kind, node, min(left, node.count)
+                left -= min(left, node.count)
 
     def trainers(self, division: Division) -> list[Node]:
         """Return the nodes that train, with as many GPUs as do; none in turn."""
-        found: list[Node] = []
-        for kind, units in enumerate(division or ()):
-            whole, more = divmod(units, self._sizes[kind])
-            found += (nodes := self._classes[kind])[:whole]
-            found += [x.model_copy(update={"count": more}) for x in nodes[whole:][:1]]
-        return [node for node in found if node.count]
-
-    def free(self, division: Division) -> Iterator[tuple[int, Node, int]]:
-        """Yield the class and the first free GPU of every node that has one."""
-        for kind, nodes in enumerate(self._classes):
-            whole, more = divmod(division[kind] if division else 0, self._sizes[kind])
-            for node in nodes[whole:]:
-                yield kind, node, more
-                more = 0
+        rows = ((node, n) for _, node, n in self.nodes(division) if n)
+        return [node.model_copy(update={"count": n}) for node, n in rows]
 
     def rooms(self, division: Division, *, least: bool = False) -> list[Room]:
         """Return where engines fit; at the `least` weights are there at once."""
         found: dict[Place, list[str]] = {}
-        for kind, node, first in self.free(division):
+        for kind, node, first in self.nodes(division):
             found.setdefault((kind, node.count - first), []).append(node.name)
         trainers = [] if least else [node.name for node in self.trainers(division)]
         sent = self.tables.sent_us
@@ -127,7 +125,7 @@ class Halves:
         every = range(1, self.tables.answers + 1)
         return bisect_right(every, us, key=partial(self.us, one, steps))
 
-    def _packed(self, room: Room, does: Does) -> tuple[int, Counter[int]]:
+    def packed(self, room: Room, does: Does) -> tuple[int, Counter[int]]:
         """Return the most answers that a room's GPUs do, and engines by degree."""
         every, best, blocks = self.engines(room.kind), (0, 1), list[tuple[int, ...]]()
         for size in (1 << i for i in range(max(every).bit_length())):
@@ -144,34 +142,37 @@ class Halves:
         return done, degrees
 
     def least(
-        self, rooms: Sequence[Room], low: int, does: Callable[[int, Engine], int]
+        self,
+        rooms: Sequence[Room],
+        low: int,
+        does: Callable[[int, Engine], int],
+        possible: Possible = lambda us, does: True,
     ) -> int:
         """Return the least time, from `low` on, in which rooms do all answers."""
 
         def reached(us: int) -> bool:
-            done = (self._packed(x, partial(does, us))[0] for x in rooms)
-            return sum(done) >= self.tables.answers
+            now = partial(does, us)
+            done = sum(self.packed(room, now)[0] for room in rooms)
+            return done >= self.tables.answers and possible(us, now)
 
         of_all = self.tables.steps_alone, self.tables.answers  # on one engine
         some = (next(iter(self.engines(room.kind).values())) for room in rooms)
         high = low + max(self.us(one, *of_all) for one in some) + 1
         return low + bisect_left(range(low, high), True, key=reached)
 
-    def behind_us(self, division: Division, iteration_us: int) -> int:
-        """Return training and scoring, and in turn the switch."""
-        training = self.tables.training_us(iteration_us)
-        switch = self.tables.switch_us if division is None else 0
-        return training + self.tables.scoring_us(training) + switch
-
     def way(
-        self, division: Division, iteration_us: int, rooms: list[Room] | None = None
+        self,
+        division: Division,
+        iteration_us: int,
+        rooms: list[Room] | None = None,
+        possible: Possible = lambda us, does: True,
     ) -> Way | None:
         """Return the quickest step; None where nothing generates, or hosts are full."""
         tables, found = self.tables, list[Way]()
         if division is None and tables.full_hosts:
             return None
         rooms = self.rooms(division) if rooms is None else rooms
-        behind = self.behind_us(division, iteration_us)
+        behind = tables.behind_us(iteration_us, shared=division is None)
         older = 1 + (tables.staleness if division else Fraction())
 
         def does(sent: int, us: int, one: Engine) -> int:
@@ -181,7 +182,7 @@ class Halves:
 
         for sent in sorted({room.sent_us for room in rooms}):
             some = [room for room in rooms if room.sent_us <= sent]
-            us = self.least(some, behind + sent, partial(does, sent))
+            us = self.least(some, behind + sent, partial(does, sent), possible)
             found.append(Way(us, some, partial(does, sent, us)))
         return min(found, key=lambda way: way.us, default=None)
 
@@ -189,13 +190,13 @@ class Halves:
         """Return the plan with engines that are quickest for such an iteration."""
         if (way := self.way(division, us)) is None:
             raise NoPlan("what generates has no room for weights, or hosts for states")
-        of = {(x.kind, x.gpus): self._packed(x, way.does)[1] for x in way.rooms}
+        of = {(x.kind, x.gpus): self.packed(x, way.does)[1] for x in way.rooms}
         return self.placed(division, training, of)
 
     def placed(self, division: Division, training: TrainingPlan, of: Degrees) -> Plan:
         """Return the plan with engines of such degrees, the largest ones first."""
         found, free = dict[int, list[str]](), dict[Place, list[list[str]]]()
-        for kind, node, first in self.free(division):
+        for kind, node, first in self.nodes(division):
             ids = [f"{node.name}:{i}" for i in range(first, node.count)]
             free.setdefault((kind, len(ids)), []).append(ids)
         for place, degrees in of.items():
@@ -259,7 +260,7 @@ class Halves:
         """
         taken, found = 0, [0] * len(self.units)
         for kind in range(len(self.units)) if order is None else order:
-            each = self._classes[kind][0].count // self._sizes[kind]
+            each = self.unit[kind]
             for _ in range(self.units[kind]):
                 nearer = abs(taken + each - gpus) < abs(taken - gpus)
                 if sum(found) + 1 < sum(self.units) and (nearer or not taken):

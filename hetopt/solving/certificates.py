@@ -16,6 +16,7 @@ from ..schema import Name, Record
 
 MOST_CASES = 20_000  # of a training plan; the hardest so far took 100
 MOST_INTERVALS = 256  # of the time of a queue
+MOST_DIVISIONS = 2_000  # boxes of them
 MOST_CHOICES = 65  # of settings, each with a certificate of its own
 MOST_DEPTH = 54  # of divisions; files are nested at most 64 deep
 
@@ -123,6 +124,34 @@ def joined(each: Sequence[BoxCertificate | None]) -> BoxCertificate | None:
     if len(found) < len(each) or len(found) > MOST_CHOICES:
         return None
     return found[0].model_copy(update={"further": tuple(found[1:])})
+
+
+Units = Annotated[tuple[Natural, ...], Field(min_length=1, max_length=20_000)]
+
+
+class DivisionBox(Record):
+    """Divisions of GPUs, of which each class has from `low` to `high` units train.
+
+    `training` is of those of `high`; without it arithmetic says how long they train.
+    Where GPUs are priced, `answer` is the price of an answer.
+    """
+
+    low: Units
+    high: Units
+    training: BoxCertificate | None = None
+    answer: Natural | None = None
+
+
+class DivisionCertificate(Record):
+    """No step of post-training is as quick as `time_us`, whichever GPUs train.
+
+    `prices` are of a us of a GPU of each class, `turn` is of training on all GPUs.
+    """
+
+    time_us: Natural
+    prices: Units
+    turn: BoxCertificate | None = None
+    boxes: Annotated[tuple[DivisionBox, ...], Field(max_length=MOST_DIVISIONS)]
 
 
 class QueueCertificate(Record):

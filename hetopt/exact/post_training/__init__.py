@@ -1,28 +1,43 @@
 """Post-training: divisions of the GPUs in order of their bounds, training by its own.
 
 A box of divisions is bounded by the most GPUs that train in it, and the most that are
-left to generate: training by what no plan on those GPUs beats, generation exactly. The
-box of the least bound is divided, until it is one division. There the training plan is
-improved and its bound raised by the exact method of training plans, for ever longer
-times, until the division is closed or another one has the least bound.
+left to generate: training by what no plan on those GPUs beats, generation exactly. That
+no GPU does both, prices say (`prices`). The box of the least bound is divided, until it
+is one division. There the training plan is improved and its bound raised by the exact
+method of training plans, for ever longer times, until the division is closed or another
+one has the least bound.
+
+The certificate has the boxes, prices, and certificates of training. Where training was
+bounded without one, it is of a shorter step than the bound, which is solved again.
 """
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
+from ...errors import Unsupported
 from ...modelling import Limits
 from ...plans import PostTraining
+from ...problems import Objective
 from ...problems.post_training import Data
 from ...problems.training_plan import settings, support
 from ...result import Result, Status, uninterrupted
 from ...search import choices
 from ...search.halves import Division, Halves, Trained
+from ...solving.certificates import (
+    MOST_DIVISIONS,
+    BoxCertificate,
+    DivisionBox,
+    DivisionCertificate,
+)
 from ...solving.run import Report, Run
 from .. import training_plan
+from .prices import Prices
 
+Certificate = DivisionCertificate
 problem = "post_training"
 
 _SOURCE = "divisions of the GPUs, and bounds of training"
@@ -54,13 +69,23 @@ def solve(
     support.require(data.instance)
     run = Run(problem, data, limits, report)
     run.start_from(warm_start)
+    walk = _Walk(Halves(data), run)
     with run:
-        _Walk(Halves(data), run).work()
+        walk.work()
+    run.certificate = walk.certificate()
     return run.result()
 
 
-#: The bound of divisions from one to another, both None in turn, and a number.
-_Box = tuple[int, int, Division, Division]
+def recheck(data: Data, certificate: Certificate, bound: Objective) -> list[str]:
+    """Return what a certificate lacks; `Unsupported` where it is of a shorter step."""
+    from ..checking import divisions  # no plan needs it
+
+    if bound > (us := certificate.time_us) + 1:
+        raise Unsupported(f"the certificate is of {us} us, not of {bound}: solve again")
+    return divisions.missing(data, certificate)
+
+
+_Box = tuple[Division, Division]  # divisions from one to another, both None in turn
 
 
 class _Walk:
@@ -68,15 +93,20 @@ class _Walk:
 
     def __init__(self, halves: Halves, run: Run) -> None:
         self._halves, self._run = halves, run
-        self._boxes: list[_Box] = []
+        self._boxes: list[tuple[int, int, _Box]] = []  # with bounds and numbers
         self._open: list[int] = []  # bounds of divisions that are left open
         self._looks, self._numbers = Counter[Division](), count()
+        self._prices = Prices(halves)
+        #: Bounds of boxes that are not divided; none where there is no plan.
+        self._leaves: dict[_Box, int | None] = {}
+        #: What training takes at least: by arithmetic, and what proves more.
+        self._cheap: dict[Division, int] = {}
+        self._proofs: dict[Division, BoxCertificate] = {}
 
     def work(self) -> None:
         """Close every division, or leave at a limit."""
         run, units = self._run, self._halves.units
-        self._push(None, None)
-        self._push((0,) * len(units), units)
+        self._push((None, None), ((0,) * len(units), units))
         while True:
             bounds = [*self._open, *(box[0] for box in self._boxes[:1])]
             bounds += [] if run.objective is None else [int(run.objective)]
@@ -85,7 +115,7 @@ class _Walk:
             run.check()
             if not self._boxes or run.closed():
                 break
-            bound, _, low, high = heappop(self._boxes)
+            bound, _, (low, high) = heappop(self._boxes)
             if low == high:
                 self._look(bound, high)
             elif low and high:
@@ -96,21 +126,54 @@ class _Walk:
                 "engines that hold the weights and an answer, nor do all in turn",
             )
 
-    def _push(self, low: Division, high: Division) -> None:
-        """Keep a box, unless it is proved to have no plan."""
-        if high is not None and not any(high):
-            return
+    def _push(self, *boxes: _Box) -> None:
+        """Keep boxes, of which those are open that are not proved to have no plan."""
+        found = {box: self._bound(*box) for box in boxes}
+        self._leaves |= found
+        for box, bound in found.items():
+            if bound is not None:
+                heappush(self._boxes, (bound, next(self._numbers), box))
+
+    def _bound(self, low: Division, high: Division) -> int | None:
+        """Return a box's least step; None where it is proved to have no plan."""
         halves = self._halves
-        if (least := halves.trained(high).at_least_us) is not None:
-            rooms = None if low == high else halves.rooms(low, least=True)
-            if way := halves.way(high, least, rooms):
-                heappush(self._boxes, (way.us, next(self._numbers), low, high))
+        least = halves.trained(high).at_least_us if high is None or any(high) else None
+        if least is None:
+            return None
+        self._cheap.setdefault(high, least)
+        if low and high and low != high:
+            rooms, prices = halves.rooms(low, least=True), self._prices
+            way = halves.way(high, least, rooms, partial(prices.possible, low, high))
+        else:
+            way = halves.way(high, least)
+        return way and way.us
 
     def _divide(self, low: tuple[int, ...], high: tuple[int, ...]) -> None:
         kind = max(range(len(low)), key=lambda k: high[k] - low[k])
         middle = (low[kind] + high[kind]) // 2
-        self._push(low, (*high[:kind], middle, *high[kind + 1 :]))
-        self._push((*low[:kind], middle + 1, *low[kind + 1 :]), high)
+        first = low, (*high[:kind], middle, *high[kind + 1 :])
+        self._push(first, ((*low[:kind], middle + 1, *low[kind + 1 :]), high))
+        del self._leaves[low, high]
+
+    def certificate(self) -> Certificate | None:
+        """Return what the bound, or a lower one, can be checked by."""
+        run, boxes, proofs = self._run, list[DivisionBox](), self._proofs
+        known = [run.objective, run.bound and run.bound.value]
+        for (low, high), bound in self._leaves.items():
+            proof = proofs.get(high) if low == high else None
+            if self._looks[high] and low == high:
+                least = max(self._cheap[high], proof.time_us + 1 if proof else 0)
+                bound = (way := self._halves.way(high, least)) and way.us
+            known.append(bound)
+            if low and high:
+                answer = self._prices.answer.get((low, high))
+                box = DivisionBox(low=low, high=high, training=proof, answer=answer)
+                boxes.append(box)
+        us = int(min((x for x in known if x is not None), default=0)) - 1
+        if us < 1 or len(boxes) > MOST_DIVISIONS:
+            return None
+        told = {"prices": self._prices.each, "turn": proofs.get(None)}
+        return Certificate(time_us=us, boxes=tuple(boxes), **told)
 
     def _look(self, bound: int, division: Division) -> None:
         """Look at the training of one division, twice as long as the last time."""
@@ -133,8 +196,10 @@ class _Walk:
         plan = found.plan and choices.said(instance, twin, found.plan)
         least_us = int(found.bound.value) if found.bound else 0
         known = halves.learn(division, plan, least_us)
+        proof, last = found.certificate, self._proofs.get(division)
+        if isinstance(proof, BoxCertificate):  # a later look may prove less
+            better = last is None or proof.time_us > last.time_us
+            self._proofs |= {division: proof} if better else {}
         if known.plan is not None and known.us is not None:
             self._run.offer(halves.plan(division, known.plan, known.us))
-            if (way := halves.way(division, known.us)) and way.us == bound:
-                return
-        self._push(division, division)
+        self._push((division, division))

@@ -111,27 +111,21 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
     sent = 0 if shared else tables.sent_us(*by_node)
     switch = tables.switch_us if shared else 0
     behind = training + scoring + sent + switch
-    kinds, answers, alone = Counter(of), tables.answers, tables.steps_alone
-    least, older = (alone, 1) if shared else (tables.steps_apart, 1 + tables.staleness)
+    kinds, answers = Counter(of), tables.answers
+    steps = tables.steps_alone if shared else tables.steps_apart
 
     def most(one: Engine, us: int) -> int:
-        """Return the answers of an engine that keeps up, and whose batch is not old."""
-
-        def late(a: int) -> bool:
-            whole = _us(tables, one, a, alone) + behind
-            return whole > us * older or _us(tables, one, a, least) + sent > us
-
-        return bisect_left(range(1, answers + 1), True, key=late)
+        return tables.done(one, us, behind, sent, shared=shared)
 
     def all_done(us: int) -> bool:
         return sum(n * most(one, us) for one, n in kinds.items()) >= answers
 
-    longest = max(_us(tables, one, answers, alone) for one in kinds)
+    longest = max(tables.engine_us(one, answers, tables.steps_alone) for one in kinds)
     step = behind + bisect_left(range(behind, behind + longest), True, key=all_done)
     left, listed, can = answers, [], {one: most(one, step) for one in kinds}
     for gpus, one in zip(groups, of, strict=True):
         share = min(left, can[one])
-        us = _us(tables, one, share, least)
+        us = tables.engine_us(one, share, steps)
         listed.append({"gpus": list(gpus), "answers": share, "us": us})
         left -= share
     parts = {
@@ -198,17 +192,5 @@ def _halves_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
             yield Violation("divided_node", ", ".join(names), what)
 
 
-# --- times -------------------------------------------------------------------------
-
-
 def _node(gpu: str) -> str:
     return gpu.rpartition(":")[0]
-
-
-def _us(tables: Tables, one: Engine, answers: int, steps: int) -> int:
-    """Return what an engine takes for its answers, in so many steps or more."""
-    if not answers:
-        return 0
-    needed = max(steps, -(-answers * tables.mean // one.at_once))
-    ns = one.ns(needed, answers * tables.mean) + one.prompt_ns * answers
-    return -(-ns // 1000)

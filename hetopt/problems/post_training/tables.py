@@ -1,5 +1,6 @@
 """Integer tables of post-training: engines in ns, training and links in us."""
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cached_property
@@ -88,6 +89,30 @@ class Tables:
         names = sorted({self.cluster.node[node].gpu for node in nodes})
         return [x for name in names if (x := not_calibrated(gpus[name], name, of))]
 
+    def engine_us(self, one: Engine, answers: int, steps: int) -> int:
+        """Return what an engine takes for its answers, in so many steps or more."""
+        if not answers:
+            return 0
+        needed = max(steps, -(-answers * self.mean // one.at_once))
+        ns = one.ns(needed, answers * self.mean) + one.prompt_ns * answers
+        return -(-ns // 1000)
+
+    def done(
+        self, one: Engine, us: int, behind: int, sent: int, *, shared: bool
+    ) -> int:
+        """Return the answers of an engine that keeps up, and whose batch is not old.
+
+        In steps of `us`, in which weights take `sent` and training with them `behind`.
+        """
+        alone, older = self.steps_alone, 1 if shared else 1 + self.staleness
+        least = alone if shared else self.steps_apart
+
+        def late(a: int) -> bool:
+            whole = self.engine_us(one, a, alone) + behind
+            return whole > us * older or self.engine_us(one, a, least) + sent > us
+
+        return bisect_left(range(1, self.answers + 1), True, key=late)
+
     def training_us(self, iteration_us: int) -> int:
         """Return what a plan with such iterations trains the answers of a step in."""
         work = self._instance.workload
@@ -97,6 +122,11 @@ class Tables:
     def scoring_us(self, training_us: int) -> int:
         """Return the forward passes before the update: each a third of training."""
         return -(-self._told.scoring_passes * training_us // 3)
+
+    def behind_us(self, iteration_us: int, *, shared: bool = False) -> int:
+        """Return training and scoring, and in turn the switch."""
+        training = self.training_us(iteration_us)
+        return training + self.scoring_us(training) + (self.switch_us if shared else 0)
 
     def sent_us(self, trainers: Iterable[str], receivers: Iterable[str]) -> int:
         """Return what new weights take over the slowest link, to every node at once."""

@@ -1,0 +1,68 @@
+"""Prices of GPUs: how short a step can be, of which each GPU does one half.
+
+Of a step let T us be left for an iteration, and g[c] answers be what a GPU of class c
+does. x[c] of the N[c] GPUs train; at prices y[c] of a us, their speeds, training costs
+at least V. So a step is too short where the linear programme
+
+    maximise  sum over c of g[c] (N[c] - x[c])
+    subject to  sum over c of y[c] T x[c] >= V,  low[c] <= x[c] <= high[c]
+
+comes to less than all answers. It is a knapsack: its dual is the price of an answer, at
+which one of the classes may as well train as generate.
+"""
+
+from bisect import bisect_right
+from fractions import Fraction
+
+from ...bounds.training_plan import spending_bound
+from ...search.halves import Does, Halves
+
+Units = tuple[int, ...]
+_PARTS = 10**6  # of the highest price
+_MOST = 1 << 60  # that the price of an answer may be
+_LONGEST_US = 1 << 62  # of an iteration
+
+
+class Prices:
+    """The prices of a problem's GPUs, and of an answer by boxes that they refute."""
+
+    def __init__(self, halves: Halves) -> None:
+        """Price a GPU by what all training takes on its type."""
+        self._halves, work, one = halves, dict[str, Fraction](), Fraction(1)
+        types = [nodes[0].gpu for nodes in halves.tables.classes]
+        for kind, gpu in enumerate(types):
+            own = tuple(n * (k == kind) for k, n in enumerate(halves.units))
+            spent = spending_bound(halves.instance(own), {gpu: one}).value
+            work[gpu] = Fraction(spent) or one
+        least = min(work.values())
+        prices = {x: Fraction(round(_PARTS * least / w)) for x, w in work.items()}
+        self.each = tuple(int(prices[gpu]) for gpu in types)
+        self._spent = spending_bound(halves.instance(halves.units), prices).value
+        #: Of an answer, where the longest step that was refuted last in a box needs it.
+        self.answer: dict[tuple[Units, Units], int] = {}
+
+    def possible(self, low: Units, high: Units, us: int, does: Does) -> bool:
+        """Return whether prices allow a step in a box, in which engines do so much."""
+        halves, tables = self._halves, self._halves.tables
+        alone, rows = list[int](), []
+        for kind, unit in enumerate(halves.unit):
+            engines = halves.engines(kind).items()
+            shares = (Fraction(does(x), d) for d, x in engines)
+            alone += [halves.us(x, tables.steps_alone, 1) for _, x in engines]
+            left, may = halves.units[kind] - high[kind], high[kind] - low[kind]
+            rates = self.each[kind], max(shares, default=Fraction())
+            rows.append((unit, low[kind], left, may, *rates))
+        limit = min(us, us * (1 + tables.staleness) - min(alone))
+        trains = range(1, _LONGEST_US)
+        t = bisect_right(trains, limit, key=tables.behind_us)
+
+        def spare(z: int) -> Fraction:
+            found = -self._spent - Fraction(z * tables.answers)
+            for unit, a, b, c, y, g in rows:
+                found += unit * (a * y * t + b * z * g + c * max(y * t, z * g))
+            return found
+
+        best = min((min(_MOST, int(y * t / g)) for *_, y, g in rows if g), key=spare)
+        if spare(best) < 0:
+            self.answer[low, high] = best
+        return spare(best) >= 0
