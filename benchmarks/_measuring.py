@@ -86,8 +86,9 @@ def publish(page: str | Path, text: str, lines: str | Path | None = None) -> Non
 
 
 def machine(found: Sequence[dict[str, Any]]) -> str:
-    """What rows were measured on: the last one's, the highest load, all commits."""
+    """What rows were measured on: the last one, all processors, the highest load."""
     on, loads = found[-1], [one["load"] or 0 for one in found]
+    processors = " or ".join(sorted({str(one["processor"]) for one in found}))
     packages = [
         f"{name} {on[name]}"
         for name in ("numpy", "ortools", "pyscipopt", "pulp", "hetopt")
@@ -95,7 +96,7 @@ def machine(found: Sequence[dict[str, Any]]) -> str:
     ]
     commits = sorted({str(one["commit"]) for one in found if one.get("commit")})
     return (
-        f"{on['processor']}, {on['cores']} cores, load {max(loads):g} at most, Python "
+        f"{processors}, {on['cores']} cores, load {max(loads):g} at most, Python "
         f"{on['python']}, {', '.join(packages)}"
         f"{', commit ' * bool(commits)}{', '.join(commits)}"
     )

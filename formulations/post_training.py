@@ -21,8 +21,9 @@ Minimise tau, subject to
     trains    nor is training
     loop      a batch is old by s steps at most: q (L + X + y) <= (p + q) tau
     in_turn   in turn, all comes one after another
-Plans that are no better than all answers on engines of one kind are left out. X is that of
-the plan that is known for a division, which need not be its best (`bound`).
+Plans that are no better than all answers on engines of one kind are left out, and divisions
+that are no better than one whose plan is known (`cases`). X is that of the plan that is known
+for a division, which need not be its best (`bound`).
 """
 
 from collections.abc import Callable

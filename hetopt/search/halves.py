@@ -29,7 +29,6 @@ from .quick import replanned, time_of
 
 Division = tuple[int, ...] | None  # units of each class that train; None is in turn
 Does = Callable[[Engine], int]  # the answers that an engine does
-Possible = Callable[[int, Does], bool]  # a time of a step, and what engines do in it
 Place = tuple[int, int]  # a class, and the free GPUs of each of its nodes there
 Degrees = Mapping[Place, Mapping[int, int]]  # how many engines there are of each
 
@@ -64,11 +63,11 @@ def _odd(gpus: int) -> bool:
 
 
 class Way(NamedTuple):
-    """A time of a step, and the answers that an engine in some rooms does by then."""
+    """A time of a step, and the answers that an engine in some rooms does in a time."""
 
     us: int
     rooms: list[Room]
-    does: Does
+    does: Callable[[int, Engine], int]
 
 
 class Halves:
@@ -142,18 +141,14 @@ class Halves:
         return done, degrees
 
     def least(
-        self,
-        rooms: Sequence[Room],
-        low: int,
-        does: Callable[[int, Engine], int],
-        possible: Possible = lambda us, does: True,
+        self, rooms: Sequence[Room], low: int, does: Callable[[int, Engine], int]
     ) -> int:
         """Return the least time, from `low` on, in which rooms do all answers."""
 
         def reached(us: int) -> bool:
             now = partial(does, us)
-            done = sum(self.packed(room, now)[0] for room in rooms)
-            return done >= self.tables.answers and possible(us, now)
+            done = (self.packed(room, now)[0] for room in rooms)
+            return sum(done) >= self.tables.answers
 
         of_all = self.tables.steps_alone, self.tables.answers  # on one engine
         some = (next(iter(self.engines(room.kind).values())) for room in rooms)
@@ -161,11 +156,7 @@ class Halves:
         return low + bisect_left(range(low, high), True, key=reached)
 
     def way(
-        self,
-        division: Division,
-        iteration_us: int,
-        rooms: list[Room] | None = None,
-        possible: Possible = lambda us, does: True,
+        self, division: Division, iteration_us: int, rooms: list[Room] | None = None
     ) -> Way | None:
         """Return the quickest step; None where nothing generates, or hosts are full."""
         tables, found = self.tables, list[Way]()
@@ -182,15 +173,16 @@ class Halves:
 
         for sent in sorted({room.sent_us for room in rooms}):
             some = [room for room in rooms if room.sent_us <= sent]
-            us = self.least(some, behind + sent, partial(does, sent), possible)
-            found.append(Way(us, some, partial(does, sent, us)))
+            us = self.least(some, behind + sent, partial(does, sent))
+            found.append(Way(us, some, partial(does, sent)))
         return min(found, key=lambda way: way.us, default=None)
 
     def plan(self, division: Division, training: TrainingPlan, us: int) -> Plan:
         """Return the plan with engines that are quickest for such an iteration."""
         if (way := self.way(division, us)) is None:
             raise NoPlan("what generates has no room for weights, or hosts for states")
-        of = {(x.kind, x.gpus): self.packed(x, way.does)[1] for x in way.rooms}
+        does = partial(way.does, way.us)
+        of = {(x.kind, x.gpus): self.packed(x, does)[1] for x in way.rooms}
         return self.placed(division, training, of)
 
     def placed(self, division: Division, training: TrainingPlan, of: Degrees) -> Plan:

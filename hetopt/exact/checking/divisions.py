@@ -121,20 +121,19 @@ class _Check:
                 return False
         return True
 
-    def _does(
-        self, kind: int, behind: int, sent: int = 0, *, shared: bool = False
-    ) -> dict[int, int]:
-        """Return the answers that an engine of each degree does."""
-        done, given = self._tables.done, (self._us, behind, sent)
-        engines = self._engines[kind].items()
-        return {d: done(one, *given, shared=shared) for d, one in engines}
+    def _does(self, kind: int, *given: int, shared: bool = False) -> dict[int, int]:
+        """Return the answers of engines by degree, in what is left of a step."""
+        done, engines = self._tables.done, self._engines[kind].items()
+        return {d: done(one, self._us, *given, shared=shared) for d, one in engines}
 
     def _is_dear(self, box: DivisionBox, z: int, behind: int) -> bool:
         """Return whether GPUs are worth less than what has to be done."""
         worth = -self._spent - Fraction(z * self._tables.answers)
         rows = self.units, box.low, box.high, self._each, self._prices
         for kind, (n, low, high, each, y) in enumerate(zip(*rows, strict=True)):
-            shares = (Fraction(z * m, d) for d, m in self._does(kind, behind).items())
+            shares = (
+                Fraction(z * m, d) for d, m in self._does(kind, behind, 0).items()
+            )
             trains, made = y * self._longest, max(shares, default=Fraction())
             both = low * trains + (n - high) * made + (high - low) * max(trains, made)
             worth += each * both

@@ -18,6 +18,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
+from ...bounds.training_plan import training_plan_bound
 from ...clock import monotonic
 from ...errors import Unsupported
 from ...modelling import Limits
@@ -100,9 +101,8 @@ class _Walk:
         self._prices = Prices(halves)
         #: Bounds of boxes that are not divided; none where there is no plan.
         self._leaves: dict[_Box, int | None] = {}
-        #: What training takes at least: by arithmetic, and what proves more.
-        self._cheap: dict[Division, int] = {}
-        self._proofs: dict[Division, BoxCertificate] = {}
+        self._answers: dict[_Box, int | None] = {}  # their prices
+        self._proofs: dict[Division, BoxCertificate] = {}  # of training
 
     def work(self) -> None:
         """Close every division, or leave at a limit."""
@@ -151,13 +151,12 @@ class _Walk:
         least = halves.trained(high).at_least_us if high is None or any(high) else None
         if least is None:
             return None
-        self._cheap.setdefault(high, least)
-        if low and high and low != high:
-            rooms, prices = halves.rooms(low, least=True), self._prices
-            way = halves.way(high, least, rooms, partial(prices.possible, low, high))
-        else:
-            way = halves.way(high, least)
-        return way and way.us
+        alone = low == high
+        way = halves.way(high, least, None if alone else halves.rooms(low, least=True))
+        if way is None or not (low and high) or alone:
+            return way and way.us
+        bound, self._answers[low, high] = self._prices.least(low, high, way)
+        return bound
 
     def _divide(self, low: tuple[int, ...], high: tuple[int, ...]) -> None:
         kind = max(range(len(low)), key=lambda k: high[k] - low[k])
@@ -168,16 +167,16 @@ class _Walk:
 
     def certificate(self) -> Certificate | None:
         """Return what the bound, or a lower one, can be checked by."""
-        run, boxes, proofs = self._run, list[DivisionBox](), self._proofs
-        known = [run.objective, run.bound and run.bound.value]
+        boxes, proofs, known = list[DivisionBox](), self._proofs, [self._run.objective]
         for (low, high), bound in self._leaves.items():
             proof = proofs.get(high) if low == high else None
             if self._looks[high] and low == high:
-                least = max(self._cheap[high], proof.time_us + 1 if proof else 0)
+                cheap = int(training_plan_bound(self._halves.instance(high)).value)
+                least = max(cheap, proof.time_us + 1 if proof else 0)
                 bound = (way := self._halves.way(high, least)) and way.us
             known.append(bound)
             if low and high:
-                answer = self._prices.answer.get((low, high))
+                answer = self._answers.get((low, high))
                 box = DivisionBox(low=low, high=high, training=proof, answer=answer)
                 boxes.append(box)
         us = int(min((x for x in known if x is not None), default=0)) - 1

@@ -11,11 +11,12 @@ comes to less than all answers. It is a knapsack: its dual is the price of an an
 which one of the classes may as well train as generate.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from fractions import Fraction
+from functools import partial
 
 from ...bounds.training_plan import spending_bound
-from ...search.halves import Does, Halves
+from ...search.halves import Does, Halves, Way
 
 Units = tuple[int, ...]
 _PARTS = 10**6  # of the highest price
@@ -24,7 +25,7 @@ _LONGEST_US = 1 << 62  # of an iteration
 
 
 class Prices:
-    """The prices of a problem's GPUs, and of an answer by boxes that they refute."""
+    """The prices of a problem's GPUs, and the least step of a box of divisions."""
 
     def __init__(self, halves: Halves) -> None:
         """Price a GPU by what all training takes on its type."""
@@ -38,11 +39,22 @@ class Prices:
         prices = {x: Fraction(round(_PARTS * least / w)) for x, w in work.items()}
         self.each = tuple(int(prices[gpu]) for gpu in types)
         self._spent = spending_bound(halves.instance(halves.units), prices).value
-        #: Of an answer, where the longest step that was refuted last in a box needs it.
-        self.answer: dict[tuple[Units, Units], int] = {}
 
-    def possible(self, low: Units, high: Units, us: int, does: Does) -> bool:
-        """Return whether prices allow a step in a box, in which engines do so much."""
+    def least(self, low: Units, high: Units, way: Way) -> tuple[int, int | None]:
+        """Return the least step in a box, from a way on, and what proves more than it.
+
+        That is the price of an answer; None where prices are not better than the way.
+        """
+
+        def answer(us: int) -> int | None:
+            return self._answer(low, high, us, partial(way.does, us))
+
+        steps = range(way.us, 2 * way.us)
+        found = way.us + bisect_left(steps, True, key=lambda us: answer(us) is None)
+        return found, answer(found - 1) if found > way.us else None
+
+    def _answer(self, low: Units, high: Units, us: int, does: Does) -> int | None:
+        """Return the price of an answer at which a step is too short."""
         halves, tables = self._halves, self._halves.tables
         alone, rows = list[int](), []
         for kind, unit in enumerate(halves.unit):
@@ -63,6 +75,4 @@ class Prices:
             return found
 
         best = min((min(_MOST, int(y * t / g)) for *_, y, g in rows if g), key=spare)
-        if spare(best) < 0:
-            self.answer[low, high] = best
-        return spare(best) >= 0
+        return best if spare(best) < 0 else None
