@@ -34,14 +34,13 @@ def plan(
     warm_up: Groups = 1,
 ) -> PostTraining:
     """Return the plan by the rule; `NoPlan` where no division has room."""
-    halves, steps = Halves(data), data.tables.steps_alone
+    halves, steps, w = Halves(data), data.tables.steps_alone, min(groups, warm_up)
     gpus, found = range(1, data.tables.cluster.gpu_count), []
     for division in dict.fromkeys([None, *map(halves.dealt, gpus)]):
         least, rooms = halves.trained(division).at_least_us, halves.rooms(division)
         if least is not None and rooms:
             a = halves.least(rooms, 0, lambda us, one: halves.most(one, steps, us))
             b = data.tables.behind_us(least, shared=division is None)
-            w = min(groups, warm_up)
             time = w * (a + b) + (groups - w) * max(a, b)
             found.append((time if division else groups * (a + b), division))
     if not found:

@@ -131,10 +131,9 @@ class _Check:
         worth = -self._spent - Fraction(z * self._tables.answers)
         rows = self.units, box.low, box.high, self._each, self._prices
         for kind, (n, low, high, each, y) in enumerate(zip(*rows, strict=True)):
-            shares = (
-                Fraction(z * m, d) for d, m in self._does(kind, behind, 0).items()
-            )
-            trains, made = y * self._longest, max(shares, default=Fraction())
+            does, trains = self._does(kind, behind, 0), Fraction(y * self._longest)
+            shares = (Fraction(z * m, d) for d, m in does.items())
+            made = max(shares, default=Fraction())
             both = low * trains + (n - high) * made + (high - low) * max(trains, made)
             worth += each * both
         return worth < 0

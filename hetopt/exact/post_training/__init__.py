@@ -180,10 +180,10 @@ class _Walk:
                 box = DivisionBox(low=low, high=high, training=proof, answer=answer)
                 boxes.append(box)
         us = int(min((x for x in known if x is not None), default=0)) - 1
-        if us < 1 or len(boxes) > MOST_DIVISIONS:
+        if us < 1 or self._run.reasons or len(boxes) > MOST_DIVISIONS:
             return None
-        told = {"prices": self._prices.each, "turn": proofs.get(None)}
-        return Certificate(time_us=us, boxes=tuple(boxes), **told)
+        turn, prices = proofs.get(None), self._prices.each
+        return Certificate(time_us=us, prices=prices, turn=turn, boxes=tuple(boxes))
 
     def _look(self, bound: int, division: Division) -> None:
         """Look at the training of one division, twice as long as the last time."""

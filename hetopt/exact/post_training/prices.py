@@ -56,13 +56,13 @@ class Prices:
     def _answer(self, low: Units, high: Units, us: int, does: Does) -> int | None:
         """Return the price of an answer at which a step is too short."""
         halves, tables = self._halves, self._halves.tables
-        alone, rows = list[int](), []
+        alone, rows = list[int](), list[tuple[int, int, int, int, Fraction, Fraction]]()
         for kind, unit in enumerate(halves.unit):
             engines = halves.engines(kind).items()
             shares = (Fraction(does(x), d) for d, x in engines)
             alone += [halves.us(x, tables.steps_alone, 1) for _, x in engines]
             left, may = halves.units[kind] - high[kind], high[kind] - low[kind]
-            rates = self.each[kind], max(shares, default=Fraction())
+            rates = Fraction(self.each[kind]), max(shares, default=Fraction())
             rows.append((unit, low[kind], left, may, *rates))
         limit = min(us, us * (1 + tables.staleness) - min(alone))
         trains = range(1, _LONGEST_US)
@@ -74,5 +74,6 @@ class Prices:
                 found += unit * (a * y * t + b * z * g + c * max(y * t, z * g))
             return found
 
-        best = min((min(_MOST, int(y * t / g)) for *_, y, g in rows if g), key=spare)
+        ties = (min(_MOST, int(y * t / g)) for *_, y, g in rows if g)
+        best = min([0, *ties], key=spare)
         return best if spare(best) < 0 else None
