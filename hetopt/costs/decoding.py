@@ -68,13 +68,9 @@ class Links(NamedTuple):
 
         It is a ring in each node, and one of the nodes, which starts in a tree.
         """
-        inside, found = degree / self.nodes, 0.0
-        for n, rate in (
-            (inside, self.gbytes_per_s),
-            (self.nodes, self.between_gbytes_per_s),
-        ):
-            found += 2 * size * (n - 1) / n / rate / 1e9
-        return found + times * 2 * math.log2(self.nodes) * self.latency_s
+        n, k = degree / self.nodes, self.nodes
+        each = (n - 1) / n / self.gbytes_per_s + (k - 1) / k / self.between_gbytes_per_s
+        return 2 * size * each / 1e9 + times * 2 * math.log2(k) * self.latency_s
 
 
 class Serving(NamedTuple):
@@ -196,18 +192,14 @@ def terms(
     read[wide if expert == BYTES["bf16"] else narrow] += reached * expert / on.gpus
     context = model.cache(prompt + mean / 2, t, on.precision, model.chosen)
     us = model.layers / 1e6
-    tokens = answers + prompts * prompt
-    wide_rate, product_rate = (
-        1e12 * on.gpus * on.wide_tflops,
-        1e12 * on.gpus * on.tflops,
-    )
-    plain_rate = product_rate if plain == expert else wide_rate
+    tokens, each = answers + prompts * prompt, 1e12 * on.gpus  # FLOP/s of a TFLOP/s
+    rates = each * on.tflops, each * on.wide_tflops
     summed = 4 * model.layers * tokens * model.hidden
     return {name: size / rate for name, size in read.items()} | {
         "cache": answers * t / on.gpus * context / rate,
-        "products": 2 * model.plain * tokens / plain_rate,
-        "products.experts": 2 * model.routed * model.share * tokens / product_rate,
-        "attention": model.scores(answers, prompts, lengths) / wide_rate,
+        "products": 2 * model.plain * tokens / rates[plain != expert],
+        "products.experts": 2 * model.routed * model.share * tokens / rates[0],
+        "attention": model.scores(answers, prompts, lengths) / rates[1],
         "all_reduce": on.links.seconds(t, summed, 2 * model.layers),
         "layer": us,
         "layer.group": us * math.log2(t),

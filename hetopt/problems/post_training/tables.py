@@ -70,9 +70,8 @@ class Tables:
         found = {}
         for d in (x for x in powers if heads % x == 0):
             if (nodes := d // told.count) > 1:
-                latency, rate = self.cluster.link(*alike[:2])
-                link = link._replace(nodes=nodes, latency_s=float(latency))
-                link = link._replace(between_gbytes_per_s=float(rate / 10**9))
+                s, rate = self.cluster.link(*alike[:2])
+                link = Links(link.gbytes_per_s, nodes, float(rate / 10**9), float(s))
             one = self._engine(told.gpu, link, d)
             if one is not None and one.at_once:
                 found[d] = one
