@@ -32,14 +32,15 @@ HEAD = """# RL post-training beside published steps
 
 Steps that others published, at their own placement: nodes that train and that generate,
 degrees, answers a step. "Bound" is the least step of any placement on the same GPUs; no
-measured step is below it. Bandwidth between nodes, lengths of prompts and full
+measured step is below it. Links between nodes, lengths of prompts and full
 recomputation are assumed, passes of scoring are those of the configurations.
 
 verl publishes no mean length: it is the one with which training takes as long as in the
 row, so that only generation and what overlaps are tested there. NeMo-RL publishes no
 times of phases. What its steps have beside generation, scoring, training and weights is
 not known: dense models take 1.0 to 1.6 times what is predicted, Qwen3-30B-A3B about
-twice. Engines across nodes (TP 16 and 32) are no engines here.
+twice. With engines of TP 16 and 32, which lie on whole nodes, steps take two to four
+times as long: of such engines no decoding rate was published that we know of.
 """
 TAIL = """
 ## Shared or apart
@@ -57,6 +58,7 @@ def instance(row: Row, mean: int) -> Instance:
     options = {
         "ports": 8,
         "port_gbytes_per_s": row["port_gbytes_per_s"],
+        "inter_latency_us": row["latency_us"],
         "recompute": row["recompute"],
         "zero": row.get("zero", 1),
         **{f"{x}_parallel": degrees[x] for x in ("context", "expert") if x in degrees},

@@ -26,7 +26,7 @@ that are no better than one whose plan is known (`cases`). X is that of the plan
 for a division, which need not be its best (`bound`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 from math import ceil, inf, prod
@@ -36,26 +36,25 @@ from hetopt.errors import Unsupported
 from hetopt.modelling import SIZE, Model, ReadPlan, look
 from hetopt.plans import PostTraining, TrainingPlan
 from hetopt.problems.post_training import Data
-from hetopt.search.halves import Division, Halves
+from hetopt.search.halves import Division, Halves, Place, Room
 
 problem = "post_training"
 
 MOST = 500  # divisions
 ROUNDS = 20  # of a search for each one's training plan
 
-Place = tuple[int, int]  # a room: class of nodes, and their free GPUs
 Case = tuple[Data, "list[Choice]"]
 
 
 class Choice(NamedTuple):
-    """A division, a plan, X, its share that any plan takes, the least step, nodes and Y by room."""
+    """A division, a plan, X, its share that any plan takes, the least step, and rooms."""
 
     division: Division
     plan: TrainingPlan | None
     behind: int
     share: Fraction
     least: int
-    rooms: dict[Place, tuple[int, int]]
+    rooms: dict[Place, Room]
 
 
 def cases(data: Data) -> list[Case]:
@@ -76,7 +75,7 @@ def cases(data: Data) -> list[Case]:
             continue
         if known.us is not None and (way := halves.way(i, known.us)) is not None:
             best = min(best, way.us)
-        rooms = {(x.kind, x.gpus): (x.nodes, x.sent_us) for x in halves.rooms(i)}
+        rooms = {(x.kind, x.gpus): x for x in halves.rooms(i)}
         each = (known.us or known.at_least_us, known.at_least_us)
         behind, least = (max(1, data.tables.behind_us(us, shared=i is None)) for us in each)
         found.append(Choice(i, known.plan, behind, Fraction(least, behind), us, rooms))
@@ -92,15 +91,18 @@ def build(case: Case, model: Model) -> ReadPlan:
     I = dict(enumerate(one for one in choices if one.plan))
     R = sorted({r for one in I.values() for r in one.rooms})
     X, turn = {i: one.behind for i, one in I.items()}, [i for i, one in I.items() if one.division is None]
-    Y = {(i, r): I[i].rooms[r][1] for i in I for r in I[i].rooms}
-    engine = {(r, d): one for r in R for d, one in halves.engines(r[0]).items() if d <= r[1]}
+    Y = {(i, r): I[i].rooms[r].sent_us for i in I for r in I[i].rooms}
+    every = {(r, d): one for r in R for d, one in halves.engines(r[0]).items()}
     # engines of a kind that a division has GPUs for
-    slots = {(i, r, d): I[i].rooms[r][0] * (r[1] // d) for i in I for r, d in engine if r in I[i].rooms}
+    slots = {(i, r, d): I[i].rooms[r].slots(d) for i in I for r, d in every if r in I[i].rooms}
+    engine = {(r, d): every[r, d] for i, r, d in slots if slots[i, r, d]}
     if (many := len(engine) * t.answers) > SIZE.most:
         raise Unsupported(f"{many} kinds of engines and answers: use the exact method")
     most = {e: max(slots.get((i, *e), 0) for i in I) for e in engine}
     alone = (
-        (i, r, halves.us(engine[r, d], t.steps_alone, -(-t.answers // n))) for (i, r, d), n in slots.items()
+        (i, r, halves.us(engine[r, d], t.steps_alone, -(-t.answers // n)))
+        for (i, r, d), n in slots.items()
+        if n
     )
     high = min(us + X[i] + Y[i, r] for i, r, us in alone)  # all on engines of one kind
     p, q = t.staleness.as_integer_ratio()
@@ -141,16 +143,10 @@ def build(case: Case, model: Model) -> ReadPlan:
     def read(value: Callable[[object], float]) -> PostTraining:
         one = next(I[i] for i in I if round(value(use[i])))
         assert one.plan is not None  # or it were no choice
-        left = {(r, d): sum(round(value(n[r, d, k])) for k in K[r, d]) for r, d in E}
-
-        def degrees(kind: int, free: int) -> Iterator[int]:
-            r = kind, free
-            for d in sorted(D_of.get(r, ()), reverse=True):
-                many = min(left[r, d], free // d)
-                left[r, d], free = left[r, d] - many, free - many * d
-                yield from [d] * many
-
-        return halves.placed(one.division, one.plan, degrees)
+        count = {(r, d): sum(round(value(n[r, d, k])) for k in K[r, d]) for r, d in E}
+        return halves.placed(
+            one.division, one.plan, {r: {d: count[r, d] for d in D_of[r]} for r in one.rooms if r in D_of}
+        )
 
     return read
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from ..catalogue import find_gpu
-from ..costs.offers import card_of
 from ..costs.settings import under
 from ..errors import InstanceError
 from ..plans import Pipeline, Provisioning, Replica, Stage, TrainingPlan
@@ -123,16 +122,16 @@ def _profile(rows: Sequence[Profile], machines: Machines) -> tuple[Profile, ...]
         row.model_copy(update={"gpu": label})
         for offer, label, _ in machines
         for row in rows
-        if row.gpu == (offer.gpu if offer.gpu in own else card_of(offer))
+        if row.gpu == (offer.gpu if offer.gpu in own else offer.card)
     )
 
 
 def _labels(offers: Sequence[Offer]) -> Iterator[str]:
     """Yield a name of each offer's type that schedulers take: its card, and place."""
-    cards = Counter(card_of(offer) for offer in offers)
+    cards = Counter(offer.card for offer in offers)
     taken = set[str]()
     for offer in offers:
-        card = card_of(offer)
+        card = offer.card
         whole = card if cards[card] == 1 else f"{card}-{offer.gpu.partition('@')[2]}"
         label = _LABEL.sub("-", whole)[:_MOST_LETTERS].strip(".-") or "gpu"
         number, free = 1, label
@@ -159,7 +158,7 @@ def _cluster(machines: Machines) -> Cluster:
     """Return the machines as a cluster; the slower network of two is their link."""
     types = {}
     for offer, label, _ in machines:
-        card = find_gpu(card_of(offer))
+        card = find_gpu(offer.card)
         types[label] = GpuType(
             peak_tflops=offer.peak_tflops,
             memory_gib=offer.memory_gib,

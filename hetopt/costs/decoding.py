@@ -24,6 +24,14 @@ BYTES = {
     **{"nvfp4": 0.5625, "fp4": 0.5625, "mxfp4": 0.53125, "int4": 0.53125},
 }
 _PEAKS = {"fp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8"}
+#: Precisions of the rows that the constants were fitted to, by card.
+SEEN = {
+    "H100-80GB-SXM5": "bf16 fp8 nvfp4",
+    "H200-141GB-SXM5": "fp8 int4",
+    "B200-180GB-SXM": "bf16 fp8 nvfp4 int4",
+    "B300-270GB-SXM": "bf16 fp8 nvfp4",
+    "GB200-186GB": "bf16 nvfp4",
+}
 Lengths = tuple[int, int]  # tokens of a prompt, and of an answer
 _SHARE = 0.9  # of a GPU's memory that engines take (vLLM's gpu_memory_utilization)
 _RESERVE = 2 * 2**30  # of it, bytes for activations and graphs of launches
@@ -47,12 +55,31 @@ class Engine(NamedTuple):
         return min(found, self.few[0] * steps + self.few[1] * tokens)
 
 
+class Links(NamedTuple):
+    """Links of an engine, one direction: of GPUs in a node, and of nodes."""
+
+    gbytes_per_s: float
+    nodes: int = 1  # whole ones
+    between_gbytes_per_s: float = 1.0
+    latency_s: float = 0.0
+
+    def seconds(self, degree: int, size: float, times: int) -> float:
+        """Return what a group sums so many bytes in, in so many all-reduces.
+
+        It is a ring in each node, and one of the nodes, which starts in a tree.
+        """
+        n, k = degree / self.nodes, self.nodes
+        each = (n - 1) / n / self.gbytes_per_s + (k - 1) / k / self.between_gbytes_per_s
+        return 2 * size * each / 1e9 + times * 2 * math.log2(k) * self.latency_s
+
+
 class Serving(NamedTuple):
     """How a model is served: rates of one GPU, and how the model lies on them."""
 
     tflops: float  # dense, in the precision of the weights
+    wide_tflops: float  # in 16 bits
     memory_gbytes_per_s: float
-    link_gbytes_per_s: float  # one direction
+    links: Links
     gpus: int
     degree: int  # tensor-parallel GPUs; each group attends to answers of its own
     precision: str
@@ -67,6 +94,7 @@ class _Kept(NamedTuple):
     most: float  # tokens that are kept, of a window
     state: float = 0.0  # elements whatever the length
     width: int = 0
+    scored: int = 0  # FLOPs of a token for each that it attends to
 
     @classmethod
     def of(cls, model: ModelSpec, part: str) -> Self:
@@ -74,10 +102,12 @@ class _Kept(NamedTuple):
         if (mixer := model.mixer(part)) is not None:
             return cls(0, 1, 0, mixer.sizes.scan / 7)
         heads, width = model.kv_heads or model.heads, model.kv_products * model.kv_width
-        if (x := model.latent) is not None:
+        scored = 4 * model.attention_width
+        if (x := model.latent) is not None:  # every head multiplies with what is kept
             heads, width = 1, x.key_rank + x.rotary
+            scored = 2 * model.heads * (width + x.key_rank)
         most = (model.window if part == WINDOW else None) or math.inf
-        return cls(width, heads, most, width=model.attention_width)
+        return cls(width, heads, most, width=model.attention_width, scored=scored)
 
 
 class DecoderShape(NamedTuple):
@@ -117,13 +147,8 @@ class DecoderShape(NamedTuple):
         )
 
     def bytes_of(self, precision: str) -> tuple[float, float]:
-        """Return the bytes of a plain weight and of an expert's; those alone in 4 bits.
-
-        Raises `InstanceError` for an unknown precision.
-        """
-        if (found := BYTES.get(precision)) is None:
-            known = f"expected one of {', '.join(BYTES)}; correct it"
-            raise InstanceError(f"found precision {precision!r}, {known}")
+        """Return the bytes of a plain weight and of an expert's, alone in 4 bits."""
+        found = BYTES[precision]
         return (BYTES["bf16"] if self.routed and found < 1 else found), found
 
     def cache(self, tokens: float, degree: int, precision: str, most: float) -> float:
@@ -141,14 +166,14 @@ class DecoderShape(NamedTuple):
             found += layers * (kept + 8 * one.state / degree)
         return found
 
-    def flops(self, answers: float, prompts: float, prompt: int) -> float:
-        """Return the FLOPs of a token of each answer, and of prompts of so many."""
-        scores = sum(
-            layers * 4 * x.width * prompt * min(prompt / 2, x.most, self.chosen)
-            for x, layers in self.kept
-        )
-        products = 2 * (self.plain + self.routed * self.share)
-        return products * (answers + prompts * prompt) + prompts * scores
+    def scores(self, answers: float, prompts: float, lengths: Lengths) -> float:
+        """Return the FLOPs of attention, of a token of each answer and of prompts."""
+        found, (prompt, mean) = 0.0, lengths
+        for x, layers in self.kept:
+            most = min(x.most, self.chosen)
+            found += layers * answers * x.scored * min(prompt + mean / 2, most)
+            found += layers * prompts * prompt * 4 * x.width * min(prompt / 2, most)
+        return found
 
 
 def terms(
@@ -167,11 +192,15 @@ def terms(
     read[wide if expert == BYTES["bf16"] else narrow] += reached * expert / on.gpus
     context = model.cache(prompt + mean / 2, t, on.precision, model.chosen)
     us = model.layers / 1e6
-    summed = 8 * model.layers * (answers + prompts * prompt) * model.hidden
+    tokens, each = answers + prompts * prompt, 1e12 * on.gpus  # FLOP/s of a TFLOP/s
+    rates = each * on.tflops, each * on.wide_tflops
+    summed = 4 * model.layers * tokens * model.hidden
     return {name: size / rate for name, size in read.items()} | {
         "cache": answers * t / on.gpus * context / rate,
-        "products": model.flops(answers, prompts, prompt) / on.gpus / on.tflops / 1e12,
-        "all_reduce": summed * (t - 1) / t / on.link_gbytes_per_s / 1e9,
+        "products": 2 * model.plain * tokens / rates[plain != expert],
+        "products.experts": 2 * model.routed * model.share * tokens / rates[0],
+        "attention": model.scores(answers, prompts, lengths) / rates[1],
+        "all_reduce": on.links.seconds(t, summed, 2 * model.layers),
         "layer": us,
         "layer.group": us * math.log2(t),
         f"layer.experts@{on.program}": model.sparse / 1e6,
@@ -191,7 +220,7 @@ def seconds(found: Mapping[str, float]) -> float:
     return sum(x * values()[name] for name, x in found.items())
 
 
-def card_of(name: str, memory_gib: float = math.inf) -> Gpu | None:
+def nearest_card(name: str, memory_gib: float = math.inf) -> Gpu | None:
     """Return the catalogue's card of a name, `A100` or `a100_sxm`; None if unknown.
 
     Of several it is that in this form, of the nearest memory, and the fastest of these.
@@ -211,8 +240,16 @@ def peak(sixteen: float, peaks: Mapping[Any, float], precision: str) -> float:
     return known.get(_PEAKS.get(precision, precision), sixteen)
 
 
+def not_calibrated(gpu: GpuType, name: str, precision: str) -> str | None:
+    """Return the type, or it in this precision, if no measured row is alike."""
+    card = nearest_card(gpu.card or name, gpu.memory_gib)
+    seen = SEEN.get(card.name, "").split() if card else []
+    alike = {**_PEAKS, "fp16": "bf16"}.get(precision, precision)
+    return None if alike in seen else f"{name} in {precision}" if seen else name
+
+
 def engine(
-    model: ModelSpec, do: Generation, gpu: GpuType, name: str, degree: int, link: float
+    model: ModelSpec, do: Generation, gpu: GpuType, name: str, degree: int, links: Links
 ) -> Engine | None:
     """Return the engine of `degree` GPUs of type `name`; None where weights do not fit.
 
@@ -222,14 +259,14 @@ def engine(
     are reached, below the concave curve by a fifth at most in what was tried. Raises
     `InstanceError` where the rate of the memory is not known.
     """
-    card = card_of(gpu.card or name, gpu.memory_gib)
+    card = nearest_card(gpu.card or name, gpu.memory_gib)
     rate = gpu.memory_gbytes_per_s or (card.memory_gbytes_per_s if card else None)
     if rate is None:
         fault = "found no memory_gbytes_per_s, nor the card in the catalogue; add it"
         raise InstanceError.at(None, f"cluster.gpus.{name}", fault)
     of, tokens, prompt = do.precision, do.answer_tokens, do.prompt_tokens
     tflops = peak(gpu.peak_tflops, gpu.peaks or (card.peaks if card else {}), of)
-    on = Serving(tflops, rate, link, degree, degree, of)
+    on = Serving(tflops, gpu.peak_tflops, rate, links, degree, degree, of)
     shape = DecoderShape.of(model)
     plain, expert = shape.bytes_of(of)
     weights = shape.plain * plain + shape.routed * expert

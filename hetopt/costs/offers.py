@@ -235,7 +235,7 @@ class Timer:
     def _name(self, offer: Offer) -> str:
         """The name under which the profile has an offer: its own, or its card's."""
         known = {row.gpu for row in self.instance.workload.costs.compute.profile}
-        return offer.gpu if offer.gpu in known else card_of(offer)
+        return offer.gpu if offer.gpu in known else offer.card
 
 
 def _type_of(offer: Offer) -> GpuType:
@@ -245,12 +245,6 @@ def _type_of(offer: Offer) -> GpuType:
         efficiency=offer.efficiency,
         usd_per_hour=offer.usd_per_hour,
     )
-
-
-def card_of(offer: Offer) -> str:
-    """Return what one of its GPUs is: `B200` of the offer `8xB200@lambda/us-east-1`."""
-    name = offer.gpu.partition("@")[0]
-    return name.removeprefix(f"{offer.gpus_per_instance}x") or name
 
 
 def _variants(instance: Instance, search: Search, timer: Timer) -> Iterator[Document]:

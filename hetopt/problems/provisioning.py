@@ -52,6 +52,7 @@ from ..schema import (
     once,
     table_record,
 )
+from ..schema.instance import rented_card
 from ..schema.record import Frequency
 from ..text.documents import Document
 from . import Evaluation, Objective, Violation
@@ -118,9 +119,8 @@ class Offer(Needs):
 
     @property
     def card(self) -> str:
-        """Return one of its GPUs: `B200` of the offer `8xB200@lambda/us-east-1`."""
-        name = self.gpu.partition("@")[0]
-        return name.removeprefix(f"{self.gpus_per_instance}x") or name
+        """Return what one of its GPUs is."""
+        return rented_card(self.gpu, self.gpus_per_instance)
 
     @property
     def place(self) -> str:

@@ -136,7 +136,10 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[Section]:
         stages = _stages(data.instance, plan.trains, found.parts["training"])
         yield Section("Training", table=stages)
     warned = margins.warnings(data, found) if isinstance(plan, TrainingPlan) else ()
-    points = (*(f"warning: {one}" for one in warned), *problems(found.violations))
+    cards = found.parts.get("not_calibrated_here", ())
+    told = "no row of decoding was measured there, so data sheets give their times"
+    new = (f"not calibrated here: engines on {card}: {told}" for card in cards)
+    points = (*(f"warning: {x}" for x in warned), *problems(found.violations), *new)
     if points:
         yield Section(points=points)
 

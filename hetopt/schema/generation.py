@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from .record import Counted, Length, Record
 
 EnginePrecision = Literal[
-    "fp32", "bf16", "fp16", "fp8", "mxfp8", "int8", "nvfp4", "mxfp4", "int4"
+    "bf16", "fp16", "fp8", "mxfp8", "int8", "nvfp4", "mxfp4", "int4"
 ]
 
 

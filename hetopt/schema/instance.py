@@ -29,6 +29,12 @@ from .targets import TARGETS
 from .workload import Workload
 
 
+def rented_card(gpu: str, together: int) -> str:
+    """Return one GPU of what is rented: `B200` of `8xB200@lambda/us-east-1`."""
+    name = gpu.partition("@")[0]
+    return name.removeprefix(f"{together}x") or name
+
+
 class Offer(Record):
     """GPUs that can be rented: a type, how many, at what price."""
 
@@ -52,6 +58,11 @@ class Offer(Record):
     losses_per_hour: Frequency = Field(
         0, description="Losses of a spot machine per hour: 0.02 is one in 50 hours."
     )
+
+    @property
+    def card(self) -> str:
+        """Return what one of its GPUs is."""
+        return rented_card(self.gpu, self.gpus_per_instance)
 
 
 class Requirements(Record):

@@ -1,15 +1,20 @@
 """The GPUs of a cluster in two halves: some train, engines on the others generate.
 
 A division says how many units of each class of equal nodes train: whole nodes, or GPUs,
-of which the last node of a class may be divided. Engines are chosen node by node: for
-a given time of a step, the degrees with which a node's GPUs do the most answers. The
-least time in which all nodes do them all is found by bisection. It is exact.
+of which the last node of a class may be divided. Engines are chosen class by class: for
+a given time of a step, the degrees with which free GPUs do the most answers. The least
+time in which all do them all is found by bisection. It is exact: degrees are powers of
+two, and so are the nodes over which an engine may lie, so that of the best engines on
+twice as many GPUs all are one, or each half is at its best.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..bounds import impossible
@@ -24,7 +29,8 @@ from .quick import replanned, time_of
 
 Division = tuple[int, ...] | None  # units of each class that train; None is in turn
 Does = Callable[[Engine], int]  # the answers that an engine does
-Degrees = Callable[[int, int], Iterable[int]]  # of a class's node with so many GPUs
+Place = tuple[int, int]  # a class, and the free GPUs of each of its nodes there
+Degrees = Mapping[Place, Mapping[int, int]]  # how many engines there are of each
 
 
 class Trained(NamedTuple):
@@ -45,6 +51,15 @@ class Room(NamedTuple):
     gpus: int
     nodes: int
     sent_us: int
+
+    def slots(self, degree: int) -> int:
+        """Return how many engines have room: in each node, else on all GPUs of some."""
+        return self.nodes * (self.gpus // degree) or self.nodes * self.gpus // degree
+
+
+def _odd(gpus: int) -> bool:
+    """Return whether it is no power of two, so that no engine is on several nodes."""
+    return bool(gpus & (gpus - 1))
 
 
 class Way(NamedTuple):
@@ -83,13 +98,13 @@ class Halves:
 
     def rooms(self, division: Division, *, least: bool = False) -> list[Room]:
         """Return where engines fit; at the `least` weights are there at once."""
-        found: dict[tuple[int, int], list[str]] = {}
+        found: dict[Place, list[str]] = {}
         for kind, node, first in self.nodes(division):
-            if any(d <= node.count - first for d in self.engines(kind)):
-                found.setdefault((kind, node.count - first), []).append(node.name)
+            found.setdefault((kind, node.count - first), []).append(node.name)
         trainers = [] if least else [node.name for node in self.trainers(division)]
         sent = self.tables.sent_us
-        return [Room(*x, len(y), sent(trainers, y)) for x, y in found.items()]
+        rooms = [Room(*x, len(y), sent(trainers, y)) for x, y in found.items()]
+        return [room for room in rooms if any(map(room.slots, self.engines(room.kind)))]
 
     # -- what it takes -----------------------------------------------------------
 
@@ -109,15 +124,21 @@ class Halves:
         every = range(1, self.tables.answers + 1)
         return bisect_right(every, us, key=partial(self.us, one, steps))
 
-    def packed(self, kind: int, gpus: int, does: Does) -> tuple[int, list[int]]:
-        """Return the most answers that a node's GPUs do, and degrees that do them."""
-        rows = [(d, n) for d, one in self.engines(kind).items() if (n := does(one))]
-        best: list[tuple[int, list[int]]] = [(0, [])]
-        for left in range(1, gpus + 1):
-            fit = [(best[left - d], d, n) for d, n in rows if d <= left]
-            ways = [(done + n, [*degrees, d]) for (done, degrees), d, n in fit]
-            best.append(max([best[-1], *ways], key=lambda way: way[0]))
-        return best[-1]
+    def packed(self, room: Room, does: Does) -> tuple[int, Counter[int]]:
+        """Return the most answers that a room's GPUs do, and engines by degree."""
+        every, best, blocks = self.engines(room.kind), (0, 1), list[tuple[int, ...]]()
+        for size in (1 << i for i in range(max(every).bit_length())):
+            n = does(every[size]) if size in every and room.slots(size) else 0
+            best = max((2 * best[0], best[1]), (n, size), key=itemgetter(0))
+            blocks.append((size, *best))
+        bins = room.nodes if _odd(room.gpus) else 1
+        left, done, degrees = room.gpus * room.nodes // bins, 0, Counter[int]()
+        for size, n, degree in reversed(blocks):
+            many, left = divmod(left, size)
+            if n and many:
+                done += bins * many * n
+                degrees[degree] += bins * many * (size // degree)
+        return done, degrees
 
     def least(
         self, rooms: Sequence[Room], low: int, does: Callable[[int, Engine], int]
@@ -126,7 +147,7 @@ class Halves:
 
         def reached(us: int) -> bool:
             now = partial(does, us)
-            done = (x.nodes * self.packed(x.kind, x.gpus, now)[0] for x in rooms)
+            done = (self.packed(room, now)[0] for room in rooms)
             return sum(done) >= self.tables.answers
 
         of_all = self.tables.steps_alone, self.tables.answers  # on one engine
@@ -160,18 +181,22 @@ class Halves:
         """Return the plan with engines that are quickest for such an iteration."""
         if (way := self.way(division, us)) is None:
             raise NoPlan("what generates has no room for weights, or hosts for states")
-        rooms, does = [room[:2] for room in way.rooms], partial(way.does, way.us)
-        of = {room: self.packed(*room, does)[1] for room in rooms}
-        return self.placed(division, training, lambda *room: of.get(room, ()))
+        does = partial(way.does, way.us)
+        of = {(x.kind, x.gpus): self.packed(x, does)[1] for x in way.rooms}
+        return self.placed(division, training, of)
 
     def placed(self, division: Division, training: TrainingPlan, of: Degrees) -> Plan:
-        """Return the plan with engines of such degrees on a class's free GPUs."""
-        found: dict[int, list[str]] = {}
+        """Return the plan with engines of such degrees, the largest ones first."""
+        found, free = dict[int, list[str]](), dict[Place, list[list[str]]]()
         for kind, node, first in self.nodes(division):
-            for d in sorted(of(kind, node.count - first), reverse=True):
-                ids = [f"{node.name}:{i}" for i in range(first, first + d)]
-                found.setdefault(d, []).extend(ids)
-                first += d
+            ids = [f"{node.name}:{i}" for i in range(first, node.count)]
+            free.setdefault((kind, len(ids)), []).append(ids)
+        for place, degrees in of.items():
+            bins = free[place] if _odd(place[1]) else [[*chain(*free[place])]]
+            for d in sorted(Counter(degrees).elements(), reverse=True):
+                room = next(x for x in bins if len(x) >= d)
+                found.setdefault(d, []).extend(room[:d])
+                del room[:d]
         engines = tuple(Engines(gpus=tuple(found[d]), degree=d) for d in sorted(found))
         half = "training" if division else "shared"
         return Plan.model_validate({half: training, "engines": engines})

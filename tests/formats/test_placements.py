@@ -10,6 +10,7 @@ import yaml
 import hetopt
 from hetopt import formats
 from hetopt.errors import Unsupported
+from hetopt.plans import Engines
 
 OPTIONS = {
     **{"ports": 8, "port_gbytes_per_s": 50, "runs_on": "megatron"},
@@ -60,6 +61,17 @@ def test_pools_have_the_gpus_of_the_plan(
         counted = [total - own, own] if apart else [total, total]
     assert counted == [trains, serves]
     assert {part.degree for part in plan.engines} == {degree}
+
+
+@pytest.mark.parametrize("target", formats.placers())
+def test_an_engine_of_two_nodes_keeps_its_degree(target: str, tmp_path: Path) -> None:
+    found = planned("shared", tmp_path, *["H100-80GB-SXM5"] * 2, interleave=1)
+    gpus = tuple(x for part in found.plan.engines for x in part.gpus)
+    one = found.plan.model_copy(update={"engines": (Engines(gpus=gpus, degree=16),)})
+    told = {"plan": one.model_dump(), "instance": found.data.instance.model_dump()}
+    assert hetopt.check(told).valid
+    (file,) = hetopt.export(told, target, tmp_path / target)
+    assert "tensor_parallel_size: 16" in file.read_text().replace("model_", "")
 
 
 def test_what_pools_cannot_say_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Tiny post-trainings of which every division, engine and training plan is tried."""
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
@@ -9,7 +9,7 @@ from brute_force_training import best_training_plan, random_tiny_instance
 
 from hetopt.plans import Engines, PostTraining, TrainingPlan
 from hetopt.problems.post_training import Data, evaluate
-from hetopt.schema import Generation, Instance
+from hetopt.schema import Generation, Instance, Node
 
 
 def drawn(rng: Random) -> Data:
@@ -45,6 +45,8 @@ def drawn(rng: Random) -> Data:
     nodes = [node.model_copy(update={"host_gib": room}) for node in cluster.nodes]
     if rng.random() < 0.15:
         nodes = nodes[:1]
+    elif rng.random() < 0.4 and nodes[0].count * len(nodes) <= 4:  # engines on some
+        nodes = [nodes[0].model_copy(update={"name": x.name}) for x in nodes]
     made = cluster.model_copy(update={"gpus": gpus}).only(nodes)
     update = {"micro_batch_sizes": (1,), "generation": generation}
     whole = instance.with_workload(**update).with_costs(reserve_mib=2400)
@@ -85,13 +87,33 @@ def trained(instance: Instance, counts: Any) -> tuple[int, TrainingPlan] | None:
 
 def _engines(data: Data, counts: Any) -> Iterator[tuple[Engines, ...]]:
     """Yield all engines on the GPUs behind the first so many of each node."""
-    each = []
-    for node, n in zip(data.instance.planned_cluster.nodes, counts, strict=True):
-        both = n == 0 or data.divide == "gpus"
-        each.append([*_parts(node.name, n, node.count, 4)] if both else [()])
-    for chosen in product(*each):
-        if engines := tuple(one for some in chosen for one in some):
-            yield engines
+    nodes = data.instance.planned_cluster.nodes
+    both = [*zip(nodes, counts, strict=True)]
+    for groups in _families([node for node, n in both if n == 0]):
+        across = [
+            tuple(f"{x.name}:{i}" for x in y for i in range(x.count)) for y in groups
+        ]
+        whole = tuple(Engines(gpus=x, degree=len(x)) for x in across)
+        each = []
+        for node, n in both:
+            alone = not any(node in group for group in groups)
+            free = alone and (n == 0 or data.divide == "gpus")
+            each.append([*_parts(node.name, n, node.count, 4)] if free else [()])
+        for chosen in product(*each):
+            if engines := (*whole, *(one for some in chosen for one in some)):
+                yield engines
+
+
+def _families(nodes: list[Node]) -> Iterator[list[tuple[Node, ...]]]:
+    """Yield sets of disjoint groups of two nodes or more, which need not be alike."""
+    if not nodes:
+        yield []
+        return
+    yield from _families(nodes[1:])
+    for size in range(1, len(nodes)):
+        for some in combinations(nodes[1:], size):
+            for more in _families([x for x in nodes[1:] if x not in some]):
+                yield [(nodes[0], *some), *more]
 
 
 def _parts(

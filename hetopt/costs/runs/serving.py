@@ -7,15 +7,21 @@ from functools import lru_cache
 from ...catalogue import released
 from ...schema import ModelSpec
 from ...schema.calibration import OF_80_PERCENT
-from ..decoding import DecoderShape, Serving, card_of, peak, terms, values
+from ..decoding import (
+    SEEN,
+    DecoderShape,
+    Links,
+    Serving,
+    nearest_card,
+    peak,
+    terms,
+    values,
+)
 from .description import NotModelled
 from .prediction import Prediction
 from .rows import Served
 
 PROGRAMS = ("vllm", "sglang", "trtllm")
-#: Cards that the constants were fitted on.
-_SEEN = {"H100-80GB-SXM5", "H200-141GB-SXM5", "B200-180GB-SXM", "B300-270GB-SXM"}
-_SEEN |= {"GB200-186GB"}
 
 
 @lru_cache(1000)  # names come from outside
@@ -30,7 +36,7 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
 
     Raises `NotModelled` with the reason where the row has none.
     """
-    shape, card, of = _shape(row.model_path), card_of(row.system), row.in_precision
+    shape, card, of = _shape(row.model_path), nearest_card(row.system), row.in_precision
     if card is None:
         raise NotModelled(f"system {row.system!r} is not one of `hetopt list gpus`")
     if (program := row.backend.lower()) not in PROGRAMS:
@@ -39,8 +45,9 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
         raise NotModelled(f"mode {row.mode!r}: prompts elsewhere are not modelled")
     gpus, side = row.groups(sparse=shape.sparse > 0)
     tflops = peak(card.peak_tflops, card.peaks, of)
-    rates = tflops, card.memory_gbytes_per_s, card.link_gbytes_per_s
-    on = Serving(*rates, gpus, max(1, gpus // side), of, program)
+    rates = tflops, card.peak_tflops, card.memory_gbytes_per_s
+    links = Links(card.link_gbytes_per_s)
+    on = Serving(*rates, links, gpus, max(1, gpus // side), of, program)
     # A stage of a pipeline has a part of the answers at a time.
     answers = row.batch_size * (row.attention_dp_size or 1) / row.pp_size
     return shape, terms(shape, on, answers, answers / row.osl, (row.isl, row.osl))
@@ -48,8 +55,8 @@ def described(row: Served) -> tuple[DecoderShape, dict[str, float]]:
 
 def not_calibrated(rows: Sequence[Served]) -> tuple[str, ...]:
     """Return the systems whose cards no constant was fitted on."""
-    found = ((x, card_of(x)) for x in sorted({row.system for row in rows}))
-    return tuple(x for x, card in found if card and card.name not in _SEEN)
+    found = ((x, nearest_card(x)) for x in sorted({row.system for row in rows}))
+    return tuple(x for x, card in found if card and card.name not in SEEN)
 
 
 def decoded(index: int, row: Served) -> Prediction:

@@ -116,7 +116,7 @@ class _Check:
             for (own, kind, gpus), many in rooms.items():
                 if own <= sent:
                     does = self._does(kind, behind + sent, sent, shared=shared)
-                    done += many * _packed(gpus, does)
+                    done += _packed(gpus, many, does)
             if behind + sent <= self._us and done >= tables.answers:
                 return False
         return True
@@ -139,10 +139,14 @@ class _Check:
         return worth < 0
 
 
-def _packed(gpus: int, does: dict[int, int]) -> int:
-    """Return the most answers that engines on so many GPUs of a node do."""
-    best = [0]
+def _packed(gpus: int, many: int, does: dict[int, int]) -> int:
+    """Return the most answers that engines do on so many GPUs of each of the nodes."""
+    best, nodes = [0], [0]
     for g in range(1, gpus + 1):
         ways = (best[g - d] + n for d, n in does.items() if d <= g)
         best.append(max(best[-1], *ways, 0))
-    return best[-1]
+    across = [(-(-d // gpus), n) for d, n in does.items() if d > gpus > 0]
+    for k in range(1, many + 1):
+        ways = (nodes[k - size] + n for size, n in across if size <= k)
+        nodes.append(max(nodes[-1] + best[-1], *ways, 0))
+    return nodes[-1]

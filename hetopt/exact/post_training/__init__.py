@@ -13,11 +13,13 @@ bounded without one, it is of a shorter step than the bound, which is solved aga
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
 from ...bounds.training_plan import training_plan_bound
+from ...clock import monotonic
 from ...errors import Unsupported
 from ...modelling import Limits
 from ...plans import PostTraining
@@ -105,6 +107,7 @@ class _Walk:
     def work(self) -> None:
         """Close every division, or leave at a limit."""
         run, units = self._run, self._halves.units
+        self._begin()
         self._push((None, None), ((0,) * len(units), units))
         while True:
             bounds = [*self._open, *(box[0] for box in self._boxes[:1])]
@@ -124,6 +127,15 @@ class _Walk:
                 "memory: no division of the GPUs has a training plan that fits, and "
                 "engines that hold the weights and an answer, nor do all in turn",
             )
+
+    def _begin(self) -> None:
+        """Offer what rules of thumb say, so that no plan found is worse."""
+        halves, left = self._halves, self._run.left_s()
+        until = None if left is None else monotonic() + left * _LOOKS.share
+        gpus = halves.tables.cluster.gpu_count
+        for many in (gpus // 2, 3 * gpus // 4):
+            quick = partial(halves.quick, "dealt", halves.dealt(many), deadline=until)
+            self._run.offer_of("dealt", quick)
 
     def _push(self, *boxes: _Box) -> None:
         """Keep boxes, of which those are open that are not proved to have no plan."""

@@ -22,7 +22,9 @@ answers are divided among engines as is quickest; every engine's are alike in le
 Source: the loop is that of AReaL (arXiv 2505.24298); on mixed GPUs AReaL-Hex (arXiv
 2511.00796) asks the same, with s taken as given and generation as the longer half. The
 formulas are ours. Where time per decoding step is linear in the answers in flight, work
-is exact whatever their lengths: the answers in flight summed over steps are a m.
+is exact whatever their lengths: the answers in flight summed over steps are a m. L is
+that of a batch which decodes alone, and every batch is taken to have the same longest
+answer, which begins at once. Simulated steps take 1.02 times as long in the median.
 """
 
 from bisect import bisect_left
@@ -133,6 +135,7 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
         "switch_us": switch,
         "tokens_per_second": tables.tokens * 10**6 / max(1, step),
         "engines": listed,
+        "not_calibrated_here": tables.not_calibrated(by_node[1]),
         "training": judged.parts,
     }
     return Evaluation(step, tuple(told), parts)
@@ -142,7 +145,8 @@ def evaluate(data: Data, plan: plans.PostTraining) -> Evaluation:
 
 
 def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]:
-    known, heads = {*data.tables.cluster.gpu_ids()}, data.instance.model.heads
+    tables, heads = data.tables, data.instance.model.heads
+    known = {*tables.cluster.gpu_ids()}
     if not plan.engines:
         yield Violation("no_engines", "plan", "nothing generates the answers")
     for number, part in enumerate(plan.engines):
@@ -155,11 +159,14 @@ def _engines_broken(data: Data, plan: plans.PostTraining) -> Iterator[Violation]
             yield Violation("engine_degree", where, what)
         else:
             for gpus in part.each():
-                nodes = sorted({*map(_node, gpus)})
-                if len(nodes) > 1:
-                    yield Violation("engine_across_nodes", where, ", ".join(nodes))
-                elif d not in data.tables.engines(nodes[0]):
-                    what = f"{d} GPUs of {nodes[0]} do not hold weights and an answer"
+                nodes, alike = Counter(map(_node, gpus)), tables.alike[_node(gpus[0])]
+                whole = all(tables.cluster.node[x].count == n for x, n in nodes.items())
+                names = ", ".join(sorted(nodes))
+                if len(nodes) > 1 and not (whole and {*nodes} <= {*alike}):
+                    what = f"{names}: expected all GPUs of nodes that are alike"
+                    yield Violation("engine_across_nodes", where, what)
+                elif d not in tables.engines(alike[0]):
+                    what = f"{d} GPUs of {names} do not hold weights and an answer"
                     yield Violation("engine_memory", where, what)
     for gpu, times in Counter(gpu for x in plan.engines for gpu in x.gpus).items():
         if times > 1:

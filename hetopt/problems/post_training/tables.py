@@ -8,7 +8,7 @@ from itertools import islice
 
 from ...caching import cached_method
 from ...costs.compute import ceil
-from ...costs.decoding import BYTES, Engine, engine
+from ...costs.decoding import BYTES, Engine, Links, engine, not_calibrated
 from ...costs.memory import MIB, states_mib
 from ...schema import Generation, Instance, Node, exact
 
@@ -41,6 +41,12 @@ class Tables:
             found += mine
         return found
 
+    @cached_property
+    def alike(self) -> dict[str, list[str]]:
+        """Return the names of the nodes in the class of each."""
+        named = [[node.name for node in nodes] for nodes in self.classes]
+        return {node: names for names in named for node in names}
+
     def _swappable(self, *pair: Node) -> bool:
         if not self.cluster.inter.pairs:
             return True
@@ -51,20 +57,36 @@ class Tables:
 
     @cached_method
     def engines(self, node: str) -> dict[int, Engine]:
-        """Return the engines of a node that hold the weights and an answer, by degree.
+        """Return the engines that hold the weights and an answer, by degree.
 
-        Degrees are powers of two that divide the model's heads.
+        They are within a node, or have all GPUs of several of its class. Degrees are
+        powers of two that divide the model's heads.
         """
         told, heads = self.cluster.node[node], self._instance.model.heads
-        powers = (1 << i for i in range(told.count.bit_length()))
-        link = told.intra_gbytes_per_s or 1.0  # over which one GPU sums nothing
-        made = ((d, self._engine(told.gpu, link, d)) for d in powers if heads % d == 0)
-        return {d: one for d, one in made if one is not None and one.at_once}
+        alike = self.alike[node]
+        most = told.count * (1 if told.count & (told.count - 1) else len(alike))
+        powers = (1 << i for i in range(most.bit_length()))
+        link = Links(told.intra_gbytes_per_s or 1.0)  # over which one GPU sums nothing
+        found = {}
+        for d in (x for x in powers if heads % x == 0):
+            if (nodes := d // told.count) > 1:
+                s, rate = self.cluster.link(*alike[:2])
+                link = Links(link.gbytes_per_s, nodes, float(rate / 10**9), float(s))
+            one = self._engine(told.gpu, link, d)
+            if one is not None and one.at_once:
+                found[d] = one
+        return found
 
     @cached_method
-    def _engine(self, gpu: str, link: float, degree: int) -> Engine | None:
+    def _engine(self, gpu: str, links: Links, degree: int) -> Engine | None:
         model, card = self._instance.model, self.cluster.gpus[gpu]
-        return engine(model, self._told, card, gpu, degree, link)
+        return engine(model, self._told, card, gpu, degree, links)
+
+    def not_calibrated(self, nodes: Iterable[str]) -> list[str]:
+        """Return types of the nodes' GPUs whose engines no measured row is like."""
+        gpus, of = self.cluster.gpus, self._told.precision
+        names = sorted({self.cluster.node[node].gpu for node in nodes})
+        return [x for name in names if (x := not_calibrated(gpus[name], name, of))]
 
     def engine_us(self, one: Engine, answers: int, steps: int) -> int:
         """Return what an engine takes for its answers, in so many steps or more."""
