@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InstanceError, UnknownName
+from ..errors import InstanceError
 from . import output
 from .options import AsJson, arg, flag, opt
 from .output import written
@@ -156,12 +156,10 @@ def _model(name: str) -> "ModelSpec":
     from ..formats import huggingface
     from ..schema import ModelSpec
 
-    if name in catalogue.models():
-        return ModelSpec.model_validate(catalogue.model(name))
-    if not Path(name).suffix and not Path(name).exists():
-        raise UnknownName("model", name, [*catalogue.models()])
-    fields = huggingface.read([Path(name)])["model"]
-    return ModelSpec.model_validate(fields)
+    path = Path(name)
+    if path.suffix == ".json" or path.exists():
+        return ModelSpec.model_validate(huggingface.read([path])["model"])
+    return ModelSpec.model_validate(catalogue.model(name))
 
 
 def _document(found: "Profiled") -> dict[str, object]:
