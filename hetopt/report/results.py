@@ -106,7 +106,11 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[Section]:
         stages = _stages(data.instance, plan.trains, found.parts["training"])
         yield Section("Training", table=stages)
     warned = margins.warnings(data, found) if isinstance(plan, TrainingPlan) else ()
-    points = (*(f"warning: {one}" for one in warned), *problems(found.violations))
+    points = [*(f"warning: {one}" for one in warned), *problems(found.violations)]
+    if isinstance(plan, TrainingPlan) and data.cluster is not None:
+        there = Counter({x.name: x.count for x in data.cluster.nodes})
+        if idle := _cards(data, there - plan.gpus_by_node):
+            points.append(f"left idle: {idle}")
     if points:
         yield Section(points=points)
 
