@@ -193,7 +193,7 @@ def parse_tree(text: str, where: str, *, is_json: bool) -> Document:
         raise InstanceError.of(
             where,
             f"found {found}, expected an object with named fields; `hetopt list "
-            "fields` has an instance's",
+            "fields` has an instance's, `hetopt assemble` makes one",
         )
     return tree
 

@@ -24,7 +24,7 @@ NAMES = {
     ),
     "gpu": (
         *("gpu_type", "gpu_model", "gpu_name", "accelerator", "accelerator_type"),
-        *("card", "gpu_card", "name"),
+        *("card", "gpu_card", "name", "type"),
     ),
     "gpus": (
         *("gpu_count", "num_gpus", "n_gpus", "gpus_per_node", "number_of_gpus"),
