@@ -112,7 +112,7 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[Section]:
         if idle := _cards(data, there - plan.gpus_by_node):
             points.append(f"left idle: {idle}")
     if points:
-        yield Section(points=points)
+        yield Section(points=tuple(points))
 
 
 def problems(violations: Iterable[Violation]) -> list[str]:
