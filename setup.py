@@ -6,13 +6,14 @@ Without a C compiler, a build on Linux asks for the one in the package `ziglang`
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-FOLDER = Path("hetopt", "_kernels")
-ABI = "cp311"  # the oldest Python of pyproject.toml, and all later ones
+# Sums of whole numbers wrap, and floats are added one by one.
+FLAGS = ["-std=c11", "-O3", "-g0", "-ffp-contract=off", "-fwrapv"]
 LACKS_COMPILER = os.name == "posix" and not any(
     shutil.which(name.split()[0]) for name in (os.environ.get("CC", "cc"), "gcc")
 )
@@ -22,15 +23,13 @@ if LACKS_COMPILER:
 
 
 class Build(build_ext):
-    """Builds with what the compiler at hand understands."""
+    """Builds for the checkout, too, and leaves nothing elsewhere."""
 
     def build_extensions(self) -> None:
-        if self.compiler.compiler_type == "unix":
-            for extension in self.extensions:
-                # Sums of whole numbers wrap, and floats are added one by one.
-                flags = ["-std=c11", "-O3", "-ffp-contract=off", "-fwrapv"]
-                extension.extra_compile_args = flags
-        super().build_extensions()
+        with tempfile.TemporaryDirectory() as cache:  # of ziglang, 60 MB
+            os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", cache)
+            super().build_extensions()
+        self.copy_extensions_to_source()  # where `python` in a checkout looks first
 
 
 setup(
@@ -38,12 +37,13 @@ setup(
     ext_modules=[
         Extension(
             "hetopt._kernels._core",
-            [str(path) for path in sorted(FOLDER.glob("*.c"))],
-            depends=[str(path) for path in sorted(FOLDER.glob("*.h"))],
+            sorted(map(str, Path("hetopt", "_kernels").glob("*.c"))),
+            depends=sorted(map(str, Path("hetopt", "_kernels").glob("*.h"))),
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
+            extra_compile_args=FLAGS if os.name == "posix" else [],
             py_limited_api=True,
         )
     ],
     cmdclass={"build_ext": Build},
-    options={"bdist_wheel": {"py_limited_api": ABI}},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # and all later ones
 )

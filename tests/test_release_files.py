@@ -3,7 +3,6 @@
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,16 +12,12 @@ FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def read(path: Path) -> Any:
-    return yaml.safe_load(path.read_text("utf-8"))
-
-
 # --- what is cited, what is filled in ---------------------------------------------
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_has_few_rights_and_a_limit(path: Path) -> None:
-    flow = read(path)
+    flow = yaml.safe_load(path.read_text("utf-8"))
     assert flow["permissions"] == {"contents": "read"}
     assert all(job["timeout-minutes"] <= 60 for job in flow["jobs"].values())
 
@@ -33,11 +28,11 @@ def test_commands_that_forms_and_pages_name_are_there() -> None:
     from hetopt import cli
 
     there = set(get_command(cli.app).commands)  # type: ignore[attr-defined]
-    texts = [*FORMS, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", ROOT / "Dockerfile"]
+    pages = [ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", ROOT / "Dockerfile"]
     named = {
         name
-        for path in texts
-        for name in re.findall(r"`hetopt ([a-z]+)", path.read_text("utf-8"))
+        for path in (*FORMS, *WORKFLOWS, *pages)
+        for name in re.findall(r"(?:`|: )hetopt ([a-z]+)", path.read_text("utf-8"))
     }
     assert named
     assert named - there == set()

@@ -5,22 +5,13 @@ A queue is a name of the library, a path, or a `job_scheduling.Data`.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from .. import catalogue, files, problems, registry
 from ..catalogue.architectures import from_config
-from ..errors import (
-    InstanceError,
-    MixedData,
-    UnknownName,
-    Unsupported,
-    cut,
-    escaped,
-    naming,
-)
+from ..errors import InstanceError, MixedData, Unsupported, escaped, naming
 from ..findings import Finding
 from ..modelling import Limits
 from ..plans import Schedule
@@ -200,8 +191,6 @@ def load_model(model: Place) -> ModelSpec:
 def load_training(model: Place) -> tuple[ModelSpec, Workload | None]:
     """Return the model that `load_model` finds, and how its instance trains it."""
     name = str(model)
-    if name.lower() in catalogue.models():
-        return ModelSpec.model_validate(catalogue.model(name.lower())), None
     path = Path(model)
     if path.suffix == ".json" and path.is_file():
         tree = read_tree(path)
@@ -216,10 +205,7 @@ def load_training(model: Place) -> tuple[ModelSpec, Workload | None]:
             f"{path}: found no such file, expected a config.json or an instance; check "
             "the path"
         )
-    known = [*catalogue.models()]
-    near = get_close_matches(cut(name.lower(), 300), known, n=5, cutoff=0.6)
-    remedy = "; of any other model give the path of its config.json"
-    raise UnknownName("model", name, near or known, remedy=remedy)
+    return ModelSpec.model_validate(catalogue.model(name)), None
 
 
 # --- how it is done --------------------------------------------------------------

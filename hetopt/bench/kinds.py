@@ -25,12 +25,11 @@ KINDS = {
     "suites": "suites of solves for `hetopt bench`",
     "gpus": "data sheets of cards",
     "machines": "usual machines of these cards",
+    "models": "models by name, for `hetopt assemble`, `fit` and `rent`",
     "capabilities": "which method carries which setting",
 }
 #: The folders of kinds that are called otherwise.
 _FOLDER = {"methods": "exact", "policies": "scheduling.policies"}
-
-
 #: Kinds whose entries are each of a problem.
 OF_A_PROBLEM = ("formulations", "methods", "planners")
 
@@ -58,14 +57,15 @@ def _rows(kind: str | None, problem: str | None) -> list[Document]:
 
     With a `problem`, only those that belong to it, for the kinds of `OF_A_PROBLEM`.
     No kind stands for the kinds. Fields are in the order of an instance's file, cards
-    and machines in that of the
-    catalogue. Formats also have a `direction`; problems, methods and planners have
-    their `options` with the defaults, as `--option` takes them.
+    and machines in that of the catalogue. Formats also have a `direction`; problems,
+    methods and planners their `options` with the defaults, as `--option` takes them.
     """
     if kind is None:
         return [{"name": name, "description": KINDS[name]} for name in KINDS]
-    if kind == "instances":
-        return _instances()
+    listers = {"instances": _instances, "formats": _formats, "gpus": _gpus}
+    listers |= {"machines": _machines, "models": _models}
+    if kind in listers:
+        return listers[kind]()
     if kind == "fields":
         from ..files import reference
 
@@ -74,12 +74,6 @@ def _rows(kind: str | None, problem: str | None) -> list[Document]:
         from .suites import known
 
         return [{"name": n, "description": d} for n, d in sorted(known().items())]
-    if kind == "formats":
-        return _formats()
-    if kind == "gpus":
-        return _gpus()
-    if kind == "machines":
-        return _machines()
     if kind == "capabilities":
         from .. import capability
 
@@ -110,7 +104,7 @@ def _describe(folder: str, name: str) -> str:
     return f"{words} (of package {package})"
 
 
-def _formats() -> list[dict[str, str]]:
+def _formats() -> list[Document]:
     from .. import formats
 
     return [
@@ -127,7 +121,7 @@ def _formats() -> list[dict[str, str]]:
     ]
 
 
-def _gpus() -> list[dict[str, object]]:
+def _gpus() -> list[Document]:
     from .. import catalogue
 
     shown = ("maker", "memory_gib", "memory_gbytes_per_s", "tflops", "watts")
@@ -145,7 +139,7 @@ def _gpus() -> list[dict[str, object]]:
     ]
 
 
-def _machines() -> list[dict[str, object]]:
+def _machines() -> list[Document]:
     from .. import catalogue
 
     shown = {"gpus", "domain", "adapters", "adapter_gbytes_per_s"}
@@ -161,6 +155,15 @@ def _machines() -> list[dict[str, object]]:
     ]
 
 
+def _models() -> list[Document]:
+    from ..catalogue import models
+
+    return [
+        {"name": name, "description": f"{spec['layers']} layers of {spec['hidden']}"}
+        for name, spec in sorted(models().items())
+    ]
+
+
 def _options(name: str, folder: str) -> str:
     from ..api.posing import options_of_problem
     from ..portfolio import options_of
@@ -171,7 +174,7 @@ def _options(name: str, folder: str) -> str:
     return " ".join(f"{k}={json.dumps(v)}" for k, v in defaults.items())
 
 
-def _instances() -> list[dict[str, str]]:
+def _instances() -> list[Document]:
     from ..files import instance_names, load_instance, load_problem, problem_names
 
     sources = {name: load_instance(name).source for name in instance_names()}

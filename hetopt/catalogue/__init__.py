@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from ..errors import InstanceError, UnknownName
+from ..errors import InstanceError, UnknownName, cut
 from ..schema import Name, Record
 from ..text.documents import Document
 
@@ -289,8 +289,7 @@ def names_cards(name: str) -> bool:
 def near(name: str) -> list[str]:
     """Cards that a name, which is none or several, may stand for: all, if none is."""
     fits = [card.name for card in called(name)]
-    cards = list(gpus())
-    return fits or get_close_matches(name, cards, n=5, cutoff=0.3) or cards
+    return fits or get_close_matches(name, gpus(), n=5, cutoff=0.3) or [*gpus()]
 
 
 def gpu(name: str, place: str) -> Gpu:
@@ -417,13 +416,12 @@ class Rented(NamedTuple):
 @cache
 def rented() -> Mapping[str, Rented]:
     """Return the machines of `rented.yaml` by their names in small letters."""
-    return MappingProxyType(
-        {
-            name.lower(): Rented(cloud, *row)
-            for cloud, rows in _load("rented").items()
-            for name, row in rows.items()
-        }
-    )
+    found = {
+        name.lower(): Rented(cloud, *row)
+        for cloud, rows in _load("rented").items()
+        for name, row in rows.items()
+    }
+    return MappingProxyType(found)
 
 
 class Price(NamedTuple):
@@ -460,10 +458,12 @@ def models() -> Mapping[str, Fields]:
 
 
 def model(name: str) -> Fields:
-    """Return the fields of a model's `ModelSpec`; `UnknownName` where there is none."""
-    if name not in models():
-        raise UnknownName("model", name, [*models()])
-    return {"name": name, **models()[name]}
+    """Return a `ModelSpec`'s fields, by a name with or without owner and capitals."""
+    own = name.rpartition("/")[2].lower()
+    if own in models():
+        return {"name": own, **models()[own]}
+    near = get_close_matches(cut(own, 300), models(), n=5) or [*models()]
+    raise UnknownName("model", name, near, remedy="; or the path of a config.json")
 
 
 #: Words behind a model's name that say nothing of its shape: `Instruct-2507-FP8`.

@@ -104,6 +104,6 @@ def _main(
     Every plan is timed and weighed by one judge, and comes with a proved bound: how
     much faster any plan could be at most.
 
-    Start with your own: `hetopt assemble config.json hosts.txt --out mine.yaml`, then
-    `hetopt plan mine.yaml`.
+    Start with your own: `hetopt assemble config.json hosts.txt --global-batch 256
+    --sequence-length 4096 --out mine.yaml`, then `hetopt plan mine.yaml`.
     """

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..catalogue import Gpu, find_gpu, models
+from ..catalogue import Gpu, find_gpu
 from ..catalogue import model as shape_of
 from ..errors import InstanceError, UnknownName, quoted
 from ..problems.training_plan import shapes, support
@@ -176,11 +176,10 @@ def _model(config: Path | str | ModelSpec, told: Fields) -> Imported:
         document = config.model_dump(mode="json", exclude_unset=True)
         return Imported({"model": document, "source": f"model {config.name}"})
     name = str(config)
-    if isinstance(config, Path) and (config.exists() or name not in models()):
-        if not config.exists() and config.suffix != ".json" and config.name == name:
-            raise UnknownName(
-                "model", name, [*models()], remedy="; or the path of a config.json"
-            )
+    is_path = isinstance(config, Path) and len(config.parts) > 2  # not `OWNER/MODEL`
+    if isinstance(config, Path) and (
+        is_path or config.exists() or config.suffix == ".json"
+    ):
         words = [f"{option}={value}" for option, value in told.items()]
         return imported("huggingface", [config], words, None)
     row = assumptions.Assumption(
@@ -189,7 +188,8 @@ def _model(config: Path | str | ModelSpec, told: Fields) -> Imported:
         "the catalogue has only the model's shape",
         "give the model's config.json",
     )
-    made = {"model": shape_of(name), "source": f"shape of {name} in the catalogue"}
+    shape = shape_of(name)
+    made = {"model": shape, "source": f"shape of {shape['name']} in the catalogue"}
     return Imported(made, (row,))
 
 

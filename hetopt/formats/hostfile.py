@@ -93,7 +93,7 @@ def _fields(words: list[str], place: str) -> dict[str, str]:
         if not sign or not value or key in fields:
             raise InstanceError(
                 f"{place}: found {word!r}, expected KEY=VALUE, each key once; "
-                "correct it"
+                "correct it (a type has no blanks: A100-80GB-PCIe)"
             )
         if key not in ("slots", "type", "max_slots", "max-slots"):
             raise InstanceError(

@@ -139,9 +139,13 @@ def judged(data: Any, plan: Plan, found: Evaluation) -> Iterator[Section]:
     cards = found.parts.get("not_calibrated_here", ())
     told = "no row of decoding was measured there, so data sheets give their times"
     new = (f"not calibrated here: engines on {card}: {told}" for card in cards)
-    points = (*(f"warning: {x}" for x in warned), *problems(found.violations), *new)
+    points = [*(f"warning: {x}" for x in warned), *problems(found.violations), *new]
+    if isinstance(plan, TrainingPlan) and data.cluster is not None:
+        there = Counter({x.name: x.count for x in data.cluster.nodes})
+        if idle := _cards(data, there - plan.gpus_by_node):
+            points.append(f"left idle: {idle}")
     if points:
-        yield Section(points=points)
+        yield Section(points=tuple(points))
 
 
 def problems(violations: Iterable[Violation]) -> list[str]:

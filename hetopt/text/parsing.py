@@ -192,8 +192,8 @@ def parse_tree(text: str, where: str, *, is_json: bool) -> Document:
         found = "nothing" if tree is None else f"a {_KIND[type(tree)]}"
         raise InstanceError.of(
             where,
-            f"found {found}, expected an object with named fields; `hetopt list "
-            "fields` has an instance's",
+            f"found {found}, expected an object with named fields; `list fields` has "
+            "an instance's, `hetopt assemble` makes one; `check --from` reads a run",
         )
     return tree
 

@@ -208,7 +208,7 @@ def test_tables_of_hosts_tell_cards_by_memory_and_columns_unread(
     [
         *(("gpu_capacity_num", "gpu_model"), ("GPUs per node", "accelerator_type")),
         *(("gpuCount", "gpu"), ("gpu", "gpu_type"), ("cards", "gpu_name")),
-        ("count", "name"),
+        *(("count", "name"), ("gpus", "type")),
     ],
 )
 def test_the_number_of_gpus_is_known_by_the_name_of_its_column(

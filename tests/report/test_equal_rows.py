@@ -49,6 +49,14 @@ def test_pipelines_that_are_equal_are_one(copies: int) -> None:
     assert len(explained_rows) <= 3
 
 
+def test_gpus_without_work_are_named() -> None:
+    instance, plan = twins(3)
+    plan = plan.model_copy(update={"pipelines": plan.pipelines[:2]})
+    (*_, last) = results.judged(instance, plan, training_plan.evaluate(instance, plan))
+    card = instance.planned_cluster.nodes[0].gpu
+    assert last.points[-1] == f"left idle: 2 × {card}"
+
+
 def test_a_pipeline_that_differs_has_a_row_of_its_own() -> None:
     instance, plan = twins(3)
     uneven = [

@@ -134,7 +134,7 @@ def recognise(paths: Sequence[Path]) -> tuple[RunReader, Asked]:
         f"found no run of a known trainer in {listed}, with {some}; expected "
         "arguments or a configuration of Megatron-LM, Megatron-Bridge, NeMo, "
         "ms-swift, torchtitan, transformers, Accelerate, DeepSpeed, TRL, "
-        "LLaMA-Factory; name the file that has them"
+        "LLaMA-Factory; name the file that has them, too (--from A --from B)"
     )
 
 
