@@ -104,7 +104,7 @@ def test_interleaved_stages_are_shown_with_the_layers_that_are_launched() -> Non
     table = results.table(data, plan, checked.parts)
     at = table.headings.index("layers")
     assert [row[at].text for row in table.rows] == told
-    html = writers.page(timeline.sheet(simulate(data, plan), data.name))
+    html = writers.page(timeline.sheet(simulate(data, plan)))
     assert all(f"layers {layers} on " in html for layers in told)
     found = Result(
         *("training_plan", data, Method("someone", "heuristic")),
