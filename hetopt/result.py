@@ -60,6 +60,7 @@ class Proof(StrEnum):
     CERTIFICATE = "certificate"  # other code follows it
     STATEMENT = "statement"  # another solver came to it, of a statement of the problem
     METHOD = "same method"  # nothing; the method can be run again
+    CLAIM = "claim"  # nothing yet: a file says it
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,13 @@ class Bound:
     value: Objective
     source: str
     certified: bool = field(default=False, compare=False)  # there is a certificate
+    claimed: bool = field(default=False, compare=False)  # by a file, not derived here
 
     @property
     def proof(self) -> Proof:
         """Return what the bound can be checked by."""
+        if self.claimed:
+            return Proof.CLAIM
         return Proof.CERTIFICATE if self.certified else Proof.METHOD
 
 

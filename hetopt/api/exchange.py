@@ -29,7 +29,7 @@ from .calling import (
     progress_of,
     words_of,
 )
-from .judging import load, no_plan_is_shorter, posed_plan, posed_training
+from .judging import claimed, load, no_plan_is_shorter, posed_plan, posed_training
 from .starts import known_of
 
 if TYPE_CHECKING:
@@ -187,7 +187,9 @@ def explain(
     heard = progress_of(progress).started
     with naming(plan):
         found = explaining.explain(data, made, limits_of(limits), heard, others)
-    return replace(found, bound=starts.bound(data) or no_plan_is_shorter(data))
+    bounds = starts.bound(data), no_plan_is_shorter(data), claimed(plan, data)
+    least = (x for x in bounds if x is not None and x.value <= found.iteration_us)
+    return replace(found, bound=max(least, key=lambda x: x.value, default=None))
 
 
 def capabilities(instance: AnyInstance | None = None) -> Entries:

@@ -186,6 +186,19 @@ def bound_of(document: dict[str, object], file: str | Path) -> Objective:
     return exactly
 
 
+def claimed(plan: AnyPlan, data: Instance) -> Bound | None:
+    """Return the bound that a result or its file has of an instance, not derived."""
+    if isinstance(plan, Result):
+        return plan.bound if plan.data.digest == data.digest else None
+    if not isinstance(plan, str | Path):
+        return None
+    document = files.load_claim(plan, data).document
+    origin = files.origin_of(document, plan)
+    if document.get("bound") is None or origin is None or origin.digest != data.digest:
+        return None
+    return Bound(bound_of(document, plan), "the plan file", claimed=True)
+
+
 def _is_near(value: Any, exactly: Fraction) -> bool:
     """Return whether a number is the fraction, as far as a float can be."""
     if type(value) is float and not math.isfinite(value):

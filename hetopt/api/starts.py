@@ -1,7 +1,7 @@
 """The module finds what is known beforehand: plans that are given, the library's best.
 
 Every command that plans, compares or explains asks here. The judge looks at each plan
-before anybody uses it. A bound is taken from the library alone.
+before anybody uses it. A bound is taken from the library.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

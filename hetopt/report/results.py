@@ -103,11 +103,11 @@ def distance(us: Objective, bound: Bound | None) -> str:
     """Say how far from optimal a plan is at most, and by which bound in us."""
     if bound is None:
         return "its distance from the best is unknown"
-    least, proof = words.amount(bound.value, "us"), words.proof(bound.proof)
+    least, proved = words.amount(bound.value, "us"), words.proved(bound)
     if bound.value == us:
-        return f"no plan is faster (proved, {proof})"
+        return f"no plan is faster ({proved})"
     gap = words.share(known_gap(us, bound.value))
-    said = f"no plan takes less than {least} (proved, {proof})"
+    said = f"no plan takes less than {least} ({proved})"
     return f"{said}, so it is at most {gap} from optimal"
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from ..plans import Stage
 from ..problems import Objective
-from ..result import Proof
+from ..result import Bound, Proof
 from ..schema import Cluster
 from ..text import numbers
 from ..text.documents import Fields
@@ -27,6 +27,7 @@ _CHECKED_BY = {
     Proof.CERTIFICATE: "with a certificate that other code follows",
     Proof.STATEMENT: "by a statement on another solver",
     Proof.METHOD: "by this method only",
+    Proof.CLAIM: "as the plan file says; `hetopt check --bound` derives it again",
 }
 
 
@@ -147,6 +148,11 @@ def share(value: float | None) -> str:
 def proof(proof: Proof) -> str:
     """Return what a bound can be checked by."""
     return _CHECKED_BY[proof]
+
+
+def proved(bound: Bound) -> str:
+    """Say whether a bound is proved, and by what."""
+    return "proved, " * (not bound.claimed) + proof(bound.proof)
 
 
 def memory(mib: int | None) -> str:

@@ -1,7 +1,8 @@
 """An explanation adds up to what the judge says, and its changes are judged anew."""
 
 import json
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from hetopt.plans import Partition, Pipeline, TrainingPlan
 from hetopt.portfolio import PORTFOLIO
 from hetopt.problems import training_plan as judge
 from hetopt.report.explanation import limits
+from hetopt.result import Bound
 from hetopt.schema import Instance
 from hetopt.search import islands
 from hetopt.search.fast_cost import FastCost
@@ -202,3 +204,19 @@ def test_no_search_is_said_to_save_less_than_the_librarys_plan() -> None:
     assert found.to_json()["faster"]["iteration_us"] == best.objective
     assert hetopt.explain(slow, known=False, limits=0).faster is None
     assert hetopt.explain(best, limits=0).faster is None
+
+
+def test_the_bound_of_a_plan_file_is_quoted_as_its_claim(tmp_path: Path) -> None:
+    """One of another instance, or above the plan's own time, is left out."""
+    found, file = hetopt.plan("tiny/two-nodes", known=False), tmp_path / "plan.json"
+    found.write(file)
+    said = partial(hetopt.explain, known=False, limits=0)
+    assert (told := said(file)).bound == Bound(found.bound.value, "the plan file")
+    assert "no plan is faster (as the plan file says" in str(told)
+    assert said(found).bound == found.bound
+    other = hetopt.load("tiny/two-nodes").with_workload(sequence_length=128)
+    document = json.loads(file.read_text("utf-8"))
+    raised = document | {"bound": document["bound"] + 1}
+    for claim, data in ((document, other), (raised, None)):
+        file.write_text(json.dumps(claim), "utf-8")
+        assert not said(file, data).bound.claimed
