@@ -213,7 +213,7 @@ LATER = (
 )
 
 
-@pytest.mark.parametrize("number", trials(80, 400))
+@pytest.mark.parametrize("number", trials(120, 400))
 def test_a_plan_that_a_target_runs_is_exported_to_it(number: int) -> None:
     """Under any setting: what the judge lets pass on a target no exporter refuses."""
     taken = set()
