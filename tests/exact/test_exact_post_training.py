@@ -11,7 +11,7 @@ from inputs import trials
 
 import hetopt
 from hetopt import registry
-from hetopt.api.proving import bound_checked
+from hetopt.api.proving import check_bound
 from hetopt.errors import Unsupported
 from hetopt.exact import post_training as exact
 from hetopt.exact.checking import divisions
@@ -19,6 +19,7 @@ from hetopt.exact.post_training.prices import Prices
 from hetopt.modelling import Limits
 from hetopt.problems.post_training import Data
 from hetopt.result import Proof, Result, Stop
+from hetopt.schema import Instance
 from hetopt.search.halves import Division, Halves, Trained
 from hetopt.solving import statements
 from hetopt.solving.certificates import DivisionCertificate
@@ -68,6 +69,23 @@ def test_no_bound_is_above_the_best_plan(seed: int) -> None:
     ways = [way.us for way in (halves.way(None, least),) if way is not None]
     ways += [] if box is None else [Prices(halves).least(none, halves.units, box)[0]]
     assert min(ways) <= best
+
+
+def test_the_first_look_at_a_division_chooses_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan to start from would keep its own: rules of thumb recompute all."""
+    starts, solve = dict[str, bool](), exact.training_plan.solve
+
+    def seen(data: Instance, **asked: Any) -> Result:
+        starts.setdefault(str(data.planned_cluster), asked["warm_start"] is None)
+        return solve(data, **asked)
+
+    monkeypatch.setattr(exact.training_plan, "solve", seen)
+    data = Data(instance=hetopt.load("post_training/tiny"))
+    assert exact.solve(data, limits=Limits()).plan is not None
+    assert starts
+    assert all(starts.values())
 
 
 # --- certificates ------------------------------------------------------------------
@@ -121,11 +139,11 @@ def large() -> Result:
 def test_the_bound_of_a_saved_result_is_checked(large: Result, tmp_path: Path) -> None:
     file, document = tmp_path / "rl.json", large.to_file()
     file.write_text(json.dumps(document), encoding="utf-8")
-    found = bound_checked(file)
+    found = check_bound(file)
     assert (found.missing, found.proof) == ((), Proof.CERTIFICATE)
     document["certificate"]["boxes"].pop()
     file.write_text(json.dumps(document), encoding="utf-8")
-    (missing,) = bound_checked(file).missing
+    (missing,) = check_bound(file).missing
     assert "not all divisions" in missing
 
 

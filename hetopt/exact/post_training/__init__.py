@@ -187,13 +187,13 @@ class _Walk:
 
     def _look(self, bound: int, division: Division) -> None:
         """Look at the training of one division, twice as long as the last time."""
-        halves, limits = self._halves, self._run.limits
-        if self._looks[division] == _LOOKS.most:
+        halves, limits, seen = self._halves, self._run.limits, self._looks[division]
+        if seen == _LOOKS.most:
             self._open.append(bound)
             return
-        times = 2 ** self._looks[division]
+        times, instance = 2**seen, halves.instance(division)
         self._looks[division] += 1
-        instance, start = halves.instance(division), halves.trained(division).plan
+        start = halves.trained(division).plan if seen else None  # settings are chosen
         twin, seconds = settings.on_target(instance), _LOOKS.seconds * times
         if (left := self._run.left_s()) is not None and limits.time_s is not None:
             seconds = min(left, limits.time_s * _LOOKS.share * times)
