@@ -391,8 +391,10 @@ RELATIVES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"deepspeed": True, "num_experts": 1}, {"deepspeed": ""}),
     ({"num_experts": 1}, {"num-experts": "1"}),
     ({"finetuning_type": "lora"}, {"tuner-type": "lora", "lora-rank": "8"}),
-    ({"seq_length": "${LENGTH:2048}"}, {"seq-length": "2048"}),
-    ({"seq_length": "${LENGTH}"}, {"seq-length": "${LENGTH}"}),
+    (
+        {"modules.pre_trainer.overrides.seq_length": "${LENGTH:2048}"},
+        {"seq-length": "2048", "use-distributed-optimizer": "", "bf16": ""},
+    ),
 ]
 
 

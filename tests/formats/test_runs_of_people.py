@@ -336,10 +336,8 @@ def test_states_are_divided_as_launchers_and_files_say(
 
 
 def test_ranks_that_share_sequences_share_states_of_fsdp(tmp_path: Path) -> None:
-    """Accelerate's FSDP divides over them, too, where there is one replica."""
     work = {"global_batch": 2, "sequence_length": 4096}
-    hosts = ["a0 slots=2 type=H100-80GB-SXM5"]
-    made = assembled(tmp_path, hosts, "inter_gbytes_per_s=50", work=work)
+    made = assembled(tmp_path, ["a0 slots=2 type=H100-80GB-SXM5"], work=work)
     files = {
         "run.yaml": TRAINER.partition("deepspeed")[0],
         "fsdp.yaml": ACCELERATE.replace("3\nnum_processes: 24", "1")

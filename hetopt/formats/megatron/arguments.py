@@ -26,8 +26,7 @@ _OF_MESHES = (
     *("tensor-model-parallel-size", "context-parallel-size"),
     *("expert-model-parallel-size", "pipeline-model-parallel-size"),
 )
-#: A variable of the environment with what stands for it, in Primus' YAML.
-_DEFAULTED = re.compile(r"\$\{[A-Z][A-Z0-9_]*:([^${}]+)\}")
+_DEFAULTED = re.compile(r"\$\{[A-Z][A-Z0-9_]*:([^${}]+)\}")  # ${NAME:default}, Primus
 _DISTRIBUTED = {"use-distributed-optimizer": ""}
 #: What recipes set themselves, as it is taken where no file tells it.
 _BY_RECIPES = {
@@ -110,7 +109,9 @@ def _of_swift(read: Read) -> Iterator[str]:
 
 
 def _of_megatron(read: Read) -> Iterator[str]:
-    """LLaMA-Factory's adapters have a rank; DeepSpeed's one expert is an MLP."""
+    """Primus and LLaMA-Factory have defaults; DeepSpeed's one expert is an MLP."""
+    if any("pre_trainer" in key.split(".") for key in read.written.values()):
+        yield from read.usual({**_DISTRIBUTED, "bf16": ""}, "Primus")
     if read.given.get("tuner-type") == "lora":
         yield from read.usual({"lora-rank": "8"}, "LLaMA-Factory")
     if "deepspeed" in read.given and read.given.get("num-experts") == "1":
