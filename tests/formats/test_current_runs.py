@@ -16,8 +16,10 @@ from hetopt.costs import under
 from hetopt.errors import InstanceError
 from hetopt.formats import exporting
 from hetopt.formats.importing import changes
+from hetopt.formats.importing.forms import Form
 from hetopt.formats.importing.placing import Claim
 from hetopt.formats.megatron import plan as megatron
+from hetopt.formats.megatron.arguments import arguments as arguments_of
 from hetopt.plans import Pipeline, Replica, Stage, TrainingPlan
 from hetopt.problems import training_plan
 from hetopt.problems.training_plan.shapes import normal, table_of
@@ -369,6 +371,46 @@ def test_flags_of_older_programs_say_what_todays_do(old: str, tmp_path: Path) ->
     assert read("megatron", today, data) == wanted
 
 
+@pytest.mark.parametrize(("layers", "recompute"), [("0", "none"), ("4", "full")])
+def test_a_block_without_layers_recomputes_nothing(
+    layers: str, recompute: str, tmp_path: Path
+) -> None:
+    block = ("--recompute-method block", f"--recompute-num-layers {layers}")
+    claim = claimed("megatron", arguments(tmp_path, *block), instance())
+    assert claim.settings.recompute == recompute
+
+
+#: What a relative of Megatron-LM is given, and the same by Megatron-LM's names.
+RELATIVES: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"ds_sequence_parallel_size": 4}, {"context-parallel-size": "4"}),
+    ({"moe_expert_parallel_size": 8}, {"expert-model-parallel-size": "8"}),
+    (
+        {"num_key_value_heads": 4},
+        {"num-query-groups": "4", "group-query-attention": ""},
+    ),
+    ({"deepspeed": True, "num_experts": 1}, {"deepspeed": ""}),
+    ({"num_experts": 1}, {"num-experts": "1"}),
+    ({"finetuning_type": "lora"}, {"tuner-type": "lora", "lora-rank": "8"}),
+    (
+        {"modules.pre_trainer.overrides.seq_length": "${LENGTH:2048}"},
+        {"seq-length": "2048", "use-distributed-optimizer": "", "bf16": ""},
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "wanted"), RELATIVES)
+def test_names_of_relatives_are_those_of_megatron(
+    told: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    assert arguments_of(Form("YAML", told), "run.yaml").given == wanted
+
+
+def test_states_that_deepspeed_updates_on_hosts_are_on_hosts(tmp_path: Path) -> None:
+    path = arguments(tmp_path, "--deepspeed ", "--zero-stage 1", "--cpu-optimizer ")
+    with pytest.raises(InstanceError, match="optimiser states: found on hosts"):
+        read("megatron", path, instance())
+
+
 @pytest.mark.parametrize("told", ["", "--swiglu ", "--quick-geglu "])
 def test_a_run_of_a_model_without_gates_is_told(told: str, tmp_path: Path) -> None:
     words = ("--num-attention-heads 8", "--ffn-hidden-size 1024", told)
@@ -390,6 +432,8 @@ LAUNCHED = {
     "#SBATCH --nodes=3 --gres=gpu:h100:8\nsrun python p.py": "3 x 8",
     "#SBATCH -N 2\n#SBATCH --gpus-per-node=8\nsrun python p.py": None,
     "#SBATCH -N 4\ntorchrun --nnodes $SLURM_NNODES --nproc-per-node 8 p.py": "4 x 8",
+    "#SBATCH -N 4 --gpus-per-node=2\ntorchrun --nnodes $SLURM_NNODES "
+    "--nproc-per-node $SLURM_GPUS_PER_NODE p.py": "4 x 2",
     "srun --nodes 2 --ntasks-per-node 4 python p.py": "2 x 4",
     "python p.py": None,
 }

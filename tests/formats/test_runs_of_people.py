@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from assembled import assembled
+from assembled import assembled, instance_of
 from command_line import typed
 from exporter_plans import instance
 from places import TESTS
@@ -333,6 +333,19 @@ def test_states_are_divided_as_launchers_and_files_say(
     put(tmp_path, files)
     claim = judged(*(tmp_path / name for name in files))
     assert claim.settings.zero == zero
+
+
+def test_ranks_that_share_sequences_share_states_of_fsdp(tmp_path: Path) -> None:
+    work = {"global_batch": 2, "sequence_length": 4096}
+    made = assembled(tmp_path, ["a0 slots=2 type=H100-80GB-SXM5"], work=work)
+    files = {
+        "run.yaml": TRAINER.partition("deepspeed")[0],
+        "fsdp.yaml": ACCELERATE.replace("3\nnum_processes: 24", "1")
+        + "parallelism_config:\n  parallelism_config_cp_size: 2\n",
+    }
+    put(tmp_path, files)
+    claim = judged(*(tmp_path / name for name in files), data=instance_of(made))
+    assert (claim.settings.context_parallel, claim.settings.zero) == (2, 3)
 
 
 def test_what_changes_time_and_is_not_read_is_told(tmp_path: Path) -> None:

@@ -40,7 +40,10 @@ OTHERS = frozenset(
         *("decoder-tp-comm-overlap", "freeze-LM", "freeze-ViT", "freeze-llm"),
         *("freeze-vit", "microbatch-group-size-per-vp-stage", "swap-attention"),
         *("moe-pad-expert-input-to-cap", "moe-router-force-bias", "recompute-norm"),
-        "recompute-activation-layers-per-vp-stage",
+        *("recompute-activation-layers-per-vp-stage", "cpu-optimizer", "mlp-type"),
+        *("noop-layers", "schedules-method", "swap-optimizer", "reuse-fp32-param"),
+        *("recompute-activation-function", "recompute-in-advance", "use-ascend-coc"),
+        *("moe-fb-overlap", "moe-tp-extend-ep", "moe-alltoall-overlap-comm"),
     }
 )
 

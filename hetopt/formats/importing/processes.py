@@ -39,6 +39,8 @@ def of_slurm(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     if _is_number(nodes := told.get("nodes", "")):
         found |= dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes)
+    if each := told.get("gpus-per-node"):
+        found["SLURM_GPUS_PER_NODE"] = each
     for name in ("gpus-per-node", "gres"):
         if gpus := _GPUS.fullmatch(told.get(name, "")):
             found["SLURM_GPUS_ON_NODE"] = gpus[1]

@@ -26,6 +26,7 @@ _OF_MESHES = (
     *("tensor-model-parallel-size", "context-parallel-size"),
     *("expert-model-parallel-size", "pipeline-model-parallel-size"),
 )
+_DEFAULTED = re.compile(r"\$\{[A-Z][A-Z0-9_]*:([^${}]+)\}")  # ${NAME:default}, Primus
 _DISTRIBUTED = {"use-distributed-optimizer": ""}
 #: What recipes set themselves, as it is taken where no file tells it.
 _BY_RECIPES = {
@@ -107,6 +108,16 @@ def _of_swift(read: Read) -> Iterator[str]:
     yield from read.usual(taken, "ms-swift")
 
 
+def _of_megatron(read: Read) -> Iterator[str]:
+    """Primus and LLaMA-Factory have defaults; DeepSpeed's one expert is an MLP."""
+    if any("pre_trainer" in key.split(".") for key in read.written.values()):
+        yield from read.usual({**_DISTRIBUTED, "bf16": ""}, "Primus")
+    if read.given.get("tuner-type") == "lora":
+        yield from read.usual({"lora-rank": "8"}, "LLaMA-Factory")
+    if "deepspeed" in read.given and read.given.get("num-experts") == "1":
+        del read.given["num-experts"]
+
+
 def _of_flagscale(read: Read) -> Iterator[str]:
     """Stages of process meshes [tp, cp, ep, dp, pp] are a layout and its degrees."""
     yield from ()
@@ -127,6 +138,7 @@ def _of_flagscale(read: Read) -> Iterator[str]:
 
 
 _OTHERS: Mapping[str, Callable[[Read], Iterator[str]]] = {
+    MEGATRON.title: _of_megatron,
     NEMO.title: _of_nemo,
     SWIFT.title: _of_swift,
     FLAGSCALE.title: _of_flagscale,
@@ -156,7 +168,9 @@ def arguments(form: Form, place: str) -> Arguments:
     dialect = _dialect_of(keys, form.program)
     read = Read(place, dialect)
     for key in keys:
-        read.add(key, form.values[key])
+        value = form.values[key]
+        told = None if form.is_command else _DEFAULTED.fullmatch(str(value))
+        read.add(key, told[1] if told else value)
     if dialect is NEMO:  # what a recipe is called with; parts may be set afterwards
         for key in keys:
             name = plain(key)

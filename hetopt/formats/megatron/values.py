@@ -120,6 +120,8 @@ class Read:
             name, value = dialect.opposite[name], not value
         own = NAMES.get(dialect.names.get(name, name), dialect.names.get(name, name))
         self.put(own, key, value, is_first=bool(dialect.sections))
+        if name == "num-key-value-heads":  # Megatron-DeepSpeed has no flag beside it
+            self.put("group-query-attention", key, True)
         if name == "activations-checkpoint-method" and value is not None:
             self.put("checkpoint-activations", key, True)  # Megatron-LM of 2022
 

@@ -432,7 +432,8 @@ def _zero(asked: Asked, data: Instance, replicas: int) -> tuple[int, int]:
         if given.get("reshard") == "false":
             zero = 2
     if groups >= replicas:  # where one divides nothing, DeepSpeed is still there
-        return zero if replicas == 1 and "zero" in given else 0, 1
+        divides = "zero" in given or _number(asked, "context", 1) > 1
+        return zero if replicas == 1 and divides else 0, 1
     return zero, groups if zero else 1
 
 
