@@ -12,6 +12,7 @@ import pytest
 import yaml
 from command_line import typed
 from command_line import typed as hetopt
+from disk import put
 from places import TESTS
 from pydantic import ValidationError
 
@@ -97,8 +98,7 @@ def test_texts_that_no_file_can_hold_are_refused(
         tree = {text: 1}
     if place == "file name":
         tree = {"model": {"config": f"{text}.json"}}
-    path = tmp_path / "strange.json"
-    path.write_text(json.dumps(tree))
+    path = put(tmp_path / "strange.json", tree)
     found = refused("solve", path)
     assert found["file"] == str(path)
     assert "expected whole text" in found["message"]
@@ -185,8 +185,7 @@ def test_a_link_too_slow_for_the_table_is_refused_by_its_field() -> None:
 def test_what_is_wrong_with_a_plan_names_its_file(command: str, tmp_path: Path) -> None:
     stage = {"layers": [0, 3], "replicas": [{"gpus": ["node0:0", "node1:7"]}]}
     plan = {"pipelines": [{"micro_batches": 9, "stages": [stage]}]}
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps({"instance": SMALL, "plan": plan}))
+    path = put(tmp_path / "plan.json", {"instance": SMALL, "plan": plan})
     more = ["--to", "megatron", "--out", tmp_path / "e"] if command == "export" else []
     found = refused(command, path, *more)
     assert found["file"] == str(path)
