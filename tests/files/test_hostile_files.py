@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import typed
-from command_line import typed as hetopt
+from command_line import document, typed
 from disk import put
 from places import TESTS
 from pydantic import ValidationError
@@ -51,9 +50,7 @@ def api_skypilot(path: Path) -> Any:
 
 def refused(*words: str | Path) -> dict[str, Any]:
     """The error of a command with exit code 2 and no traceback."""
-    told = hetopt(*words, "--json")
-    assert (told.exit_code, type(told.exception)) == (2, SystemExit), told.output
-    return json.loads(told.stdout)["error"]
+    return document(*words, code=2)["error"]
 
 
 # --- tables ------------------------------------------------------------------------
@@ -151,7 +148,7 @@ def test_a_name_that_is_too_long_is_refused_before_the_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if "plan.json" in words:
-        made = hetopt("plan", SMALL, "--planner", "megatron", "--out", "plan.json")
+        made = typed("plan", SMALL, "--planner", "megatron", "--out", "plan.json")
         assert made.exit_code == 0
     before = sorted(tmp_path.rglob("*"))
     found = refused(*words)
