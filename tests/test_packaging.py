@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ran
+from disk import put
 from places import ROOT
 
 SHIPPED = ("hetopt", "formulations", "instances")
@@ -60,8 +61,9 @@ def build(kind: str, source: Path, out: Path, **settings: str) -> None:
 @pytest.fixture(scope="module")
 def compiled(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of the source archive, compiled in a hurry."""
-    quick = tmp_path_factory.mktemp("compiler") / "cc"
-    quick.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
+    quick = put(
+        tmp_path_factory.mktemp("compiler") / "cc", '#!/bin/sh\nexec cc "$@" -O0\n'
+    )
     quick.chmod(0o755)
     place = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(archive) as tar:
@@ -98,10 +100,8 @@ def site(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(site: Path, code: str, folder: Path, *words: str) -> str:
     """Run a script that lies outside `folder`, on the unpacked wheel."""
-    script = site.parent / "script.py"
-    script.write_text(code, encoding="utf-8")
     told = ran(
-        *(sys.executable, script, *words),
+        *(sys.executable, put(site.parent / "script.py", code), *words),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(site)},
     )
@@ -234,8 +234,7 @@ def test_a_planner_that_comes_as_a_wheel_is_listed_and_plans(
     made = wheel(package.parent, tmp_path_factory)
     theirs = unpacked(made, tmp_path_factory)
     both = f"{site}{os.pathsep}{theirs}"
-    script = tmp_path / "main.py"
-    script.write_text("from hetopt.cli import main\nmain()\n")
+    script = put(tmp_path / "main.py", "from hetopt.cli import main\nmain()\n")
 
     def told(*words: str) -> str:
         return ran(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flat import flat
 from pydantic import ValidationError
-from random_alternatives import with_alternatives, with_choices
+from random_alternatives import with_alternatives, with_choices, with_rules
 from random_pipelines import random_instance, random_pipes
 
 from hetopt.costs import fixed, under
@@ -31,26 +31,13 @@ def random_plans() -> list[tuple[Random, Instance, TrainingPlan]]:
     return found
 
 
-def uniform(plan: TrainingPlan, rule: str | None) -> TrainingPlan:
-    pipelines = tuple(
-        pipeline.model_copy(
-            update={
-                "stages": tuple(
-                    stage.model_copy(update={"recompute": rule})
-                    for stage in pipeline.stages
-                )
-            }
-        )
-        for pipeline in plan.pipelines
-    )
-    return plan.model_copy(update={"pipelines": pipelines})
-
-
 def test_a_choice_made_everywhere_is_the_setting_of_the_workload() -> None:
     for _, instance, plan in random_plans()[:15]:
         for rule in instance.workload.recomputes:
             for zero in (0, 1, 3):
-                chosen = uniform(plan, rule).model_copy(update={"zero": zero})
+                chosen = with_rules(plan, lambda said=rule: said).model_copy(
+                    update={"zero": zero}
+                )
                 found = judge.evaluate(instance, chosen)
                 assert found == judge.evaluate(under(instance, rule, zero), plan)
         assert judge.evaluate(instance, plan) == judge.evaluate(fixed(instance), plan)
@@ -75,7 +62,7 @@ def test_an_explanation_adds_up_whatever_was_chosen() -> None:
 
 def test_what_is_not_offered_is_a_violation() -> None:
     _, instance, plan = random_plans()[0]
-    chosen = uniform(plan, "none").model_copy(update={"zero": 2})
+    chosen = with_rules(plan, lambda: "none").model_copy(update={"zero": 2})
     plain = under(instance, "full", 0)
     rules = {v.rule for v in judge.evaluate(plain, chosen).violations}
     assert {"recompute", "zero"} <= rules

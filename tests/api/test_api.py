@@ -42,10 +42,8 @@ def test_the_default_plan_is_no_worse_than_any_planners() -> None:
 def test_no_plan_is_a_result_with_the_planners_reason() -> None:
     instance = hetopt.load("tiny/two-nodes")
     # States fit, what a stage holds of such long sequences does not.
-    longer = {"sequence_length": 10_000_000}
-    workload = instance.workload.model_copy(update=longer)
-    instance = instance.model_copy(update={"workload": workload})
-    result = hetopt.plan(instance, "megatron")
+    longer = instance.with_workload(sequence_length=10_000_000)
+    result = hetopt.plan(longer, "megatron")
     assert (result.status, result.stop) == (Status.UNDECIDED, Stop.FINISHED)
     assert result.objective is None
     assert "MiB" in result.reasons[0]

@@ -159,19 +159,14 @@ def test_an_instance_is_asked_with_another_split_than_its_files(
     option: str, costs: dict[str, Any], offered: dict[str, Any]
 ) -> None:
     data = hetopt.load(TWO_NODES)
-    workload = data.workload
     others = {**dict.fromkeys(costs, ()), **offered}
-    edited = workload.model_copy(
-        update={
-            "costs": workload.costs.model_copy(update=costs),
-            "alternatives": workload.alternatives.model_copy(update=others),
-        }
-    )
-    other = divisions.with_choices(data, [option])
-    assert other.workload.costs.model_dump() == edited.costs.model_dump()
-    assert other.workload.alternatives == edited.alternatives
+    offering = data.workload.alternatives.model_copy(update=others)
+    edited = data.with_costs(**costs).with_workload(alternatives=offering)
+    other, wanted = divisions.with_choices(data, [option]).workload, edited.workload
+    assert other.costs.model_dump() == wanted.costs.model_dump()
+    assert other.alternatives == wanted.alternatives
     (found,) = hetopt.fit(TWO_NODES, options=[option]).verdicts
-    (same,) = hetopt.fit(data.model_copy(update={"workload": edited})).verdicts
+    (same,) = hetopt.fit(edited).verdicts
     assert (found.status, found.margin.value) == (same.status, same.margin.value)
 
 

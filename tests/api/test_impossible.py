@@ -77,10 +77,12 @@ def test_no_planner_by_itself_blames_memory_for_the_sizes(planner: str) -> None:
     assert "MiB" not in str(told.value)
 
 
+ROWS = [{"gpu": "A", "tensor_parallel": 1, "micro_batch": 2, "layer_us": [5, 5]}]
+OF_TWO = {"layer_times": "profile", "profile": ROWS}
+
+
 def test_sizes_that_were_not_measured_are_the_reason_not_memory() -> None:
-    rows = [{"gpu": "A", "tensor_parallel": 1, "micro_batch": 2, "layer_us": [5, 5]}]
-    costs = {"layer_times": "profile", "profile": rows}
-    data = tree(global_batch=3, micro_batch_sizes=[1, 2, 3], costs=costs)
+    data = tree(global_batch=3, micro_batch_sizes=[1, 2, 3], costs=OF_TWO)
     reason = impossible.reason(read(data))
     assert "1, 3 cannot be put together" in reason
     data["workload"]["global_batch"] = 4
@@ -89,9 +91,7 @@ def test_sizes_that_were_not_measured_are_the_reason_not_memory() -> None:
 
 def test_shares_that_need_more_gpus_are_the_reason_not_memory() -> None:
     """Micro-batches of 6 need three replicas of 2, and there are two GPUs."""
-    rows = [{"gpu": "A", "tensor_parallel": 1, "micro_batch": 2, "layer_us": [5, 5]}]
-    costs = {"layer_times": "profile", "profile": rows}
-    data = tree(global_batch=6, micro_batch_sizes=[6], costs=costs)
+    data = tree(global_batch=6, micro_batch_sizes=[6], costs=OF_TWO)
     assert str(impossible.reason(read(data))).startswith("batch: no GPUs take all")
     data["cluster"]["nodes"][0]["count"] = 3
     result = training_plan.solve(read(data), limits=Limits(time_s=5))

@@ -74,9 +74,7 @@ def test_every_planner_of_training_plans_has_a_step_below() -> None:
 def test_an_interrupted_planner_gives_its_incumbent(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = api.load(SMALL)
-    sizes = data.workload.model_copy(update={"micro_batch_sizes": (1, 2)})
-    data = data.model_copy(update={"workload": sizes})
+    data = api.load(SMALL).with_workload(micro_batch_sizes=(1, 2))
     owner: Any = OWNERS.get(name) or registry.entry("planners", name)
     *classes, step = STEPS[name].split(".")
     for one in classes:

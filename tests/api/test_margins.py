@@ -16,13 +16,8 @@ def told(gib: float, reserve_mib: int = 0) -> tuple[int, int, tuple[str, ...]]:
         name: gpu.model_copy(update={"memory_gib": gib})
         for name, gpu in cluster.gpus.items()
     }
-    costs = instance.workload.costs.model_copy(update={"reserve_mib": reserve_mib})
-    instance = instance.model_copy(
-        update={
-            "cluster": cluster.model_copy(update={"gpus": gpus}),
-            "workload": instance.workload.model_copy(update={"costs": costs}),
-        }
-    )
+    cards = {"cluster": cluster.model_copy(update={"gpus": gpus})}
+    instance = instance.with_costs(reserve_mib=reserve_mib).model_copy(update=cards)
     judged = training_plan.evaluate(instance, result.plan)
     found = warnings(instance, judged)
     sections = results.judged(instance, result.plan, judged)

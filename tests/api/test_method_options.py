@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from disk import put
 
 import hetopt
 from hetopt.errors import InstanceError, Unsupported
@@ -12,9 +13,8 @@ INSTANCE = "tiny/worked-example"
 
 
 def test_a_record_its_fields_and_a_file_are_the_same(tmp_path: Path) -> None:
-    file = tmp_path / "schedule.yaml"
     words = "rounds: 7\nshares: {searches: [0.1]}\n"
-    file.write_text(words, encoding="utf-8")
+    file = put(tmp_path / "schedule.yaml", words)
     fields = {"rounds": 7, "shares": {"searches": [0.1]}}
     wanted = Schedule(rounds=7, shares=Shares(searches=(0.1,)))
     for given in (wanted, fields, file, str(file)):
@@ -25,8 +25,7 @@ def test_a_record_its_fields_and_a_file_are_the_same(tmp_path: Path) -> None:
 
 
 def test_a_bad_file_is_named_with_its_field(tmp_path: Path) -> None:
-    file = tmp_path / "schedule.yaml"
-    file.write_text("rounds: many\n", encoding="utf-8")
+    file = put(tmp_path / "schedule.yaml", "rounds: many\n")
     with pytest.raises(InstanceError, match=r"schedule\.yaml: rounds: found \"many\""):
         hetopt.solve(INSTANCE, options={"schedule": file})
 

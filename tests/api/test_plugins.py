@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import ran
+from command_line import document, ran
 from command_line import typed as run
 from places import ROOT
 
@@ -44,8 +44,7 @@ def test_the_template_plans(template: Path) -> None:
     found = hetopt.plan(SMALL, template, limits=5)
     assert found.plan is not None
     assert found.method.name == "by_node"
-    table = run("compare", SMALL, "--planners", f"megatron,{template}", "--json")
-    rows = json.loads(table.stdout)["rows"]
+    rows = document("compare", SMALL, "--planners", f"megatron,{template}")["rows"]
     assert {row["method"] for row in rows} == {"megatron", "by_node"}
     assert "by_node" not in registry.names("planners")
 
@@ -82,9 +81,8 @@ def test_what_a_plug_in_raises_is_an_error_of_its_file(
         assert told.exit_code == 2
         assert "bug in hetopt" not in told.stderr
         assert "please report" not in told.stderr + told.stdout
-    beside = run("compare", SMALL, "--planners", f"megatron,{path}", "--json")
-    assert beside.exit_code == 2  # and what the others found is there
-    rows = json.loads(beside.stdout)["rows"]
+    words = ("compare", SMALL, "--planners", f"megatron,{path}")
+    rows = document(*words, code=2)["rows"]  # what the others found is there
     assert [row["objective"] is not None for row in rows] == [True, False]
 
 
@@ -111,11 +109,10 @@ def test_what_a_statement_raises_is_an_error_of_its_file(tmp_path: Path) -> None
 
 
 def test_options_of_a_file_are_its_arguments(template: Path) -> None:
-    words = ("plan", SMALL, "--planner", str(template), "-o", "degree=2", "--json")
-    made = json.loads(run(*words).stdout)
-    stages = [s for p in made["plan"]["pipelines"] for s in p["stages"]]
+    words = ("plan", SMALL, "--planner", str(template), "-o", "degree=2")
+    stages = [s for p in document(*words)["plan"]["pipelines"] for s in p["stages"]]
     assert {len(r["gpus"]) for s in stages for r in s["replicas"]} == {2}
-    assert run(*words[:-2], "width=2").exit_code == 2
+    assert run(*words[:-1], "width=2").exit_code == 2
 
 
 @pytest.mark.parametrize(

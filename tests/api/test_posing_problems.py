@@ -1,10 +1,10 @@
 """Problems named to `solve`: posed of an instance, with options, by every kind."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disk import put
 
 import hetopt
 from hetopt import api, problems
@@ -24,9 +24,7 @@ def planned() -> Result:
 
 @pytest.fixture
 def plan_file(planned: Result, tmp_path: Path) -> Path:
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps(planned.to_file()))
-    return file
+    return put(tmp_path / "plan.json", planned.to_file())
 
 
 def options_of(problem: str, file: Path) -> dict[str, Any]:
@@ -102,8 +100,7 @@ def test_a_plan_that_breaks_a_rule_poses_nothing(
 ) -> None:
     document = planned.to_file()
     document["plan"]["pipelines"][0]["micro_batches"] += 1
-    file = tmp_path / "wrong.json"
-    file.write_text(json.dumps({k: document[k] for k in ("instance", "plan")}))
+    file = put(tmp_path / "wrong.json", {k: document[k] for k in ("instance", "plan")})
     with pytest.raises(InstanceError, match="plan: found a plan that breaks a rule"):
         api.pose(NAME, "layer_partition", {"plan": str(file)})
 

@@ -183,10 +183,7 @@ def test_a_certificate_is_one_of_the_bound_that_it_refutes_times_below() -> None
 def test_that_there_is_no_plan_is_derived_again(name: str, tmp_path: Path) -> None:
     instance = files.load_instance(name if "/" in name else "tiny/two-nodes")
     if name == "changed":  # whose batch no micro-batches share
-        sizes = instance.workload.model_copy(
-            update={"micro_batch_sizes": (3,), "global_batch": 4}
-        )
-        instance = instance.model_copy(update={"workload": sizes})
+        instance = instance.with_workload(micro_batch_sizes=(3,), global_batch=4)
     if name == "for deepspeed":
         instance = files.load_instance("tiny/infeasible").on("deepspeed")
     result = hetopt.plan(instance, limits=LIMITS)

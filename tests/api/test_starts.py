@@ -1,11 +1,11 @@
 """What is known of an instance beforehand is a start everywhere, once it is judged."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disk import put
 
 import hetopt
 from hetopt.api import starts
@@ -36,8 +36,7 @@ def test_a_plan_that_is_given_is_a_start_and_must_run(
     mine: Instance, found: Result, tmp_path: Path
 ) -> None:
     assert hetopt.plan(mine, limits=0).plan is None
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps(found.to_file()))
+    file = put(tmp_path / "plan.json", found.to_file())
     for start, source in ((found, "the plan given"), (file, str(file))):
         again = hetopt.plan(mine, start=start, limits=0)
         assert again.started_from == again.to_json()["started_from"] == source
@@ -72,8 +71,7 @@ def test_the_librarys_bound_is_of_its_own_instance_and_costs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept, data = best.known(NAME), hetopt.load(NAME)
-    workload = data.workload.model_copy(update={"global_batch": 128})
-    other = data.model_copy(update={"workload": workload})
+    other = data.with_workload(global_batch=128)
     assert starts.known_of(other).bound(other) is None
     assert starts.known_of(data).bound(data) is not None
     # The judge finds another time than the library says: the costs are others now.

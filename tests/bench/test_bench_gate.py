@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import typed
+from command_line import document
 
 from hetopt.bench import gate
 from hetopt.files import best
@@ -82,9 +82,7 @@ def test_the_command_ends_by_the_verdict(
 ) -> None:
     lines = [{"suite": "gate"}, row(objective=moved("objective", share))]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
-    said = typed("bench", "--report", tmp_path, "--json")
-    assert said.exit_code == code, said.stderr
-    (verdict,) = json.loads(said.stdout)["gate"]
+    (verdict,) = document("bench", "--report", tmp_path, code=code)["gate"]
     assert bool(verdict["why"]) == bool(code)
     page = (tmp_path / "gate.md").read_text("utf-8")
     assert "| 5.00% |" in page if code else "| 0.00% |" in page

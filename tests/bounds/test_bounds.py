@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan
@@ -41,7 +42,7 @@ def test_no_random_plan_of_a_larger_instance_is_below_the_bound(
 
 
 def test_bound_of_one_gpu_is_met_but_for_rounding() -> None:
-    instance = _one_gpu()
+    instance = _one_node(1)
     best = best_training_plan(instance)
     # Each of the 2 layers, and the whole, may have been rounded up by 1 us a sample.
     samples = instance.workload.global_batch
@@ -65,7 +66,7 @@ def test_faster_links_never_raise_the_bound_and_no_links_matter_in_the_limit() -
 
 
 def test_layers_that_need_two_gpus_are_charged_for_tensor_parallelism() -> None:
-    loose, tight = _one_node(memory_gib=8.0), _one_node(memory_gib=0.25)
+    loose, tight = _one_node(4), _one_node(4, memory_gib=0.25)
     free, held = training_plan_bound(loose).value, training_plan_bound(tight).value
     best = best_training_plan(tight)
     assert best is not None
@@ -76,18 +77,9 @@ def test_layers_that_need_two_gpus_are_charged_for_tensor_parallelism() -> None:
     assert held >= free + 2 * 2 * 4 * reduced_us / 4 - 1
 
 
-def _one_gpu() -> Instance:
-    return _built([{"name": "n0", "gpu": "A", "count": 1}], 8.0)
-
-
-def _one_node(memory_gib: float) -> Instance:
-    node = {"name": "n0", "gpu": "A", "count": 4, "intra_gbytes_per_s": 5}
-    return _built([node], memory_gib)
-
-
-def _built(nodes: list[dict[str, object]], memory_gib: float) -> Instance:
+def _one_node(count: int, memory_gib: float = 8.0) -> Instance:
     """Two layers of 20 M parameters: 0.3 GiB of states each."""
     shape = {"layers": 2, "vocabulary": 0, "parameters_per_layer": 20_000_000}
     costs = {"activations": "checkpoint", "head": "omit"}
-    gpus = {"A": (50, memory_gib)}
-    return small(nodes, gpus, model=shape, global_batch=4, costs=costs)
+    words: dict[str, Any] = {"model": shape, "global_batch": 4, "costs": costs}
+    return small(f"A*{count}", {"A": (50, memory_gib)}, rate=5, **words)

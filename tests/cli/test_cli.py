@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import ran
+from command_line import document, ran
 from command_line import typed as hetopt
+from disk import put
 
 from hetopt import api, cli, files
 from hetopt.planners import megatron
@@ -36,9 +37,7 @@ def written(tmp_path: Path) -> Callable[[Any], Path]:
     """Write a document to a file."""
 
     def write(document: Any) -> Path:
-        path = tmp_path / "document.json"
-        path.write_text(json.dumps(document), encoding="utf-8")
-        return path
+        return put(tmp_path / "document.json", document)
 
     return write
 
@@ -49,18 +48,18 @@ def written(tmp_path: Path) -> Callable[[Any], Path]:
 def test_plans_answer_is_its_first_line(tmp_path: Path) -> None:
     told = ("plan", SMALL, "--planner", "megatron")
     proof = {"certificate": "with a certificate", "same method": "by this method only"}
-    document = json.loads(hetopt(*told, "--json").stdout)
+    made = document(*told)
     first = " ".join(hetopt(*told).stdout.split("\n\n")[0].split())
-    takes = f"takes {texts.amount(document['objective'], 'us')} per iteration"
-    if document["status"] == "optimal":
+    takes = f"takes {texts.amount(made['objective'], 'us')} per iteration"
+    if made["status"] == "optimal":
         said = f"The best plan {takes}: no plan is faster (proved, "
         assert first.startswith(said)
     else:
-        least = texts.amount(document["bound"], "us")
+        least = texts.amount(made["bound"], "us")
         said = f"The best plan found {takes}; no plan takes less than {least} (proved, "
         assert first.startswith(said)
-        assert first.endswith(f"{texts.share(document['gap'])} from optimal.")
-    assert proof[document["proof"]] in first
+        assert first.endswith(f"{texts.share(made['gap'])} from optimal.")
+    assert proof[made["proof"]] in first
     none = hetopt("plan", "tiny/infeasible", "--planner", "megatron").stdout
     assert none.startswith("No plan is possible (proved): ")
     unknown = hetopt("plan", too_long(tmp_path), "--planner", "megatron").stdout
@@ -90,16 +89,13 @@ def too_long(folder: Path) -> Path:
     """An instance whose states fit, and what stages hold of its sequences does not."""
     tree = api.load("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
     tree["workload"]["sequence_length"] = 10_000_000
-    (folder / "long.json").write_text(json.dumps(tree))
-    return folder / "long.json"
+    return put(folder / "long.json", tree)
 
 
 def test_a_planner_without_plan_exits_4_and_gives_its_reason(tmp_path: Path) -> None:
-    told = hetopt("plan", too_long(tmp_path), "--planner", "megatron", "--json")
-    assert told.exit_code == 4
-    document = json.loads(told.stdout)
-    assert (document["status"], document["objective"]) == ("undecided", None)
-    assert document["reasons"]
+    made = document("plan", too_long(tmp_path), "--planner", "megatron", code=4)
+    assert (made["status"], made["objective"]) == ("undecided", None)
+    assert made["reasons"]
 
 
 def test_compare_exits_as_its_worst_instance(tmp_path: Path) -> None:
@@ -125,8 +121,7 @@ def test_a_bound_without_its_proof_exits_2(
 ) -> None:
     problem, out = written(UNEVEN), tmp_path / "result.json"
     assert hetopt("solve", problem, "--out", out).exit_code == 0
-    document = json.loads(out.read_text(encoding="utf-8"))
-    out.write_text(json.dumps(document | change), encoding="utf-8")
+    put(out, json.loads(out.read_text(encoding="utf-8")) | change)
     told = hetopt("check", "--bound", out, "--instance", problem)
     assert told.exit_code == 2
     assert message in told.stderr
@@ -157,11 +152,10 @@ def test_a_signal_ends_the_work_with_a_document(
     monkeypatch.setattr(megatron, "plan", planning)
     before = signal.signal(signal.SIGTERM, cli._interrupt)
     try:
-        told = hetopt("plan", SMALL, "--planner", "megatron", "--json")
+        told = document("plan", SMALL, "--planner", "megatron", code=4)
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert told.exit_code == 4
-    assert json.loads(told.stdout)["stop"] == "interrupted"
+    assert told["stop"] == "interrupted"
 
 
 def test_a_terminal_sees_progress_and_a_pipe_does_not() -> None:
@@ -184,10 +178,9 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not() -> None:
 
 def test_a_proof_ends_at_a_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_CHECKS_PER_LOOK", 1)
-    words = ("solve", "tiny/two-nodes", "--time-limit", "60", "--json")
-    held = json.loads(hetopt(*words, "--memory", "2MiB").stdout)
+    words = ("solve", "tiny/two-nodes", "--time-limit", "60")
+    held = document(*words, "--memory", "2MiB", code=4)
     assert held["stop"] == "memory"
     assert held["status"] in ("feasible", "undecided")
-    free = json.loads(hetopt(*words, "--memory", "64GiB").stdout)
-    assert free["status"] == "optimal"
+    assert document(*words, "--memory", "64GiB")["status"] == "optimal"
     assert hetopt(*words, "--memory", "0").exit_code == 2

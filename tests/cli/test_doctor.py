@@ -1,10 +1,9 @@
 """`hetopt doctor`: a solver that is missing or wrong is told, and the exit says so."""
 
-import json
 from typing import Any
 
 import pytest
-from command_line import typed
+from command_line import document, typed
 
 import hetopt
 from hetopt import registry
@@ -14,9 +13,7 @@ from hetopt.errors import BackendMissing
 
 
 def test_every_back_end_is_tried_and_works() -> None:
-    told = typed("doctor", "--json")
-    assert told.exit_code == 0, told.output
-    found = json.loads(told.stdout)
+    found = document("doctor")
     assert [one["name"] for one in found["backends"]] == registry.names("backends")
     assert all(one["healthy"] and one["version"] for one in found["backends"])
     assert found["threads"] >= 1

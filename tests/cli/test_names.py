@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import typed
+from disk import put
 from exporter_plans import instance
 from pydantic import TypeAdapter, ValidationError
 
@@ -148,9 +149,8 @@ def test_every_field_that_names_something_has_the_rule() -> None:
 def test_a_job_of_a_trace_that_is_no_name_is_refused_with_its_line(
     job: str, tmp_path: Path
 ) -> None:
-    trace = tmp_path / "jobs.csv"
     text = f"job,submit_s,duration_s,gpus\na,0,60,1\n{job},0,60,1\n"
-    trace.write_text(text, encoding="utf-8")
+    trace = put(tmp_path / "jobs.csv", text)
     with pytest.raises(InstanceError, match=r"jobs.csv: line 3: job: found") as caught:
         traces.read(trace)
     assert str(caught.value).isprintable()
@@ -194,8 +194,7 @@ def test_a_configuration_of_a_model_that_is_no_name_is_refused(tmp_path: Path) -
 
 
 def test_the_source_of_what_was_read_can_be_printed(tmp_path: Path) -> None:
-    hosts = tmp_path / "ho\nsts"
-    hosts.write_text("n1 slots=1\n")
+    hosts = put(tmp_path / "ho\nsts", "n1 slots=1\n")
     read = importing.imported(
         "hostfile", [hosts], ["gpu=H100-80GB-SXM5"], None
     ).document
@@ -227,8 +226,7 @@ def test_a_text_stays_a_text_in_yaml_whoever_reads_it(text: str) -> None:
 def test_no_message_sends_a_terminal_control_characters(tmp_path: Path) -> None:
     tree = with_name(PLACES["name"], "n") | {"odd\x1b[2J\nhetopt: fine": 1}
     tree["source"] = ["\x9b\x07"]
-    path = tmp_path / "in.json"
-    path.write_text(json.dumps(tree))
+    path = put(tmp_path / "in.json", tree)
     for words in (["plan", str(path)], ["plan", "no\x1b[2Jsuch"], ["check", "\x9b"]):
         told = typed(*words)
         assert told.exit_code == 2

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import typed
-from small_instances import document
+from command_line import document, typed
+from small_instances import document as file_of
 
 LIMIT = ("--time-limit", "0.01")
 TRACE = "time_s,gpus\n0,5\n600,2\n1200,5\n3000,5\n"
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nodes = "b-1=big*2 s-1=small*2 s-2=small*1"
     model = {"layers": 8, "hidden": 2048, "heads": 16}
     words = {"model": model, "inter": 50, "sequence_length": 2048, "global_batch": 16}
-    instance = document(nodes, gpus, name="mixed", **words)
+    instance = file_of(nodes, gpus, name="mixed", **words)
     (made / "mixed.json").write_text(json.dumps(instance))
     (made / "spot.csv").write_text(TRACE)
     best = told("plan", made / "mixed.json", "--time-limit", "inf", out=made)
@@ -37,12 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(*words: Any, out: Path | None = None) -> Any:
     """The document of a command; it is kept as plan.json in the folder `out`."""
-    asked = [*map(str, words), "--json"]
-    if out is not None:
-        asked += ["--out", str(out / "plan.json")]
-    found = typed(*asked)
-    assert found.exit_code == 0, found.output
-    return json.loads(found.stdout)
+    return document(*words, *(() if out is None else ("--out", out / "plan.json")))
 
 
 @pytest.fixture(scope="module")

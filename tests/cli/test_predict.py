@@ -1,17 +1,14 @@
 """`hetopt predict` and `hetopt calibrate`: documents as the outside reads them."""
 
-import json
 from pathlib import Path
 from random import Random
 
 import pytest
+from command_line import document, typed
+from disk import put
 from synthetic_runs import measured, row
-from typer.testing import CliRunner
 
-from hetopt.cli import app
 from hetopt.costs.constants import plain, shipped
-
-RUNNER = CliRunner()
 
 
 @pytest.fixture
@@ -21,15 +18,7 @@ def runs(tmp_path: Path) -> Path:
     rows = [{**row(random), "framework": "x"} for _ in range(2)]
     dumped = [run.model_dump() for run in measured(rows, slow)]
     dumped.append({"set": "synthetic", "gpu": "h100_80gb"})
-    path = tmp_path / "runs.json"
-    path.write_text(json.dumps(dumped), encoding="utf-8")
-    return path
-
-
-def document(*words: str | Path) -> dict:
-    answer = RUNNER.invoke(app, [*map(str, words), "--json"])
-    assert answer.exit_code == 0, answer.output
-    return json.loads(answer.stdout)
+    return put(tmp_path / "runs.json", dumped)
 
 
 def test_constants_of_calibrate_are_what_predict_takes(
@@ -45,20 +34,18 @@ def test_constants_of_calibrate_are_what_predict_takes(
 
 
 def test_runs_of_which_nothing_is_known_are_bad_input(tmp_path: Path) -> None:
-    path = tmp_path / "none.json"
-    path.write_text('[{"gpu": "h100_80gb"}]', encoding="utf-8")
-    answer = RUNNER.invoke(app, ["calibrate", str(path)])
+    path = put(tmp_path / "none.json", '[{"gpu": "h100_80gb"}]')
+    answer = typed("calibrate", path)
     assert answer.exit_code == 2
     assert "missing: give" in answer.output
 
 
 def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "runs.json"
     shape = {"layers": 32, "hidden": 8192, "heads": 64, "vocabulary": 32000}
     degrees = {"gpus": 1, "dp": 1, "tp": 1, "pp": 1, "mbs": 1, "gbs": 8, "seq": 2048}
     more = {"offload": "optimizer", "precision": "fp16", "gpu": "a100_40gb"}
-    path.write_text(json.dumps([{**shape, **degrees, **more}]))
-    answer = RUNNER.invoke(app, ["predict", str(path)])
+    path = put(tmp_path / "runs.json", [{**shape, **degrees, **more}])
+    answer = typed("predict", path)
     assert answer.exit_code == 0
     assert "does not fit" in answer.stdout
     assert "count tensors" in answer.stdout

@@ -159,7 +159,5 @@ def test_offers_refuse_what_their_price_leaves_out() -> None:
     from hetopt.files import load_instance
 
     offered = load_instance("espresso/llama-7b")
-    costs = offered.workload.costs.model_copy(update={"iteration_overhead_us": 5.0})
-    workload = offered.workload.model_copy(update={"costs": costs})
     with pytest.raises(Unsupported, match="iteration_overhead_us: 5"):
-        api.provision(offered.model_copy(update={"workload": workload}), limits=1)
+        api.provision(offered.with_costs(iteration_overhead_us=5.0), limits=1)

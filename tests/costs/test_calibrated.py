@@ -1,6 +1,7 @@
 """Calibrated times: tables, judge, searches, bounds and exact methods agree."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from calibrated_floats import FloatTimes
@@ -88,28 +89,24 @@ def test_a_constant_that_is_missing_is_named() -> None:
         CostTable(broken).layer_us("fast", 1, 1)
 
 
+NEEDED = ("card", "generation", "peaks", "memory_gbytes_per_s")
+
+
 @pytest.mark.parametrize(
-    "field", ["card", "generation", "peaks", "memory_gbytes_per_s"]
+    ("card", "costs", "message"),
+    [
+        *(({field: None}, {}, f"has no {field}: add it") for field in NEEDED),
+        ({"peaks": {"fp8": 100.0}}, {}, r"peaks for fp8.* multiplies in bf16"),
+        ({}, {"layer_times": "analytic"}, "costs has a calibration: give both"),
+    ],
 )
-def test_a_card_that_is_not_told_is_refused(field: str) -> None:
-    tree = two_links().model_dump(mode="json")
-    for gpu in tree["cluster"]["gpus"].values():
-        gpu[field] = None
-    with pytest.raises(ValueError, match=f"has no {field}: add it"):
-        Instance.model_validate(tree, strict=False)
-
-
-def test_a_precision_without_peak_is_refused() -> None:
+def test_calibrated_times_need_all_of_their_parts(
+    card: dict[str, Any], costs: dict[str, Any], message: str
+) -> None:
     tree = flat(two_links())
     for gpu in tree["cluster"]["gpus"].values():
-        gpu["peaks"] = {"fp8": 100.0}
+        gpu |= card
     tree["workload"]["costs"]["calibration"]["precision"] = "bf16"
-    with pytest.raises(ValueError, match=r"peaks for fp8.* multiplies in bf16"):
-        Instance.model_validate(tree, strict=False)
-
-
-def test_times_and_calibration_come_together() -> None:
-    tree = flat(two_links())
-    tree["workload"]["costs"]["layer_times"] = "analytic"
-    with pytest.raises(ValueError, match="costs has a calibration: give both"):
+    tree["workload"]["costs"] |= costs
+    with pytest.raises(ValueError, match=message):
         Instance.model_validate(tree, strict=False)

@@ -41,6 +41,4 @@ def test_proofs_hold_against_every_plan_of_tiny_clusters(seed: int) -> None:
 @given(seed=seeds())
 @examples(4)
 def test_searches_and_bounds_agree_with_the_judge(seed: int) -> None:
-    soaking.changed("improve", seed, with_lora)
-    soaking.changed("counted", seed, with_lora)
-    soaking.changed("pipelines", seed, with_lora)
+    soaking.changed("improve counted pipelines", seed, with_lora)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, tiny_instance
+from disk import put
 from flat import flat
 from hypothesis import given
 from inputs import examples, seeds
@@ -123,9 +124,7 @@ ROWS = [
 def instance_file(folder: Path, profile: Any, **changes: Any) -> Path:
     tree = flat(files.load_instance("tiny/profiled"))
     tree["workload"]["costs"] |= {"profile": profile, **changes}
-    path = folder / "instance.json"
-    path.write_text(json.dumps(tree), encoding="utf-8")
-    return path
+    return put(folder / "instance.json", tree)
 
 
 @pytest.mark.parametrize("name", ["rows.json", "rows.yaml"])

@@ -1,12 +1,12 @@
 """The constants that are shipped: positive, known to some degree, and said why."""
 
-import json
 import math
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disk import put
 
 from hetopt.catalogue import find_gpu
 from hetopt.costs.constants import shipped
@@ -100,8 +100,7 @@ def test_files_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_wrong_files_of_constants_are_refused(
     tmp_path: Path, change: dict[str, Any], field: str | None, message: str
 ) -> None:
-    path = tmp_path / "constants.json"
-    path.write_text(json.dumps(FILE | change))
+    path = put(tmp_path / "constants.json", FILE | change)
     with pytest.raises(InstanceError, match=message) as told:
         read_file(path)
     assert told.value.file == str(path)

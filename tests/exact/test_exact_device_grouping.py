@@ -53,13 +53,6 @@ SIZES = {
 LARGE = SIZES["3 types, 256 GPUs"]
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_a_real_cluster_is_proved(name: str) -> None:
-    result = exact.solve(SIZES[name])
-    assert result.status is Status.OPTIMAL
-    assert result.stop is Stop.PROVED
-
-
 @examples(20)
 @given(TINY)
 def test_patterns_that_are_too_many_at_first_are_looked_at_again(data: Data) -> None:

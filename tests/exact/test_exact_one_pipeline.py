@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 from brute_force_training import best_one_pipeline, random_tiny_instance
+from disk import put
 from flat import flat
 from hypothesis import given
 from inputs import drawn, examples, tiny_instances
@@ -84,10 +85,8 @@ def test_a_pipeline_is_offered_where_one_is_faster(tiny: Instance) -> None:
 
 def test_a_problem_file_poses_one_pipeline(tmp_path: Path) -> None:
     document = load("tiny/two-nodes").model_dump(mode="json")
-    file = tmp_path / "one.json"
-    file.write_text(json.dumps({"problem": "one_pipeline", **document}))
+    file = put(tmp_path / "one.json", {"problem": "one_pipeline", **document})
     result = hetopt.solve(file)
     assert result.objective == hetopt.solve("tiny/two-nodes", "one_pipeline").objective
-    written = tmp_path / "result.json"
-    written.write_text(json.dumps(result.to_json()))
+    written = put(tmp_path / "result.json", result.to_json())
     assert hetopt.check(written, file).objective == result.objective

@@ -38,6 +38,19 @@ def test_method_statement_and_brute_force_agree(
     subproblems.agrees(problem, posed, data.draw(st.sampled_from(asked)), best)
 
 
+REAL = {
+    **{name: ("device_grouping", data) for name, data in of_groupings.SIZES.items()},
+    **{name: ("layer_partition", data) for name, data in of_partitions.REAL.items()},
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_sizes_are_proved(name: str) -> None:
+    problem, posed = REAL[name]
+    result = registry.entry("exact", problem).solve(posed)
+    assert (result.status, result.stop) == (Status.OPTIMAL, Stop.PROVED)
+
+
 LARGER = {
     "device_grouping": (
         of_groupings.cluster((2, 1, 2), 100_000),

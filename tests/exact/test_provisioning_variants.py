@@ -72,15 +72,10 @@ def combinations(instance: Instance) -> list[judge.Data]:
     if instance.search.micro_batches is not None:
         sizes = sizes[:1]
     for zero, rule, b in product(workload.zeros, workload.recomputes, sizes):
-        costs = workload.costs.model_copy(update={"zero": zero, "recompute": rule})
-        fixed = workload.model_copy(
-            update={
-                "costs": costs,
-                "alternatives": Alternatives(),
-                "micro_batch_sizes": (b,),
-            }
+        fixed = instance.with_costs(zero=zero, recompute=rule).with_workload(
+            alternatives=Alternatives(), micro_batch_sizes=(b,)
         )
-        found += judge.data(instance.model_copy(update={"workload": fixed})).each
+        found += judge.data(fixed).each
     return found
 
 
@@ -191,20 +186,11 @@ def test_a_bound_of_a_case_is_no_more_than_its_optimum():
 @pytest.mark.parametrize("micro_batches", [None, 4])
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_states_are_divided_among_the_replicas_of_a_stage(zero, micro_batches):
-    instance = market(Random(1))
-    costs = instance.workload.costs.model_copy(
-        update={"zero": zero, "recompute": "full"}
-    )
-    fixed = {"costs": costs, "alternatives": Alternatives(), "micro_batch_sizes": (1,)}
+    instance = market(Random(1)).with_costs(zero=zero, recompute="full")
+    fixed = {"alternatives": Alternatives(), "micro_batch_sizes": (1,)}
     shapes = {"data_parallel": (1, 2, 4), "micro_batches": micro_batches}
-    posed = judge.data(
-        instance.model_copy(
-            update={
-                "workload": instance.workload.model_copy(update=fixed),
-                "search": instance.search.model_copy(update=shapes),
-            }
-        )
-    )
+    search = {"search": instance.search.model_copy(update=shapes)}
+    posed = judge.data(instance.with_workload(**fixed).model_copy(update=search))
     divided, seen = {0: 0, 1: 12, 2: 14, 3: 16}[zero], set()
     for one in posed.each:
         for d in one.data_parallel:
@@ -223,17 +209,11 @@ def test_a_plan_of_settings_that_nobody_offers_is_refused():
     assert [violation.rule for violation in told.violations] == ["settings"]
 
 
-def test_settings_that_divide_stages_are_refused_on_offers():
+def test_what_offers_do_not_carry_is_refused():
     document = load_instance("tiny/offers").model_dump(mode="json", exclude_unset=True)
-    document["workload"]["alternatives"] = {"interleave": [2]}
-    with pytest.raises(
-        InstanceError, match=r"alternatives.interleave is not supported with offers"
-    ):
-        hetopt.load(document)
-
-
-def test_a_batch_that_no_size_divides_is_told():
-    document = load_instance("tiny/offers").model_dump(mode="json", exclude_unset=True)
+    whole = {**document["workload"], "alternatives": {"interleave": [2]}}
+    with pytest.raises(InstanceError, match=r"interleave is not supported with offers"):
+        hetopt.load({**document, "workload": whole})
     document["workload"]["micro_batch_sizes"] = [3]
     del document["search"]["micro_batches"]
     with pytest.raises(InstanceError, match="give search"):

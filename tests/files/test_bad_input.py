@@ -3,13 +3,13 @@
 The cases are data: `tests/bad_input/*.yaml`.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from disk import put
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inputs import examples
@@ -51,8 +51,7 @@ def test_a_malformed_file_gets_exactly_its_message(kind: str, tmp_path: Path) ->
     for case in sheet["cases"]:
         base = sheet["base"] if "base" in sheet else sheet["bases"][case["base"]]
         text, suffix = text_and_suffix(kind, base, case)
-        file = tmp_path / f"case.{suffix}"
-        file.write_text(text)
+        file = put(tmp_path / f"case.{suffix}", text)
         with pytest.raises(HetoptError) as caught:
             READERS[kind](file)
         found = str(caught.value).replace(str(file), "FILE")
@@ -65,15 +64,16 @@ def test_a_malformed_file_gets_exactly_its_message(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize("kind", READERS)
 def test_the_bases_of_the_cases_are_well_formed(kind: str, tmp_path: Path) -> None:
     for number, base in enumerate(bases(kind)):
-        file = tmp_path / f"{number}.yaml"
-        file.write_text(base)
+        file = put(tmp_path / f"{number}.yaml", base)
         assert READERS[kind](file)
 
 
 def test_a_file_of_many_problems_lists_ten_and_counts_the_rest(tmp_path: Path) -> None:
     unknown = ", ".join(f"unknown{i}: 1" for i in range(14))
-    file = tmp_path / "many.yaml"
-    file.write_text(bases("instances")[0].replace("layers: 4", f"layers: 4, {unknown}"))
+    file = put(
+        tmp_path / "many.yaml",
+        bases("instances")[0].replace("layers: 4", f"layers: 4, {unknown}"),
+    )
     with pytest.raises(HetoptError) as caught:
         load_instance(file)
     lines = str(caught.value).splitlines()
@@ -119,8 +119,7 @@ def test_any_value_at_any_place_is_taken_or_refused_in_words(
     spots = places(tree)
     container, key = spots[where % len(spots)]
     container[key] = value
-    file = tmp_path / "case.json"
-    file.write_text(json.dumps(tree))
+    file = put(tmp_path / "case.json", tree)
     message = "taken"
     try:
         READERS[kind](file)

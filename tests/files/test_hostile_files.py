@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import typed
-from command_line import typed as hetopt
+from command_line import document, typed
+from disk import put
 from places import TESTS
 from pydantic import ValidationError
 
@@ -50,9 +50,7 @@ def api_skypilot(path: Path) -> Any:
 
 def refused(*words: str | Path) -> dict[str, Any]:
     """The error of a command with exit code 2 and no traceback."""
-    told = hetopt(*words, "--json")
-    assert (told.exit_code, type(told.exception)) == (2, SystemExit), told.output
-    return json.loads(told.stdout)["error"]
+    return document(*words, code=2)["error"]
 
 
 # --- tables ------------------------------------------------------------------------
@@ -97,8 +95,7 @@ def test_texts_that_no_file_can_hold_are_refused(
         tree = {text: 1}
     if place == "file name":
         tree = {"model": {"config": f"{text}.json"}}
-    path = tmp_path / "strange.json"
-    path.write_text(json.dumps(tree))
+    path = put(tmp_path / "strange.json", tree)
     found = refused("solve", path)
     assert found["file"] == str(path)
     assert "expected whole text" in found["message"]
@@ -151,7 +148,7 @@ def test_a_name_that_is_too_long_is_refused_before_the_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if "plan.json" in words:
-        made = hetopt("plan", SMALL, "--planner", "megatron", "--out", "plan.json")
+        made = typed("plan", SMALL, "--planner", "megatron", "--out", "plan.json")
         assert made.exit_code == 0
     before = sorted(tmp_path.rglob("*"))
     found = refused(*words)
@@ -185,8 +182,7 @@ def test_a_link_too_slow_for_the_table_is_refused_by_its_field() -> None:
 def test_what_is_wrong_with_a_plan_names_its_file(command: str, tmp_path: Path) -> None:
     stage = {"layers": [0, 3], "replicas": [{"gpus": ["node0:0", "node1:7"]}]}
     plan = {"pipelines": [{"micro_batches": 9, "stages": [stage]}]}
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps({"instance": SMALL, "plan": plan}))
+    path = put(tmp_path / "plan.json", {"instance": SMALL, "plan": plan})
     more = ["--to", "megatron", "--out", tmp_path / "e"] if command == "export" else []
     found = refused(command, path, *more)
     assert found["file"] == str(path)

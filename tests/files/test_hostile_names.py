@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from command_line import ran
+from disk import put
 from exporter_plans import SHAPES, instance_for
 from fake_ray import RAY, written
 
@@ -148,9 +149,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("tools")
     (root / "bin").mkdir()
     for name, more in PROGRAMS.items():
-        path = root / "bin" / name
-        path.write_text(STANDS_IN + more)
-        path.chmod(0o755)
+        put(root / "bin" / name, STANDS_IN + more).chmod(0o755)
     written(root / "lib", RAY)
     return root
 

@@ -1,10 +1,11 @@
 """A plan file carries its instance: every command takes it, and nothing else."""
 
-import json
 from pathlib import Path
 
 import pytest
+from command_line import document
 from command_line import typed as hetopt
+from disk import put
 
 from hetopt import api, files
 from hetopt.modelling import Limits
@@ -16,9 +17,8 @@ SHORT = Limits(time_s=20)
 @pytest.fixture
 def plan_file(tmp_path: Path) -> Path:
     """A plan of an instance of one's own, whose file is gone."""
-    mine = tmp_path / "mine.json"
     tree = api.load("tiny/two-nodes").model_dump(mode="json")
-    mine.write_text(json.dumps({**tree, "name": "mine"}))
+    mine = put(tmp_path / "mine.json", {**tree, "name": "mine"})
     out = tmp_path / "plan.json"
     told = hetopt("plan", mine, "--planner", "megatron", "--out", out)
     assert told.exit_code == 0, told.output
@@ -36,8 +36,7 @@ def plan_file(tmp_path: Path) -> Path:
     ],
 )
 def test_commands_need_the_plan_file_alone(plan_file: Path, words: list[str]) -> None:
-    told = hetopt(words[0], plan_file, *words[1:], "--json")
-    assert told.exit_code == 0, told.output
+    assert document(words[0], plan_file, *words[1:])
 
 
 @pytest.mark.parametrize(
@@ -60,9 +59,7 @@ def test_the_result_of_every_problem_is_a_file_that_stands_alone(
         result = outcome.result
     else:
         result = api.solve(data, method, limits=SHORT)
-    file = tmp_path / "plan.json"
-    file.write_text(json.dumps(result.to_file()))
-    read, again, plan = files.load_plan(file)
+    read, again, plan = files.load_plan(put(tmp_path / "plan.json", result.to_file()))
     assert (read, again.digest) == (result.problem, result.digest)
     assert plan == result.plan
 
@@ -74,21 +71,17 @@ def test_check_says_that_a_plan_was_made_for_another_instance(plan_file: Path) -
     told = hetopt("check", plan_file, "--instance", "tiny/star")
     digest = read_tree(plan_file)["digest"]
     assert f"made for another instance mine ({digest[:19]})" in told.output
-    asked = hetopt("check", plan_file, "--instance", "tiny/star", "--json")
-    document = json.loads(asked.stdout)
-    assert document["made_for"] == {"name": "mine", "digest": digest}
+    found = document("check", plan_file, "--instance", "tiny/star", code=2)
+    assert found["made_for"] == {"name": "mine", "digest": digest}
 
 
 def test_check_says_nothing_of_a_plan_judged_on_its_own_instance(
     plan_file: Path, tmp_path: Path
 ) -> None:
     tree = read_tree(plan_file)
-    own = tmp_path / "own.json"
-    own.write_text(json.dumps(tree["instance"]))
-    told = hetopt("check", plan_file, "--instance", own, "--json")
-    assert "made_for" not in json.loads(told.stdout)
-    bare = tmp_path / "bare.json"
-    bare.write_text(json.dumps({"instance": "gone.yaml", "plan": tree["plan"]}))
+    own = put(tmp_path / "own.json", tree["instance"])
+    assert "made_for" not in document("check", plan_file, "--instance", own)
+    bare = put(tmp_path / "bare.json", {"instance": "gone.yaml", "plan": tree["plan"]})
     told = hetopt("check", bare, "--instance", own)
     assert told.exit_code == 0
     assert "made for" not in told.output

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from assembled import assembled, instance_of
+from disk import put
 from model_configs import LLAMA_3_8B as LLAMA
 
 import hetopt
@@ -284,14 +285,12 @@ def test_a_wrong_setting_is_refused_by_name(
 def test_an_instance_that_has_a_reserve_keeps_it_and_gets_no_second(
     tmp_path: Path,
 ) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text("n1 slots=8 type=A100-80GB\n")
+    hosts = put(tmp_path / "hosts", "n1 slots=8 type=A100-80GB\n")
     bare = load_instance("tiny/two-nodes").model_dump(mode="json", exclude_unset=True)
     nominal = catalogue.gpus()["A100-80GB-SXM4"].memory_gib
     for own, whole in ((0, False), (2000, True)):
         bare["workload"].setdefault("costs", {})["reserve_mib"] = own
-        there = tmp_path / f"{own}.json"
-        there.write_text(json.dumps(bare), encoding="utf-8")
+        there = put(tmp_path / f"{own}.json", bare)
         read = importing.imported("hostfile", [hosts], [], str(there)).document
         (gpu,) = read["cluster"]["gpus"].values()
         assert (gpu["memory_gib"] == nominal) == whole

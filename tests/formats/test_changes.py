@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import typed
+from command_line import document, typed
+from disk import put
 from exporter_plans import MEGATRON_RUN as RUN
 from exporter_plans import instance
 
@@ -52,9 +53,7 @@ WRITTEN = {
 
 
 def written(folder: Path, name: str, run: dict[str, Any] = RUN) -> Path:
-    path = folder / name
-    path.write_text(WRITTEN[name](run))
-    return path
+    return put(folder / name, WRITTEN[name](run))
 
 
 def few() -> Instance:
@@ -115,14 +114,12 @@ def advice(tmp_path_factory: pytest.TempPathFactory) -> Advice:
 
 def test_no_setting_is_better_than_the_bound_that_is_told(tmp_path: Path) -> None:
     """The bound is of plans that have any of the settings that were looked at."""
-    file = tmp_path / "run.yaml"
-    file.write_text(
+    file = put(
+        tmp_path / "run.yaml",
         "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2\n"
-        "deepspeed: ds_z3.json\ngradient_checkpointing: true\n"
+        "deepspeed: ds_z3.json\ngradient_checkpointing: true\n",
     )
-    data = instance(48)
-    workload = data.workload.model_copy(update={"micro_batch_sizes": (1,)})
-    narrow = data.model_copy(update={"workload": workload})
+    narrow = instance(48).with_workload(micro_batch_sizes=(1,))
     _, advice = found_in(file, narrow)
     assert advice.offering
     assert 2 in advice.offering[0].workload.micro_batch_sizes
@@ -155,14 +152,12 @@ def test_nothing_is_said_of_memory_where_the_trainer_runs_no_setting(
 
 
 def test_values_that_json_has_not_are_texts(tmp_path: Path) -> None:
-    path = tmp_path / "run.toml"
-    path.write_text(
+    path = put(
+        tmp_path / "run.toml",
         "[training]\nlocal_batch_size = 1\nseq_len = 128\n[parallelism]\n"
-        "tensor_parallel_degree = 2\nrate = inf\nday = 2025-01-01\n"
+        "tensor_parallel_degree = 2\nrate = inf\nday = 2025-01-01\n",
     )
-    shown = typed("check", "--from", path, "--json")
-    assert shown.exit_code == 0, shown.output
-    values = json.loads(shown.stdout)["run"]["values"]
+    values = document("check", "--from", path)["run"]["values"]
     assert values["parallelism.rate"] == "inf"
     assert values["parallelism.day"] == "2025-01-01"
     shown = typed("check", "--from", path)
@@ -171,28 +166,24 @@ def test_values_that_json_has_not_are_texts(tmp_path: Path) -> None:
 
 def test_what_is_no_run_of_a_known_trainer_is_refused(tmp_path: Path) -> None:
     for name, text in {"a.yaml": "lr: 1e-4\n", "b.sh": "ls --all\n"}.items():
-        path = tmp_path / name
-        path.write_text(text)
+        path = put(tmp_path / name, text)
         with pytest.raises(InstanceError, match="found no run of a known trainer"):
             recognise([path])
 
 
 @pytest.mark.parametrize("fits", [True, False])
 def test_the_answer_is_the_first_line(tmp_path: Path, *, fits: bool) -> None:
-    file = tmp_path / "hosts.json"
     tree = few().model_dump(mode="json", exclude_unset=True)
     if not fits:
         for kind in tree["cluster"]["gpus"].values():
             kind["memory_gib"] = 0.01
-    file.write_text(json.dumps(tree))
+    file = put(tmp_path / "hosts.json", tree)
     path = written(tmp_path, "script.sh", FEW)
     words = ["check", "--from", str(path), "--instance", str(file)]
-    shown = typed(*words, "--json")
-    document = json.loads(shown.stdout)
+    assert document(*words, code=0 if fits else 2)["valid"] == fits
     shown = typed(*words)
     first = " ".join(shown.stdout.split("\nfound", 1)[0].split())
     if not fits:
-        assert not document["valid"]
         assert first.startswith("The run does not fit, according to the model")
         return
     assert first.startswith("The run takes ")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from command_line import typed
+from disk import put
 from exporter_plans import MEGATRON_RUN, instance
 from exporter_plans import one as pipelined
 from mixtures import mixture
@@ -55,10 +56,8 @@ def test_groups_that_divide_states_are_read_back(
     plan = pipelined([(4, 2, 4)] * 3)
     exporting.write(tmp_path, exporting.export_plan(target, data, plan))
     assert read(target, tmp_path / file, data).zero_groups is None
-    work = data.workload
-    costs = work.costs.model_copy(update={"zero_groups": 1})
-    fields = {"costs": costs, "alternatives": Alternatives(zero_groups=(2,))}
-    other = data.model_copy(update={"workload": work.model_copy(update=fields)})
+    offered = Alternatives(zero_groups=(2,))
+    other = data.with_costs(zero_groups=1).with_workload(alternatives=offered)
     assert read(target, tmp_path / file, other).zero_groups == 2
 
 
@@ -97,9 +96,7 @@ def arguments(tmp_path: Path, *changes: str) -> Path:
         words[name] = value
     text = "torchrun pretrain_gpt.py \\\n  # a comment\n"
     text += " \\\n".join(f"  {name} {value}" for name, value in words.items())
-    path = tmp_path / "args.txt"
-    path.write_text(text)
-    return path
+    return put(tmp_path / "args.txt", text)
 
 
 RUN = MEGATRON_RUN | {"global_batch_size": 32, "use_distributed_optimizer": True}
@@ -144,8 +141,7 @@ def test_a_run_is_the_same_in_whichever_form_it_is_kept(
     form: str, tmp_path: Path
 ) -> None:
     suffix, write = FORMS[form]
-    path = tmp_path / f"run.{suffix}"
-    path.write_text(write(RUN))
+    path = put(tmp_path / f"run.{suffix}", write(RUN))
     data = instance(costs={"zero": 1})
     assert read("megatron", path, data) == read(
         "megatron", arguments(tmp_path, "--use-distributed-optimizer"), data
@@ -175,8 +171,7 @@ def test_a_run_is_the_same_in_whichever_form_it_is_kept(
 def test_what_a_script_leaves_open_is_refused_by_name(
     text: str, message: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "run.sh"
-    path.write_text(f"torchrun pretrain_gpt.py {text}\n")
+    path = put(tmp_path / "run.sh", f"torchrun pretrain_gpt.py {text}\n")
     with pytest.raises(InstanceError) as caught:
         read("megatron", path, instance())
     assert message in str(caught.value)
@@ -267,7 +262,6 @@ def test_hosts_are_taken_in_the_order_that_is_told(tmp_path: Path) -> None:
 def test_torchtitan_divides_layers_by_its_own_rule(
     schedule: str, less: int, spans: object, tmp_path: Path
 ) -> None:
-    path = tmp_path / "run.json"
     parallel = {
         **{"pipeline_parallel_degree": 3, "tensor_parallel_degree": 4},
         "pipeline_parallel_microbatch_size": 2,
@@ -277,7 +271,7 @@ def test_torchtitan_divides_layers_by_its_own_rule(
     training = {"local_batch_size": 16, "global_batch_size": 32, "seq_len": 128}
     policy = {"preserve_rng_state": True}
     made = {"parallelism": parallel, "training": training}
-    path.write_text(json.dumps(made | {"activation_checkpoint": policy}))
+    path = put(tmp_path / "run.json", made | {"activation_checkpoint": policy})
     found = normal(read("torchtitan", path, settings("torchtitan")))
     (pipeline,) = found.pipelines
     assert [stage.layers for stage in pipeline.stages] == spans
@@ -536,8 +530,7 @@ def test_a_run_of_what_the_instances_program_lacks_is_one_of_its_trainer(
 
 def test_the_command_says_how_far_the_run_is_from_the_best(tmp_path: Path) -> None:
     path = arguments(tmp_path)
-    file = tmp_path / "hosts.json"
-    file.write_text(instance().model_dump_json())
+    file = put(tmp_path / "hosts.json", instance().model_dump_json())
     words = ["check", "--from", str(path), "--instance", str(file)]
     shown = typed(*words)
     assert "more than the best plan" in shown.stdout.replace("\n", " ")

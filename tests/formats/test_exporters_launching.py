@@ -435,13 +435,9 @@ NEW = {
     | {"disable_cuda_graphs": False},
     "activation_checkpoint": {},
 }
+_KEPT = [*NEW["parallelism"].items()][:-1]
 NEWEST = {
-    "parallelism": {
-        key: value
-        for key, value in NEW["parallelism"].items()
-        if key != "pipeline_parallel_microbatch_size"
-    }
-    | {"num_pp_microbatches": 1},
+    "parallelism": dict(_KEPT) | {"num_pp_microbatches": 1},
     "training": {
         "num_tokens_per_microbatch_per_dp_rank": 1,
         "num_tokens_per_train_step": -1,

@@ -339,9 +339,7 @@ def test_states_are_divided_where_the_target_can_divide_them(
     data = instance(costs=costs).on(name)
     assert reason in str(support.reason(data))
     assert any(reason in x.by for x in training_plan.evaluate(data, EVEN).violations)
-    other = Alternatives(zero=(0, 1))
-    work = data.workload.model_copy(update={"alternatives": other})
-    data = data.model_copy(update={"workload": work})
+    data = data.with_workload(alternatives=Alternatives(zero=(0, 1)))
     assert support.reason(data) is None
     assert settings.state_choices(data) == [(1 - costs["zero"], "full")]
 

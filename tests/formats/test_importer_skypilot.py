@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import typed
+from command_line import document, typed
+from disk import put
 from flat import flat
 
 import hetopt
@@ -33,9 +34,7 @@ def info(of_one: float, count: float, total: float) -> str:
 
 
 def catalogue(folder: Path, header: str, *rows: str) -> Path:
-    path = folder / "vms.csv"
-    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-    return path
+    return put(folder / "vms.csv", "\n".join([header, *rows]) + "\n")
 
 
 @pytest.fixture
@@ -95,8 +94,7 @@ def test_what_of_a_list_is_not_read_is_told(tmp_path: Path) -> None:
 
 
 def test_a_list_in_json_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "offers.json"
-    path.write_text('[{"gpu_name": "RTX 4090", "dph_total": 3.2}]')
+    path = put(tmp_path / "offers.json", '[{"gpu_name": "RTX 4090", "dph_total": 3.2}]')
     with pytest.raises(InstanceError, match="found JSON, expected CSV"):
         offers(path)
 
@@ -120,9 +118,7 @@ def test_rates_of_loss_are_asked_for_and_never_invented(
     assert told.exit_code == 0, told.output
     made = load_instance(out)
     assert (made.workload.restart_s, made.workload.checkpoint_every_s) == (300, 3600)
-    told = typed("provision", out, "--json")
-    assert told.exit_code == 0, told.output
-    parts = json.loads(told.stdout)["evaluation"]
+    parts = document("provision", out)["evaluation"]
     assert parts["machines"][0]["place"] == "spot"
     lost = sum(row["machines"] for row in parts["machines"]) * 0.02 * 2100 / 3600
     assert parts["losses_factor"] == pytest.approx(1 + lost)
@@ -235,9 +231,8 @@ def assembled(folder: Path, times: str, *options: str) -> Path:
 def imported(folder: Path, instance: Path) -> Any:
     out, listed = folder / f"market-{instance.name}", catalogue(folder, LAMBDA, B200)
     words = ["import", "skypilot", str(listed), "--instance", str(instance)]
-    told = typed(*words, "--tokens", "100B", "--out", out, "--json")
-    assert told.exit_code == 0, told.output
-    return load_instance(out), json.loads(told.stdout)["assumed"]
+    told = document(*words, "--tokens", "100B", "--out", out)
+    return load_instance(out), told["assumed"]
 
 
 def test_calibrated_instances_are_imported_as_analytic_ones(tmp_path: Path) -> None:
@@ -262,11 +257,8 @@ def test_what_the_instance_lets_a_plan_choose_is_kept(tmp_path: Path) -> None:
     found = hetopt.provision(made, deadline_s="10d")
     fixed = []
     for rule in made.workload.recomputes:
-        costs = made.workload.costs.model_copy(update={"recompute": rule})
         other = made.workload.alternatives.model_copy(update={"recompute": ()})
-        fields = {"costs": costs, "alternatives": other}
-        workload = made.workload.model_copy(update=fields)
-        one = made.model_copy(update={"workload": workload})
+        one = made.with_costs(recompute=rule).with_workload(alternatives=other)
         fixed.append(hetopt.provision(one, deadline_s="10d").objective)
     assert found.status == "optimal"
     assert found.objective == min(fixed)
@@ -298,9 +290,7 @@ def test_measured_layers_give_way_to_the_formula(tmp_path: Path) -> None:
     tree["workload"].setdefault("costs", {})
     tree["requirements"] = {}
     tree["workload"]["costs"] |= {"layer_times": "profile", "profile": [row]}
-    own = tmp_path / "own.json"
-    own.write_text(json.dumps(tree))
-    made, told = imported(tmp_path, own)
+    made, told = imported(tmp_path, put(tmp_path / "own.json", tree))
     assert made.workload.costs == base.workload.costs
     assert "the profile of the instance" in told[0]["source"]
     assert hetopt.provision(made).status == "optimal"

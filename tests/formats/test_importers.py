@@ -54,14 +54,9 @@ def test_a_config_becomes_the_preset_of_the_same_model(tmp_path: Path) -> None:
 
 def test_types_are_given_a_meaning_or_figures(tmp_path: Path) -> None:
     path = put(tmp_path, "hosts", "n1 slots=2 type=A100", "n2 slots=1 type=new")
-    found = cluster(
-        hostfile.read(
-            [path],
-            types="a100:A100-40GB-PCIe,new:500/32.5",
-            inter_gbytes_per_s=1.0,
-            reserve_mib=0,
-        )
-    )
+    told: dict[str, Any] = {"inter_gbytes_per_s": 1.0, "reserve_mib": 0}
+    types = "a100:A100-40GB-PCIe,new:500/32.5"
+    found = cluster(hostfile.read([path], types=types, **told))
     assert found.gpus["A100-40GB-PCIe"].memory_gib == 40
     assert (
         found.nodes[0].intra_gbytes_per_s == 31.5

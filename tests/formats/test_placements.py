@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from disk import put
 
 import hetopt
 from hetopt import formats
@@ -20,11 +21,9 @@ OPTIONS = {
 
 def planned(planner: str, folder: Path, *cards: str, **more: Any) -> hetopt.Result:
     """A plan of the rule, on a node of 8 GPUs of each card."""
-    hosts = folder / "hosts.txt"
     rows = (f"n{i} slots=8 type={card}\n" for i, card in enumerate(cards))
-    hosts.write_text("".join(rows))
     made = hetopt.assemble(
-        *("qwen3-8b", hosts),
+        *("qwen3-8b", put(folder / "hosts.txt", "".join(rows))),
         global_batch=64,
         sequence_length=1024,
         options={**OPTIONS, **more},

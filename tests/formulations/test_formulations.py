@@ -15,8 +15,6 @@ from soaking.subproblems import no_lie
 
 from hetopt import problems, registry
 from hetopt.errors import BackendMissing, Unsupported
-from hetopt.exact import device_grouping as exact_grouping
-from hetopt.exact import provisioning as exact_provisioning
 from hetopt.files import load_problem
 from hetopt.modelling import Answer, Limits
 from hetopt.problems import Objective, device_grouping, layer_partition
@@ -302,20 +300,26 @@ def pretended(
     return statements.solve("layer_partition", data, "layer_partition", "scip")
 
 
-def test_a_float_optimum_within_tolerance_of_an_integer_is_confirmed(
+@pytest.mark.parametrize(
+    ("scale", "claimed", "status", "stop", "bound"),
+    [
+        (1, 7.0000004, Status.OPTIMAL, Stop.PROVED, 7),
+        (10**7, 7e7, Status.FEASIBLE, Stop.GAP, 7 * 10**7 - 70),
+    ],
+    ids=["confirmed", "blurred"],
+)
+def test_a_float_optimum_is_confirmed_unless_the_tolerance_blurs_it(
     monkeypatch: pytest.MonkeyPatch,
+    scale: int,
+    claimed: float,
+    status: Status,
+    stop: Stop,
+    bound: int,
 ) -> None:
-    result = pretended(monkeypatch, scale=1, claimed=7.0000004)
-    assert (result.status, result.bound and result.bound.value) == (Status.OPTIMAL, 7)
-
-
-def test_a_float_optimum_that_the_tolerance_blurs_is_feasible_with_its_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    result = pretended(monkeypatch, scale=10**7, claimed=7e7)
-    assert (result.status, result.stop) == (Status.FEASIBLE, Stop.GAP)
-    assert result.objective == 7 * 10**7
-    assert result.bound.value == 7 * 10**7 - 70
+    result = pretended(monkeypatch, scale=scale, claimed=claimed)
+    assert (result.status, result.stop) == (status, stop)
+    assert result.objective == 7 * scale
+    assert result.bound.value == bound
 
 
 def test_a_plan_that_a_float_solver_gets_wrong_is_not_passed_on(
@@ -354,26 +358,22 @@ def grouping(gpus: int, types: int, floor_mib: int) -> device_grouping.Data:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "types", "floor_mib"),
-    [(24, 3, 137_216), (20, 4, 90_000), (48, 2, 137_216)],
+    ("name", "backend", "data"),
+    [
+        *(
+            ("device_grouping_patterns", "pulp", grouping(*sizes))
+            for sizes in ((24, 3, 137_216), (20, 4, 90_000), (48, 2, 137_216))
+        ),
+        ("provisioning_allocations", "cpsat", load_problem("espresso/llama-3b")[1]),
+    ],
 )
-def test_patterns_prove_what_the_exact_method_proves(
-    gpus: int, types: int, floor_mib: int
+def test_statements_prove_what_the_exact_method_proves(
+    name: str, backend: str, data: Any
 ) -> None:
     """Beyond what can be enumerated; the two share no line."""
-    data = grouping(gpus, types, floor_mib)
-    best = exact_grouping.solve(data)
-    result = statements.solve(
-        "device_grouping", data, "device_grouping_patterns", "pulp"
-    )
-    assert best.status is result.status is Status.OPTIMAL
-    assert result.objective == best.objective
-
-
-def test_allocations_prove_all_stages_that_espresso_allows() -> None:
-    _, data = load_problem("espresso/llama-3b")
-    best = exact_provisioning.solve(data, limits=Limits())
-    result = statements.solve("provisioning", data, "provisioning_allocations", "cpsat")
+    problem = registry.entry("formulations", name).problem
+    best = registry.entry("exact", problem).solve(data, limits=Limits())
+    result = statements.solve(problem, data, name, backend)
     assert best.status is result.status is Status.OPTIMAL
     assert result.objective == best.objective
 

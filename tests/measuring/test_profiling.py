@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import typed
+from command_line import document, typed
 
 from hetopt import files
 from hetopt.costs import CostTable
@@ -100,11 +100,8 @@ def test_the_cost_model_reads_the_rows(torch: Any, tmp_path: Path) -> None:
     words += ["--sequence-length", "32", "--micro-batches", "1,2"]
     words += ["--tensor-parallel", "1,2", "--intra-gbytes-per-s", "0.001"]
     out = tmp_path / "layers.json"
-    told = typed(*words, "--out", out, "--json")
-    assert told.exit_code == 0, told.output
-    document = json.loads(told.stdout)
-    rows = json.loads(out.read_text())
-    assert document["profile"] == rows
+    rows = document(*words, "--out", out)["profile"]
+    assert json.loads(out.read_text()) == rows
     assert [(row["tensor_parallel"], row["micro_batch"]) for row in rows] == [
         (1, 1),
         (1, 2),

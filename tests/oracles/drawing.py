@@ -122,20 +122,11 @@ def _few_parameters(draw: Draw) -> list[int] | None:
     return draw.maybe(None, None, None, _counted(draw, draw.limit(10**6, 0), 10**7))
 
 
-def _layer_kinds(draw: Draw) -> list[str] | None:
-    """Kinds that repeat, or one for each layer."""
-    if draw.rng.random() > draw.spice / 2:
+def _of_layers(draw: Draw, rarity: int, make: Callable[[], Any]) -> list[Any] | None:
+    """What repeats, or one for each layer; seldom anything."""
+    if draw.rng.random() > draw.spice / rarity:
         return None
-    many = draw.rng.randint(1, draw.layers)
-    return [draw.rng.choice(KINDS) for _ in range(many)]
-
-
-def _layer_shapes(draw: Draw) -> list[Tree] | None:
-    """Shapes that repeat, or one for each layer."""
-    if draw.rng.random() > draw.spice / 3:
-        return None
-    many = draw.rng.randint(1, draw.layers)
-    return [record(draw, schema.LayerShape) for _ in range(many)]
+    return [make() for _ in range(draw.rng.randint(1, draw.layers))]
 
 
 # Of a pair: its latency.
@@ -300,7 +291,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "activation": lambda d: d.maybe("gelu", "relu", "silu"),
         "norm": lambda d: d.maybe("layer", "rms"),
         "dropout": lambda d: d.maybe(True, False),
-        "layer_kinds": _layer_kinds,
+        "layer_kinds": lambda d: _of_layers(d, 2, lambda: d.rng.choice(KINDS)),
         "window": lambda d: d.maybe(None, 40, 256, 300),
         "chunked": lambda d: d.maybe(False, True),
         "latent": lambda d: d.maybe(None, None, record(d, schema.LatentAttention)),
@@ -313,7 +304,9 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "gated_attention": lambda d: d.maybe(False, True),
         "kv_products": lambda d: d.maybe(2, 0, 1),
         "expert_hidden": lambda d: d.maybe(None, 128),
-        "layer_shapes": _layer_shapes,
+        "layer_shapes": lambda d: _of_layers(
+            d, 3, lambda: record(d, schema.LayerShape)
+        ),
         "layer_table": lambda d: d.maybe(0, 0, 50_000),
         "mtp_layers": lambda d: d.maybe(0, 0, min(1, d.layers - 1)),
         "qk_norm": lambda d: d.maybe(False, True),

@@ -78,8 +78,7 @@ class FloatJudge:
     @cached_property
     def calibrated(self) -> FloatTimes:
         """Times of layers where they are calibrated, by this judge's own rule."""
-        workload = self.instance.workload.model_copy(update={"costs": self.costs})
-        chosen = self.instance.model_copy(update={"workload": workload})
+        chosen = self.instance.with_workload(costs=self.costs)
         return FloatTimes(chosen, self.costs.recompute)
 
     def under(self, rule: str | None) -> "FloatJudge":

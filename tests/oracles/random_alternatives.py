@@ -1,5 +1,6 @@
 """Random instances whose plans choose settings, and random choices."""
 
+from collections.abc import Callable
 from random import Random
 
 from flat import flat
@@ -27,24 +28,30 @@ def with_alternatives(
     return Instance.model_validate(tree, strict=False)
 
 
-def with_choices(
-    random: Random, instance: Instance, plan: TrainingPlan
-) -> TrainingPlan:
-    """The plan with any choice in every stage, the workload's own among them."""
-    rules = (None, *instance.workload.recomputes)
+def with_rules(plan: TrainingPlan, rule: Callable[[], str | None]) -> TrainingPlan:
+    """The plan with what `rule` says in every stage."""
     pipelines = tuple(
         pipeline.model_copy(
             update={
                 "stages": tuple(
-                    stage.model_copy(update={"recompute": random.choice(rules)})
+                    stage.model_copy(update={"recompute": rule()})
                     for stage in pipeline.stages
                 )
             }
         )
         for pipeline in plan.pipelines
     )
+    return plan.model_copy(update={"pipelines": pipelines})
+
+
+def with_choices(
+    random: Random, instance: Instance, plan: TrainingPlan
+) -> TrainingPlan:
+    """The plan with any choice in every stage, the workload's own among them."""
+    rules = (None, *instance.workload.recomputes)
+    chosen = with_rules(plan, lambda: random.choice(rules))
     zero = random.choice((None, *instance.workload.zeros))
-    return plan.model_copy(update={"pipelines": pipelines, "zero": zero})
+    return chosen.model_copy(update={"zero": zero})
 
 
 def cost_of(instance: Instance, plan: TrainingPlan) -> FastCost:

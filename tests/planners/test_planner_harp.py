@@ -6,30 +6,22 @@ from typing import Any
 from hypothesis import given
 from inputs import examples, seeds
 from small_instances import small
+from test_planner_sailor import one_gpu_each
 
 import hetopt
-from hetopt.files.clusters import generate
 from hetopt.planners import harp
 from hetopt.planners.metis.costs import Laid, LineCost, Row, Share
-from hetopt.schema import Instance, ungroup_fields
+from hetopt.schema import Instance
 
 
-def changed(instance: Instance, **parts: dict[str, Any]) -> Instance:
-    """The instance with other fields of its cluster, model or workload."""
-    document = instance.model_dump(mode="json")
-    for part, fields in parts.items():
-        document[part] |= fields
-    return Instance.model_validate(document, strict=False)
-
-
-def two_kinds(gib: float = 80, gbytes_per_s: float = 1.0) -> Instance:
+def two_kinds(gib: float = 80, gbytes_per_s: float = 1.0, **costs: Any) -> Instance:
     """A fast and a slow node of one GPU, 6 layers, 8 samples, one at a time."""
     return small(
         *("f=F*1 s=S*1", {"F": (200, gib), "S": (100, gib)}),
         model={"layers": 6},
         inter=gbytes_per_s,
         sequence_length=1024,
-        costs={"head": "omit", "recompute": "full", "in_flight": "1f1b"},
+        costs={"head": "omit", "recompute": "full", "in_flight": "1f1b"} | costs,
     )
 
 
@@ -62,14 +54,13 @@ def stages_of(line: LineCost, plan: Any) -> list[Laid]:
 
 def test_a_warm_up_that_memory_does_not_hold_leaves_the_link_in_the_pace() -> None:
     """Room for two micro-batches on the first stage, as 1F1B needs, and no more."""
-    costs = ungroup_fields(two_kinds().workload.costs.model_dump(mode="json"))
-    costs |= {"activations": "standard", "flash": True, "recompute": "none"}
-    roomy = changed(two_kinds(gbytes_per_s=0.1), workload={"costs": costs})
+    costs = {"activations": "standard", "flash": True, "recompute": "none"}
+    roomy = two_kinds(gbytes_per_s=0.1, **costs)
     stages = stages_of(LineCost(roomy), harp.plan(roomy))
     room = LineCost(roomy).cost.room[stages[0].shares[0].node]
     needed = room + LineCost(roomy).short_mib(8, 2, 0, *stages[0])
     for gib, hidden in ((80.0, True), (needed / 1024, False)):
-        instance = changed(two_kinds(gib, 0.1), workload={"costs": costs})
+        instance = two_kinds(gib, 0.1, **costs)
         line = LineCost(instance)
         assert line.fits(8, stages)
         times = [line.compute_us(*stage) for stage in stages]
@@ -93,14 +84,7 @@ def test_stages_stay_in_sub_clusters_and_use_all_gpus() -> None:
 @given(seed=seeds())
 def test_the_programme_is_within_a_step_of_all_cuts_and_orders(seed: int) -> None:
     """On nodes of one GPU, of three kinds at most, with room for everything."""
-    instance = generate("unequal", size="tiny", seed=seed)
-    document = instance.model_dump(mode="json")
-    for node in document["cluster"]["nodes"]:
-        node["count"] = 1
-    for card in document["cluster"]["gpus"].values():
-        card["memory_gib"] = 1000.0
-    workload = {"micro_batch_sizes": [1]}
-    one_each = changed(instance, cluster=document["cluster"], workload=workload)
+    one_each = one_gpu_each("unequal", seed)
     nodes = one_each.planned_cluster.nodes
     if one_each.model.layers < len(nodes) or len(nodes) > 4:
         return

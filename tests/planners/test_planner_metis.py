@@ -99,8 +99,7 @@ def test_the_planners_cost_is_the_judges_on_random_pipelines(
     plan = data.draw(plans_of(instance))
     first = plan.pipelines[0]
     batch = first.micro_batches * first.micro_batch_size
-    workload = instance.workload.model_copy(update={"global_batch": batch})
-    instance = instance.model_copy(update={"workload": workload})
+    instance = instance.with_workload(global_batch=batch)
     alone = TrainingPlan(pipelines=(first,))
     try:
         judged = training_plan.evaluate(instance, alone)

@@ -171,8 +171,7 @@ def test_settings_are_raced_before_planners_where_a_plan_chooses_them(
     """Planners are asked where the race finds nothing, and those of other packages."""
     data = hetopt.load("generated:unequal/16/3")
     offered = Alternatives(recompute=("none",), zero=(1,))
-    workload = data.workload.model_copy(update={"alternatives": offered})
-    data, plan = data.model_copy(update={"workload": workload}), megatron.plan(data)
+    data, plan = data.with_workload(alternatives=offered), megatron.plan(data)
 
     def raced(data: Instance, **words: Any) -> TrainingPlan | None:
         assert not asked

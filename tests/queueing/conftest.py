@@ -1,12 +1,12 @@
 """A queue on a Slurm of files, and jobs of tiny models."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disk import put
 from stub_slurm import StubSlurm
 
 from hetopt.queueing.jobs import TrainingJob
@@ -35,9 +35,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StubSlurm:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """The configuration of a tiny model."""
-    path = tmp_path / "tiny.json"
-    path.write_text(json.dumps(TINY))
-    return path
+    return put(tmp_path / "tiny.json", TINY)
 
 
 @pytest.fixture

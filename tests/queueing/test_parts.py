@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from disk import put
 from waiting import awaited
 
 from hetopt.errors import InstanceError
@@ -45,8 +46,7 @@ MICRO = 10**6
 def test_a_job_that_cannot_be_used_is_told_by_file_and_field(
     words: str, message: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(JOB + words)
+    path = put(tmp_path / "job.yaml", JOB + words)
     with pytest.raises(InstanceError, match=message) as error:
         read(path)
     assert str(path) in str(error.value)
@@ -54,9 +54,7 @@ def test_a_job_that_cannot_be_used_is_told_by_file_and_field(
 
 def test_a_jobs_words_are_those_of_the_executor(tmp_path: Path) -> None:
     (tmp_path / "tokens.bin").write_bytes(b"\0\0")
-    path = tmp_path / "mine.yaml"
-    path.write_text(JOB + "tokens: 1k\ndata: tokens.bin\n")
-    job = read(path)
+    job = read(put(tmp_path / "mine.yaml", JOB + "tokens: 1k\ndata: tokens.bin\n"))
     assert (job.name, job.total_steps) == ("mine", 2)
     words = job.words(tmp_path / "states", 7)
     told = dict(zip(words[::2], words[1::2], strict=True))
@@ -188,12 +186,11 @@ class Live:
 def test_steps_are_read_of_logs_whatever_a_launcher_puts_before(
     before: str, tmp_path: Path
 ) -> None:
-    log = tmp_path / "log.txt"
     lines = [
         f"{before}step {n}  loss 5.5  norm 1.0  lr 3.00e-04  {n / 10:.3f} s\n"
         for n in range(1, 6)
     ]
-    log.write_text("a library says so\n" + "".join(lines))
+    log = put(tmp_path / "log.txt", "a library says so\n" + "".join(lines))
     assert following.read_log(log) == (5, pytest.approx(0.35))
     assert following.read_log(tmp_path / "none") == (None, None)
 
@@ -247,8 +244,7 @@ def launched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[local.Local, Launch, str]]:
     """Start a stand-in of the executor on this machine."""
-    program = tmp_path / "python"
-    program.write_text(PROGRAM)
+    program = put(tmp_path / "python", PROGRAM)
     program.chmod(0o755)
     monkeypatch.setattr(local.sys, "executable", str(program))
 
@@ -304,8 +300,7 @@ def test_a_process_that_is_killed_is_lost_and_one_that_is_asked_saves(
 
 
 def test_devices_of_this_machine_are_given_once(tmp_path: Path) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text("a slots=2 type=L40S\nb slots=3 type=L40S\n")
+    hosts = put(tmp_path / "hosts", "a slots=2 type=L40S\nb slots=3 type=L40S\n")
     engine, rng = local.Local(hosts), Random("devices")
     engine.machines({})
     held: list[int] = []
@@ -335,9 +330,7 @@ esac
 def test_what_others_compute_on_is_not_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text(SMI)
-    smi.chmod(0o755)
+    put(tmp_path / "nvidia-smi", SMI).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     engine = local.Local(None)
     found = engine.machines({})

@@ -1,6 +1,5 @@
 """Passes over a queue: by the engine's records alone, and never a GPU given twice."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,8 +8,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from command_line import typed
+from command_line import document
 from conftest import NODES, TINY
+from disk import put
 from stub_slurm import StubSlurm
 
 from hetopt.api.judging import posed_training
@@ -34,10 +34,8 @@ def few_layers(folder: Path, layers: int, hidden: int, intermediate: int) -> str
     """The file of a large model's configuration."""
     sizes = {"num_hidden_layers": layers, "hidden_size": hidden}
     heads = {"num_attention_heads": hidden // 128, "num_key_value_heads": hidden // 128}
-    path = folder / "large.json"
     rest = {"intermediate_size": intermediate, "vocab_size": 32000}
-    path.write_text(json.dumps({**TINY, **sizes, **heads, **rest}))
-    return str(path)
+    return str(put(folder / "large.json", {**TINY, **sizes, **heads, **rest}))
 
 
 @pytest.mark.parametrize("cpu", [False, True])
@@ -312,8 +310,7 @@ def test_who_is_stopped_by_the_policy_goes_on_where_it_was(
 def test_a_job_whose_model_is_gone_waits_and_holds_up_no_other(
     slurm: StubSlurm, queue: Opened, job: Made, config: Path, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other.json"
-    other.write_text(config.read_text())
+    other = put(tmp_path / "other.json", config.read_text())
     made = queue()
     made.submit([job("runs", model=str(other)), job("waits", model=str(other))])
     with slurm.state() as state:
@@ -342,39 +339,33 @@ def test_documents_and_a_dry_run_of_the_command_line(
     (tmp_path / "job.yaml").write_text(
         "model: tiny.json\nglobal_batch: 8\nsequence_length: 32\ntokens: 5k\n"
     )
-
-    def said(*words: str, code: int = 0) -> Any:
-        told = typed(*words, "--json")
-        assert told.exit_code == code, told.stderr
-        return json.loads(told.stdout)
-
     place = ["--engine", "slurm", "-o", "types=a100:A100-80GB-SXM4,l40s:L40S"]
     place += ["-o", "inter_gbytes_per_s=3"]
     job = str(tmp_path / "job.yaml")
-    assert "found no queue" in said("queue", code=2)["error"]["message"]
-    assert "no --engine" in said("submit", job, code=2)["error"]["message"]
+    assert "found no queue" in document("queue", code=2)["error"]["message"]
+    assert "no --engine" in document("submit", job, code=2)["error"]["message"]
     (tmp_path / "bad.yaml").write_text(
         (tmp_path / "job.yaml").read_text() + "lora_rank: 4\n"
     )
-    bad = said("submit", job, str(tmp_path / "bad.yaml"), *place, code=2)
+    bad = document("submit", job, str(tmp_path / "bad.yaml"), *place, code=2)
     assert "adapters" in bad["error"]["message"]
     assert not (tmp_path / "live").exists()
-    dry = said("submit", job, *place, "--dry-run")["jobs"][0]
+    dry = document("submit", job, *place, "--dry-run")["jobs"][0]
     assert sum(dry["nodes"].values()) == 4  # of its type all that are idle
     assert not (tmp_path / "live").exists()
     with slurm.state() as state:
         assert state["jobs"] == []
-    document = said("submit", job, *place)
-    assert document["engine"] == "slurm"
-    assert document["jobs"][0]["steps"] == -(-5000 // (8 * 32))
-    assert document["jobs"][0]["attempts"][0]["nodes"] == dry["nodes"]
+    made = document("submit", job, *place)
+    assert made["engine"] == "slurm"
+    assert made["jobs"][0]["steps"] == -(-5000 // (8 * 32))
+    assert made["jobs"][0]["attempts"][0]["nodes"] == dry["nodes"]
     slurm.finish(1)
-    assert said("queue")["jobs"][0]["state"] == "done"
-    assert said("status", "job")["jobs"][0]["saved_step"] == 20
-    assert "step 19" in said("logs", "1")["log"]
-    assert "found it done" in said("cancel", "1", code=2)["error"]["message"]
-    assert "unknown job" in said("status", "2", code=2)["error"]["message"]
-    other = said("submit", job, "--engine", "local", code=2)
+    assert document("queue")["jobs"][0]["state"] == "done"
+    assert document("status", "job")["jobs"][0]["saved_step"] == 20
+    assert "step 19" in document("logs", "1")["log"]
+    assert "found it done" in document("cancel", "1", code=2)["error"]["message"]
+    assert "unknown job" in document("status", "2", code=2)["error"]["message"]
+    other = document("submit", job, "--engine", "local", code=2)
     assert "the queue there is of slurm" in other["error"]["message"]
 
 

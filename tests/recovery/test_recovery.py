@@ -96,17 +96,21 @@ def test_gpus_of_a_node_share_what_is_read_once_a_node() -> None:
     assert evaluate(halves(loads="once_a_node"), plan).objective == 4 * 10**6
 
 
-@pytest.mark.parametrize(("limit", "seconds"), [("shared", 8), ("each_node", 4)])
-def test_a_cloud_is_shared_or_each_nodes_own(limit: str, seconds: int) -> None:
-    data = halves(needs=(need("a:0"), need("b:0")), cloud_limit=limit)
-    plan = registry.entry("planners", "varuna").plan(data)
-    assert evaluate(data, plan).objective == seconds * 10**6
+BOTH = {"needs": (need("a:0"), need("b:0"))}
 
 
-def test_time_is_rounded_up_to_the_next_microsecond() -> None:
-    data = halves(cloud_bytes_per_s=3)
+@pytest.mark.parametrize(
+    ("changes", "us"),
+    [
+        (BOTH | {"cloud_limit": "shared"}, 8 * 10**6),
+        (BOTH | {"cloud_limit": "each_node"}, 4 * 10**6),
+        ({"cloud_bytes_per_s": 3}, -(-16 * 10**6 // 3)),  # rounded up
+    ],
+)
+def test_a_cloud_is_shared_or_each_nodes_own(changes: dict[str, Any], us: int) -> None:
+    data = halves(**changes)
     plan = registry.entry("planners", "varuna").plan(data)
-    assert evaluate(data, plan).objective == -(-16 * 10**6 // 3)
+    assert evaluate(data, plan).objective == us
 
 
 @pytest.mark.parametrize(

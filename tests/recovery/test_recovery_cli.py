@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import document
 from command_line import typed as hetopt
 
 from hetopt.cli import output
@@ -23,30 +24,24 @@ def test_a_recovery_is_written_judged_and_proved_again(
     old: Path, tmp_path: Path
 ) -> None:
     out, new = tmp_path / "recovery.json", tmp_path / "new.json"
-    options = ("--planning", 0.3, "--out", out, "--plan-out", new, "--json")
-    told = hetopt("recover", old, MIXED, "--lost", "node0:1,node0:3", *options)
-    assert told.exit_code == 0
-    document = json.loads(told.stdout)
-    assert document == json.loads(out.read_text())
-    assert (document["problem"], document["unit"]) == ("recovery", "us")
-    assert document["status"] == "optimal"
-    assert document["wounded_nodes"] == ["node0"]
-    assert document["new_plan"] == json.loads(new.read_text())
-    judged = hetopt("check", out, "--bound", "--json")
-    assert judged.exit_code == 0
-    found = json.loads(judged.stdout)
+    options = ("--planning", 0.3, "--out", out, "--plan-out", new)
+    made = document("recover", old, MIXED, "--lost", "node0:1,node0:3", *options)
+    assert made == json.loads(out.read_text())
+    assert (made["problem"], made["unit"]) == ("recovery", "us")
+    assert made["status"] == "optimal"
+    assert made["wounded_nodes"] == ["node0"]
+    assert made["new_plan"] == json.loads(new.read_text())
+    found = document("check", out, "--bound")
     assert found["bound_proved"]
-    assert found["objective"] == document["objective"]
+    assert found["objective"] == made["objective"]
     assert hetopt("check", new).exit_code == 0
 
 
 def test_states_that_lie_nowhere_are_no_plan(old: Path) -> None:
     options = ("--lost", "node0", "--planning", 0.3, "-o", "cloud_gbytes_per_s=none")
-    told = hetopt("recover", old, MIXED, *options, "--json")
-    assert told.exit_code == output.NO_PLAN
-    document = json.loads(told.stdout)
-    assert document["status"] == "infeasible"
-    assert "is lost" in document["reasons"][0]
+    made = document("recover", old, MIXED, *options, code=output.NO_PLAN)
+    assert made["status"] == "infeasible"
+    assert "is lost" in made["reasons"][0]
 
 
 @pytest.mark.parametrize(

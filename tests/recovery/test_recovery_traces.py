@@ -296,9 +296,7 @@ def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match="planning_s: found inf"):
         replayed(tmp_path, trace, planning_s=inf)
     instance, plan = spot()
-    batch = {"global_batch": instance.workload.global_batch * 2}
-    workload = instance.workload.model_copy(update=batch)
-    other = instance.model_copy(update={"workload": workload})
+    other = instance.with_workload(global_batch=instance.workload.global_batch * 2)
     with pytest.raises(MixedData, match="global_batch"):
         replay(plan, other, tmp_path / "trace.csv", old_instance=instance)
 

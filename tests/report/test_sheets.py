@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disk import put
 from html_page import Page
 
 import hetopt
@@ -43,8 +44,7 @@ def recovered() -> Any:
 
 
 def replayed(folder: Path) -> Any:
-    trace = folder / "spot.csv"
-    trace.write_text("time_s,gpus\n0,4\n600,2\n1200,4\n")
+    trace = put(folder / "spot.csv", "time_s,gpus\n0,4\n600,2\n1200,4\n")
     plan = hetopt.plan("tiny/two-nodes", "megatron", limits=1)
     methods = ("varuna", "autohet_recovery")
     return replaying.replay(plan, "tiny/two-nodes", trace, methods=methods)
@@ -179,8 +179,7 @@ WRONG = """() => {
 def test_a_page_fits_every_screen(
     pages: dict[str, str], chromium: Any, tmp_path: Path, kind: str
 ) -> None:
-    file = tmp_path / "page.html"
-    file.write_text(pages[kind], encoding="utf-8")
+    file = put(tmp_path / "page.html", pages[kind])
     for width, scheme in product((390, 800, 1200), ("light", "dark")):
         size = {"width": width, "height": 900}
         page = chromium.new_context(viewport=size, color_scheme=scheme).new_page()

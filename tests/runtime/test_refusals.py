@@ -1,10 +1,10 @@
 """What is not run is refused by name, before anything starts."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disk import put
 from small_instances import small
 
 from hetopt.errors import BackendMissing, HetoptError, InstanceError, Unsupported
@@ -114,15 +114,13 @@ def test_a_plan_that_breaks_rules_is_not_run() -> None:
 def test_configurations_by_name(
     tmp_path: Path, fields: dict[str, Any], words: str
 ) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | fields))
+    path = put(tmp_path / "config.json", LLAMA | fields)
     with pytest.raises(HetoptError, match=words):
         of_config(path, 8)
 
 
 def test_a_configuration_of_another_model_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA | {"hidden_size": 32}))
+    path = put(tmp_path / "config.json", LLAMA | {"hidden_size": 32})
     with pytest.raises(Unsupported, match="hidden 32, the plan's model 16"):
         job(instance({"gated": True}), plan(), SETTINGS, path)
 

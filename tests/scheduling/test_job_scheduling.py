@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from disk import put
 
 from hetopt.errors import InstanceError, MixedData
 from hetopt.files import load_problem
@@ -325,18 +326,12 @@ def test_waiting_and_completion_are_those_of_a_clock_in_microseconds() -> None:
 # --- traces and workloads --------------------------------------------------------
 
 
-@pytest.fixture
-def trace(tmp_path: Path) -> Any:
-    def write(text: str) -> Path:
-        path = tmp_path / "trace.csv"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
+def trace(folder: Path, text: str) -> Path:
+    return put(folder / "trace.csv", text)
 
 
-def test_a_trace_by_durations_becomes_jobs_of_as_many_gpu_hours(trace: Any) -> None:
-    path = trace("submit_s,duration_s,gpus,vc\n100,1800,1,3\n160,7200,2,3\n")
+def test_a_trace_by_durations_becomes_jobs_of_as_many_gpu_hours(tmp_path: Path) -> None:
+    path = trace(tmp_path, "submit_s,duration_s,gpus,vc\n100,1800,1,3\n160,7200,2,3\n")
     data = traces.queue(path, catalogue.simulator(), "t")
     assert [job.submit_s for job in data.jobs] == [0, 60]
     assert [job.model for job in data.jobs] == ["bert-base", "gpt2"]
@@ -347,15 +342,18 @@ def test_a_trace_by_durations_becomes_jobs_of_as_many_gpu_hours(trace: Any) -> N
         assert gpu_us / 3.6e9 == pytest.approx(hours, rel=0.01)
 
 
-def test_a_trace_by_models_knows_image_models_and_ours(trace: Any) -> None:
+def test_a_trace_by_models_knows_image_models_and_ours(tmp_path: Path) -> None:
     head = "set,job,submit_s,model,gpus,batch,duration_s\n"
     rows = "a,x,0,cifar10,1,128,\na,x,1,imagenet,4,200,\nb,y,2,gpt2,2,4,3600\n"
-    data = traces.queue(trace(head + rows), catalogue.simulator(), "t")
+    path = trace(tmp_path, head + rows)
+    data = traces.queue(path, catalogue.simulator(), "t")
     assert [job.model for job in data.jobs] == ["bert-base", "gpt2-xl", "gpt2"]
     assert [job.name for job in data.jobs] == ["x", "x#1", "y"]
     assert data.jobs[2].batch == 4
     some = traces.Sample(where={"set": "b"})
-    only = traces.queue(trace(head + rows), catalogue.simulator(), "t", sample=some)
+    only = traces.queue(
+        trace(tmp_path, head + rows), catalogue.simulator(), "t", sample=some
+    )
     assert [job.name for job in only.jobs] == ["y"]
 
 
@@ -378,9 +376,9 @@ def test_a_trace_by_models_knows_image_models_and_ours(trace: Any) -> None:
     ],
 )
 def test_a_bad_trace_is_refused_with_line_column_and_remedy(
-    trace: Any, text: str, message: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
-    path = trace(text)
+    path = trace(tmp_path, text)
     with pytest.raises(InstanceError) as caught:
         traces.queue(path, catalogue.simulator(), "t")
     assert str(caught.value).startswith(str(path))
@@ -388,8 +386,8 @@ def test_a_bad_trace_is_refused_with_line_column_and_remedy(
     assert ";" in str(caught.value)
 
 
-def test_a_choice_of_rows_needs_its_column_and_a_limit_some_job(trace: Any) -> None:
-    path = trace("submit_s,duration_s,gpus\n5,1,8\n")
+def test_a_choice_of_rows_needs_its_column_and_a_limit_some_job(tmp_path: Path) -> None:
+    path = trace(tmp_path, "submit_s,duration_s,gpus\n5,1,8\n")
     with pytest.raises(InstanceError, match="expected gpus, set, submit_s"):
         traces.read(path, {"set": "a"})
     with pytest.raises(InstanceError, match="found no job of at most 4 GPUs"):
@@ -398,9 +396,9 @@ def test_a_choice_of_rows_needs_its_column_and_a_limit_some_job(trace: Any) -> N
         )
 
 
-def test_submissions_are_scaled_to_the_load_asked_for(trace: Any) -> None:
+def test_submissions_are_scaled_to_the_load_asked_for(tmp_path: Path) -> None:
     lines = [f"{60 * i},{600 + 37 * i},{1 + i % 4}" for i in range(50)]
-    path = trace("submit_s,duration_s,gpus\n" + "\n".join(lines))
+    path = trace(tmp_path, "submit_s,duration_s,gpus\n" + "\n".join(lines))
     for load in (0.3, 1.0, 2.5):
         data = traces.queue(
             path, catalogue.simulator(), "t", sample=traces.Sample(load=load, jobs=30)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import test_job_scheduling
+from disk import put
 
 import hetopt
 from hetopt import api
@@ -282,8 +283,7 @@ def document() -> dict[str, Any]:
 def test_a_result_document_is_proved_by_its_certificate(
     document: dict[str, Any], tmp_path: Path
 ) -> None:
-    file = tmp_path / "queue.json"
-    file.write_text(json.dumps(document), encoding="utf-8")
+    file = put(tmp_path / "queue.json", document)
     proof = api.check_bound(file)
     assert (proof.missing, proof.by) == ((), "its certificate, by code of its own")
     beyond = Fraction(*document["bound_exact"]) * Fraction(101, 100)
@@ -310,8 +310,7 @@ def test_a_result_document_is_proved_by_its_certificate(
 def test_what_can_be_no_certificate_is_an_error(
     document: dict[str, Any], changes: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    file = tmp_path / "queue.json"
     made = {"edges": [0.0, 1.0, 2.0], "prices": [[0.5, 0.0]]} | changes
-    file.write_text(json.dumps(document | {"certificate": made}), encoding="utf-8")
+    file = put(tmp_path / "queue.json", document | {"certificate": made})
     with pytest.raises(InstanceError, match=said):
         hetopt.check_bound(file)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from assembled import assembled
-from command_line import said, typed
+from command_line import document, said
+from disk import put
 
 from hetopt import problems
 from hetopt.api import scheduling
@@ -46,9 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def written(folder: Path, text: str) -> Path:
-    path = folder / "jobs.csv"
-    path.write_text(text, encoding="utf-8")
-    return path
+    return put(folder / "jobs.csv", text)
 
 
 def spec(name: str) -> ModelSpec:
@@ -223,10 +222,7 @@ def test_what_schedule_writes_of_a_trace_is_accepted_by_check(folder: Path) -> N
     words = ("frenzy/testbed-30", "--trace", path, "--policy", "sia_as_asked")
     code, said, _ = told(*words, "--json", "--out", out)
     assert code == 0
-    checked = typed("check", out, "--json")
-    assert checked.exit_code == 0
-    objective = json.loads(said)["objective"]
-    assert json.loads(checked.stdout)["objective"] == objective
+    assert document("check", out)["objective"] == json.loads(said)["objective"]
 
 
 # --- clusters that `assemble` makes ----------------------------------------------
@@ -258,8 +254,7 @@ def test_jobs_that_name_models_are_scheduled_on_whatever_is_assembled(
         options = [told for told in options if told.split("=")[0] not in own]
     told = ["inter_gbytes_per_s=25", *options]
     made = assembled(folder, hosts, *told, work=work, model=model, times=times)
-    place = folder / "cluster.yaml"
-    place.write_text(json.dumps(made.document))
+    place = put(folder / "cluster.yaml", made.document)
     data = scheduling.queue_of_trace(written(folder, OURS), place)
     schedule = simulator.simulate(data, "sia").schedule
     assert problems.get("job_scheduling").evaluate(data, schedule).valid

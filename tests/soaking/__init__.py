@@ -45,11 +45,12 @@ def drawn(name: str, seed: int) -> dict[str, Any]:
     return json.loads(json.dumps(data))
 
 
-def changed(name: str, seed: int, change: Callable[[Any, Random], Any]) -> None:
-    """A trial of a kind whose drawn instance is changed first."""
-    data = drawn(name, seed)
-    change(data["instance"], Random(seed))
-    kind(name).check(data)
+def changed(names: str, seed: int, change: Callable[[Any, Random], Any]) -> None:
+    """A trial of each kind whose drawn instance is changed first."""
+    for name in names.split():
+        data = drawn(name, seed)
+        change(data["instance"], Random(seed))
+        kind(name).check(data)
 
 
 def keep(name: str, seed: int, data: dict[str, Any], message: str) -> Path:

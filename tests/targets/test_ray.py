@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disk import put
 from exporter_plans import MIXED, instance
 
 from hetopt.formats import exporting
@@ -27,10 +28,8 @@ with open("TOLD", "a") as file:
 def folder(tmp_path: Path) -> Path:
     options = ["train=./tells.py"]
     exporting.write(tmp_path, exporting.export_plan("ray", instance(), MIXED, options))
-    train = tmp_path / "tells.py"
     text = TRAIN.replace("TOLD", str(tmp_path / "told.jsonl"))
-    train.write_text(text, encoding="utf-8")
-    train.chmod(0o755)
+    put(tmp_path / "tells.py", text).chmod(0o755)
     return tmp_path
 
 

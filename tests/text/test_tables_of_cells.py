@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from disk import put
 
 from hetopt.errors import InstanceError
 from hetopt.text.parsing import read_table
@@ -25,8 +26,7 @@ from hetopt.text.parsing import read_table
 def test_a_table_that_would_be_misread_is_refused(
     text: str, message: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text(text)
+    path = put(tmp_path / "table.csv", text)
     with pytest.raises(InstanceError, match=message):
         [*read_table(path).rows]
 
@@ -35,7 +35,5 @@ def test_a_table_that_would_be_misread_is_refused(
 def test_empty_cells_behind_the_last_column_say_nothing(
     text: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text(text)
-    ((_, cells),) = read_table(path).rows
+    ((_, cells),) = read_table(put(tmp_path / "table.csv", text)).rows
     assert (cells["a"], cells["b"]) == ("1", "2")

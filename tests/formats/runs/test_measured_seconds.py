@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from assembled import assembled
 from command_line import typed
+from disk import put
 from logs_by_hand import deepspeed, torchtitan
 
 from hetopt import api
@@ -90,9 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = {"sequence_length": 1024, "global_batch": 8}
     options = ["recompute=full,selective,none", "zero=1,0,2,3"]
     made = assembled(folder, hosts, *options, work=work)
-    path = folder / "instance.json"
-    path.write_text(json.dumps(made.document))
-    return path
+    return put(folder / "instance.json", made.document)
 
 
 def checked(*words: object) -> dict[str, Any]:
@@ -127,8 +126,7 @@ def test_a_measured_time_is_set_beside_a_plan(
     time: str, place: Path, tmp_path: Path
 ) -> None:
     result = api.plan(str(place), planner="megatron")
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(result.to_json()))
+    plan = put(tmp_path / "plan.json", result.to_json())
     found = checked(plan, "--instance", place, "--measured", time)
     assert found["measured_s"] == pytest.approx(14.2, rel=1e-5)
     assert found["best_s"] <= found["predicted_s"] == result.objective / 1e6
@@ -163,8 +161,7 @@ def test_the_network_that_explains_a_slow_run_is_named(tmp_path: Path) -> None:
 
 
 def test_a_measured_time_without_a_prediction_is_refused(tmp_path: Path) -> None:
-    script = tmp_path / "run.sh"
-    script.write_text(MEGATRON)
+    script = put(tmp_path / "run.sh", MEGATRON)
     shown = typed("check", "--from", script, "--measured", "3s")
     assert shown.exit_code == 2
     assert "--measured is compared with a prediction" in shown.output
@@ -185,9 +182,8 @@ def test_a_run_below_the_bound_is_set_beside_the_interval_and_the_peak(
         "not calibrated here: H20-96GB-SXM5" in row.source for row in made.assumed
     )
     file.write_text(json.dumps(made.document))
-    run = tmp_path / "run.sh"
     flag = " --fp8_format e4m3" if products == "fp8" else ""
-    run.write_text((DEFECTS / "h20-run.sh").read_text().strip() + flag)
+    run = put(tmp_path / "run.sh", (DEFECTS / "h20-run.sh").read_text().strip() + flag)
     words = ["--from", run, "--instance", file, "--measured", f"{seconds}s"]
     found = checked(*words)
     bound_s = found["bound"] / 1e6

@@ -6,6 +6,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import pytest
+from disk import put
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import examples
@@ -70,9 +71,7 @@ def test_a_damaged_log_is_read_or_refused(data: st.DataObject) -> None:
         junk = data.draw(st.sampled_from(["", "-1", "0", "nan", "1e308", "{}", "}\n"]))
         log = log[:start] + junk + log[start + length :]
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "damaged.log"
-        path.write_text(log, encoding="utf-8")
-        source = Source(path)
+        source = Source(put(Path(folder) / "damaged.log", log))
         with suppress(InstanceError):
             found = measured(source, SIZE)
             assert found is None or found.seconds > 0

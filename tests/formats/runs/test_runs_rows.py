@@ -1,11 +1,11 @@
 """Rows of runs: as JSON and as CSV they are the same runs, and faults have a place."""
 
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from disk import put
 from hypothesis import given
 from inputs import examples
 from rows_by_hand import as_csv, rows
@@ -15,18 +15,12 @@ from hetopt.errors import InstanceError
 from hetopt.formats.runs import read
 
 
-def put(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 @examples(60)
 @given(rows())
 def test_rows_are_the_same_runs_as_csv_and_as_json(made: list[dict[str, Any]]) -> None:
     with TemporaryDirectory() as folder:
-        json_file = put(Path(folder), "runs.json", json.dumps(made))
-        csv_file = put(Path(folder), "runs.csv", as_csv(made, "remark"))
+        json_file = put(Path(folder, "runs.json"), made)
+        csv_file = put(Path(folder, "runs.csv"), as_csv(made, "remark"))
         wanted = [Run.model_validate(row) for row in made]
         assert read(csv_file) == wanted
         assert read(json_file) == wanted
@@ -56,7 +50,7 @@ def test_rows_are_the_same_runs_as_csv_and_as_json(made: list[dict[str, Any]]) -
 def test_a_fault_is_named_by_its_place(
     tmp_path: Path, name: str, text: str, place: str
 ) -> None:
-    path = put(tmp_path, name, text)
+    path = put(tmp_path / name, text)
     with pytest.raises(InstanceError, match=place) as caught:
         read(path)
     assert caught.value.file == str(path)

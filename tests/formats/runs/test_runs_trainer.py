@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from disk import put
 
 from hetopt.formats.runs import measured
 from hetopt.formats.runs.source import Size, Source
@@ -32,9 +33,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_time_of_a_step_is_the_mean_of_the_run(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_text(FILES[name])
-    found = measured(Source(path), SIZE)
+    found = measured(Source(put(tmp_path / name, FILES[name])), SIZE)
     if name in ("running.json", "slow.json"):
         assert found is None
         return
