@@ -11,7 +11,7 @@ from inputs import trials
 
 import hetopt
 from hetopt import registry
-from hetopt.api.proving import bound_checked
+from hetopt.api.proving import check_bound
 from hetopt.errors import Unsupported
 from hetopt.exact import post_training as exact
 from hetopt.exact.checking import divisions
@@ -121,11 +121,11 @@ def large() -> Result:
 def test_the_bound_of_a_saved_result_is_checked(large: Result, tmp_path: Path) -> None:
     file, document = tmp_path / "rl.json", large.to_file()
     file.write_text(json.dumps(document), encoding="utf-8")
-    found = bound_checked(file)
+    found = check_bound(file)
     assert (found.missing, found.proof) == ((), Proof.CERTIFICATE)
     document["certificate"]["boxes"].pop()
     file.write_text(json.dumps(document), encoding="utf-8")
-    (missing,) = bound_checked(file).missing
+    (missing,) = check_bound(file).missing
     assert "not all divisions" in missing
 
 
