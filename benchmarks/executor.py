@@ -52,10 +52,10 @@ positions and AdamW. Seconds are the median of steps but the first; memory is wh
 PyTorch has had of the GPU at the most (no CUDA context), beside the judge's, which
 leaves room for fragments.
 
-Measured, the H200 is 5% faster than the H100, predicted 10%: what passes through memory
+Measured, the H200 is 5% faster than the H100, predicted 12%: what passes through memory
 does not gain in proportion to the sheets' 4.8 and 3.35 TB/s. The loss of PyTorch took
 the H200 the time of 63 bytes a logit at its sheet's rate, the H100 that of 57; at 4.2
-TB/s predictions would be 3% too fast in place of 7. Products and attention, as
+TB/s predictions would be 5% too fast in place of 9. Products and attention, as
 `hetopt profile` measured them on that H200, move none of its predictions by more than
 0.1%. No public run of eager PyTorch on an H200 decides it, so no constant has it;
 intervals are wider on a card that a framework was not seen on. What is far off is bound
