@@ -247,41 +247,33 @@ def groups(rows: list[Row]) -> Iterator[tuple[str, list[Row], Stated]]:
     yield "figure 5, non-uniform", apart, (9.1, 2.7, None)
 
 
+def _written(columns: dict[str, str], rows: list[Row]) -> Iterable[str]:
+    """Return a table of columns, each by its head and how it writes a row."""
+    cells = [[how.format(row) for how in columns.values()] for row in rows]
+    return _pages.grid([*columns], cells)
+
+
 def _oracle(rows: list[Row]) -> Iterable[str]:
-    return _pages.grid(
-        [
-            *("GPUs", "oracle's search over Metis's", "paper"),
-            *("layers to profile, counted", "paper, time to profile"),
-            "paper: Metis profiles, min",
-        ],
-        [
-            [
-                str(r["gpus"]),
-                f"{r['search']:.2g}",
-                f"{r['paper, search']:,.0f}",
-                f"{r['layers to profile']:.0f}",
-                f"{r['paper, profiling']:,.0f}",
-                f"{r['paper, minutes']:g}",
-            ]
-            for r in rows
-        ],
-    )
+    columns = {
+        "GPUs": "{0[gpus]}",
+        "oracle's search over Metis's": "{0[search]:.2g}",
+        "paper": "{0[paper, search]:,.0f}",
+        "layers to profile, counted": "{0[layers to profile]:.0f}",
+        "paper, time to profile": "{0[paper, profiling]:,.0f}",
+        "paper: Metis profiles, min": "{0[paper, minutes]:g}",
+    }
+    return _written(columns, rows)
 
 
 def _ablation(rows: list[Row]) -> Iterable[str]:
-    return _pages.grid(
-        ["GPUs", "metis, CPU s", "without both, CPU s", "times", "paper"],
-        [
-            [
-                str(r["gpus"]),
-                f"{r['metis_s']:.3f}",
-                f"{r['without_s']:.3f}",
-                f"{r['times']:.1f}",
-                f"{r['paper']:g}",
-            ]
-            for r in rows
-        ],
-    )
+    columns = {
+        "GPUs": "{0[gpus]}",
+        "metis, CPU s": "{0[metis_s]:.3f}",
+        "without both, CPU s": "{0[without_s]:.3f}",
+        "times": "{0[times]:.1f}",
+        "paper": "{0[paper]:g}",
+    }
+    return _written(columns, rows)
 
 
 def _balancing(rows: list[Row]) -> Iterable[str]:

@@ -29,11 +29,12 @@ def refused(data: Any, **kwargs: Any) -> TrainingPlan:
 
 _plan_of_islands = islands.plan
 
-FAILURES = [(raising, "ValueError: max()"), (refused, "whale on training_plan: ")]
 
-
-@pytest.mark.parametrize(("failure", "word"), FAILURES)
-def test_plan_is_given_though_a_planner_fails_and_tells_which(
+@pytest.mark.parametrize(
+    ("failure", "word"),
+    [(raising, "ValueError: max()"), (refused, "whale on training_plan: ")],
+)
+def test_plan_and_comparison_tell_which_planner_fails_and_go_on(
     monkeypatch: pytest.MonkeyPatch, failure: Any, word: str
 ) -> None:
     monkeypatch.setattr(whale, "plan", failure)
@@ -44,13 +45,6 @@ def test_plan_is_given_though_a_planner_fails_and_tells_which(
     assert word in told
     assert told.endswith("please report it")
     assert found.to_json()["failed"] == [told]
-
-
-@pytest.mark.parametrize(("failure", "word"), FAILURES)
-def test_comparison_has_a_row_with_the_reason_of_a_planner_that_fails(
-    monkeypatch: pytest.MonkeyPatch, failure: Any, word: str
-) -> None:
-    monkeypatch.setattr(whale, "plan", failure)
     rows = {row.method: row.result for row in hetopt.compare(TINY, limits=5).rows}
     assert set(rows) == set(registry.entries_for("planners", "training_plan"))
     assert rows["megatron"].plan is not None

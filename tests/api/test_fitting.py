@@ -1,13 +1,14 @@
 """Whether a model fits, and how much is left: by trying all plans."""
 
-import json
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from brute_force_training import best_training_plan, random_tiny_instance
+from command_line import document
 from command_line import said as told
+from disk import put
 from inputs import trials
 from model_configs import SEVENTY_BILLION
 from places import INSTANCES
@@ -86,8 +87,7 @@ def test_no_fewer_gpus_than_the_fewest_have_a_plan() -> None:
 def test_without_time_the_first_number_that_is_not_refuted_is_undecided(
     tmp_path: Path,
 ) -> None:
-    file = tmp_path / "seventy.json"
-    file.write_text(json.dumps(SEVENTY_BILLION))
+    file = put(tmp_path / "seventy.json", SEVENTY_BILLION)
     (verdict,) = hetopt.fit(file, ["H100-80GB-SXM5"], 64, limits=0).verdicts
     assert verdict.status is Status.UNDECIDED
     assert verdict.too_few < verdict.gpus < MOST_GPUS
@@ -135,15 +135,12 @@ def test_what_hosts_hold_is_part_of_the_answer() -> None:
     """AdamW's twelve bytes per parameter, at the least, lie on the one host."""
     words = ("fit", "llama-2-70b", "--gpus", "8xA100-80G", "--batch", "8")
     offload = ("-o", "offload=optimiser", "-o", "zero=3", "--sequence", "2048")
-    code, out, _ = told(*words, *offload, "--json")
-    assert code == 0
-    document = json.loads(out)
-    assert " for offloading." in document["answer"]
-    (row,) = document["verdicts"]
+    found = document(*words, *offload)
+    assert " for offloading." in found["answer"]
+    (row,) = found["verdicts"]
     states = 12 * scheduling.load_model("llama-2-70b").total_parameters
     assert states / 2**20 <= row["host_memory_mib"] < 2 * states / 2**20
-    code, out, _ = told("fit", "gpt2", "--gpus", "1xA100-80G", "--json")
-    (row,) = json.loads(out)["verdicts"]
+    (row,) = document("fit", "gpt2", "--gpus", "1xA100-80G")["verdicts"]
     assert row["host_memory_mib"] is None
 
 

@@ -1,6 +1,5 @@
 """`check --bound`: what each kind of bound is derived by, and wrong ones refused."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 
 import pytest
 import tiny_recoveries
-from command_line import typed
+from command_line import document, typed
+from disk import put
 
 import hetopt
 from hetopt import api, files
@@ -24,8 +24,7 @@ LIMITS = hetopt.Limits(time_s=60, seed=0)
 
 
 def written(result: Result, place: Path, **changes: Any) -> Path:
-    place.write_text(json.dumps(result.to_file() | changes), encoding="utf-8")
-    return place
+    return put(place, result.to_file() | changes)
 
 
 def test_a_bound_one_us_beyond_the_argument_is_refused(tmp_path: Path) -> None:
@@ -151,9 +150,8 @@ def test_a_check_ends_at_a_limit_and_says_how_far_it_came(
 
 
 def test_the_command_leaves_with_four_where_a_bound_is_open(priced: Path) -> None:
-    told = typed("check", priced, "--bound", "--json", "--time-limit", "0")
-    assert told.exit_code == 4
-    assert json.loads(told.stdout)["bound_proved"] is False
+    told = document("check", priced, "--bound", "--time-limit", "0", code=4)
+    assert told["bound_proved"] is False
     told = typed("check", priced, "--memory", "1")
     assert told.exit_code == 2
     assert "add --bound" in told.stderr

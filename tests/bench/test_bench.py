@@ -40,11 +40,6 @@ def group(instances: list[str], methods: list[str], more: str = "") -> str:
     return f"[[mine.solve]]\n{listed}{more}"
 
 
-def task(method: str, **limits: Any) -> suites.Task:
-    fields = {"wall_limit_s": 60.0, "instance": "tiny/two-nodes", **limits}
-    return suites.Task(method=method, **fields)
-
-
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """Rows without what differs from run to run."""
     return [
@@ -161,7 +156,8 @@ def test_a_solve_that_fails_is_a_row_that_says_how(
     reason: str,
     misbehaving: dict[str, str],
 ) -> None:
-    row = process.run(task(method, **limits))["row"]
+    fields = {"wall_limit_s": 60.0, "instance": "tiny/two-nodes", **limits}
+    row = process.run(suites.Task(method=method, **fields))["row"]
     assert row["status"] == status
     assert reason in row["reasons"][0]
     assert row["method"] == method

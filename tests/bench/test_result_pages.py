@@ -79,13 +79,8 @@ def shown(page: Path, names: set[str]) -> Iterator[Shown]:
                 yield Shown(where, name, number * scale, digit)
 
 
-def every() -> list[Shown]:
-    pages = [ROOT / "README.md", BENCHMARKS / "README.md", *PAGES]
-    names = set(known())
-    return [one for page in pages for one in shown(page, names)]
-
-
 def test_no_page_has_a_bound_above_the_best_plan_known() -> None:
-    best = known()
-    wrong = [one for one in every() if one.us - one.digit > best[one.instance][0]]
+    best, pages = known(), [ROOT / "README.md", BENCHMARKS / "README.md", *PAGES]
+    every = (one for page in pages for one in shown(page, set(best)))
+    wrong = [one for one in every if one.us - one.digit > best[one.instance][0]]
     assert wrong == []

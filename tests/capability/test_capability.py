@@ -232,11 +232,7 @@ def test_the_page_is_what_the_command_writes() -> None:
     shipped = (ROOT / "hetopt/capability/REFERENCE.md").read_text("utf-8")
     again = "run `hetopt list capabilities --markdown > hetopt/capability/REFERENCE.md`"
     assert page("capabilities", capability.rows()) == shipped, again
-    assert listed("--markdown") == shipped
-
-
-def listed(*words: str) -> str:
-    return typed("list", "capabilities", *words).stdout
+    assert typed("list", "capabilities", "--markdown").stdout == shipped
 
 
 def test_a_refusal_names_method_setting_value_reason_and_remedy() -> None:

@@ -122,13 +122,9 @@ def test_layers_are_of_the_kinds_that_the_configuration_tells(
     assert Counter(map("+".join, model(name).kinds)) == kinds
 
 
-def work(sequence_length: int = 8192, **costs: Any) -> Workload:
-    shape = {"sequence_length": sequence_length, "global_batch": 8}
-    return Workload.model_validate({**shape, "costs": costs})
-
-
 def test_an_indexer_scores_all_tokens_and_attention_sees_the_chosen() -> None:
-    spec, sparse = model("deepseek-v3.2"), work(flash=True, sequence_length=16_384)
+    spec, shape = model("deepseek-v3.2"), {"sequence_length": 16_384, "global_batch": 8}
+    sparse = Workload.model_validate({**shape, "costs": {"flash": True}})
     dense = spec.model_copy(update={"indexer": None})
     s, chosen = 16_384, 2048
     seen = sum(min(token, chosen) for token in range(1, s + 1))

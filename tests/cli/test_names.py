@@ -159,9 +159,8 @@ def test_a_job_of_a_trace_that_is_no_name_is_refused_with_its_line(
 def test_a_job_whose_long_name_comes_twice_is_numbered_within_the_rule(
     tmp_path: Path,
 ) -> None:
-    trace, job = tmp_path / "jobs.csv", "x" * 200
-    text = f"job,submit_s,duration_s,gpus\n{job},0,60,1\n{job},0,60,1\n"
-    trace.write_text(text, encoding="utf-8")
+    text = "job,submit_s,duration_s,gpus\n" + 2 * f"{'x' * 200},0,60,1\n"
+    trace = put(tmp_path / "jobs.csv", text)
     cluster = instance().planned_cluster
     names = [one.name for one in traces.queue(trace, cluster, "queue").jobs]
     assert len(set(names)) == 2
@@ -171,25 +170,22 @@ def test_a_job_whose_long_name_comes_twice_is_numbered_within_the_rule(
 FOREIGN = {
     "hostfile": ("n\x1b1 slots=2 type=H100\n", "hosts: line 1: host: found"),
     "sinfo": ("n\u200b1 gpu:H100:2\n", "hosts: line 1: host: found"),
+    "huggingface": (
+        json.dumps({"model_type": "llama", "_name_or_path": "a\nb"}),
+        "or give --name NAME",
+    ),
 }
 
 
 @pytest.mark.parametrize("format", FOREIGN)
-def test_a_foreign_file_with_a_host_that_is_no_name_is_refused(
+def test_a_foreign_file_with_a_host_or_model_that_is_no_name_is_refused(
     format: str, tmp_path: Path
 ) -> None:
     text, told = FOREIGN[format]
-    (tmp_path / "hosts").write_text(text, encoding="utf-8")
+    path = put(tmp_path / ("config.json" if format == "huggingface" else "hosts"), text)
+    options = [] if format == "huggingface" else ["types=H100:100/80"]
     with pytest.raises(InstanceError, match=told) as caught:
-        importing.imported(format, [tmp_path / "hosts"], ["types=H100:100/80"], None)
-    assert str(caught.value).isprintable()
-
-
-def test_a_configuration_of_a_model_that_is_no_name_is_refused(tmp_path: Path) -> None:
-    config = {"model_type": "llama", "_name_or_path": "a\nb"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InstanceError, match="or give --name NAME") as caught:
-        importing.imported("huggingface", [tmp_path / "config.json"], [], None)
+        importing.imported(format, [path], options, None)
     assert str(caught.value).isprintable()
 
 

@@ -22,10 +22,6 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[str]:
-    return [line for block in blocks("sh") for line in block.splitlines()]
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The page's files in the current folder, and programs that say what they got."""
@@ -44,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_step_of_the_page_runs(folder: Path) -> None:
-    steps = commands()
+    steps = [line for block in blocks("sh") for line in block.splitlines()]
     assert len(steps) >= 5
     for step in steps:
         if step.startswith("hetopt "):

@@ -64,8 +64,7 @@ def test_more_samples_take_longer_and_each_of_them_less(instance: Instance) -> N
 
 def two_links() -> Instance:
     """Two nodes of one type of GPU; the links within them differ."""
-    random = Random(1)
-    tree = usual(random).model_dump(mode="json")
+    tree = usual(Random(1)).model_dump(mode="json")
     node = tree["cluster"]["nodes"][0] | {"count": 4, "intra_gbytes_per_s": 5}
     other = node | {"name": "fast", "intra_gbytes_per_s": 500}
     tree["cluster"]["nodes"] = [node, other]
@@ -81,8 +80,7 @@ def test_links_within_nodes_tell_groups_apart() -> None:
 
 
 def test_a_constant_that_is_missing_is_named() -> None:
-    instance = two_links()
-    tree = flat(instance)
+    tree = flat(two_links())
     del tree["workload"]["costs"]["calibration"]["constants"]["product.rows"]
     broken = Instance.model_validate(tree, strict=False)
     with pytest.raises(InstanceError, match=r"found no 'product\.rows'"):

@@ -1,6 +1,5 @@
 """Decoding: the formula by hand, engines within memory, tables of serving as found."""
 
-import json
 import math
 from itertools import chain, pairwise
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import get_args
 
 import pytest
 import yaml
-from command_line import typed
+from command_line import document, typed
+from disk import put
 
 import hetopt
 from hetopt.catalogue import model as model_fields
@@ -186,12 +186,11 @@ def test_errors_of_measured_rows_do_not_grow() -> None:
 
 
 def test_rows_that_nothing_is_known_of_say_why_and_others_stay(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
     head = "model_path,system,backend,isl,osl,batch_size,tp_size,mode\n"
     rows = ("Qwen/Qwen3-8B,a100_sxm,vllm", "a/b,h200_sxm,vllm", "Qwen/Qwen3-8B,x,vllm")
     more = ("Qwen/Qwen3-8B,h200_sxm,mlc", "Qwen/Qwen3-8B,h200_sxm,sglang")
-    path.write_text(head + "".join(f"{x},1000,100,8,2,agg\n" for x in (*rows, *more)))
-    told = json.loads(typed("predict", path, "--json").stdout)
+    text = head + "".join(f"{x},1000,100,8,2,agg\n" for x in (*rows, *more))
+    told = document("predict", put(tmp_path / "rows.csv", text))
     assert told["not_calibrated_here"] == ["a100_sxm"]
     reasons = [row["not_modelled"] for row in told["rows"]]
     assert [reasons[0], reasons[4]] == [None, None]

@@ -32,17 +32,14 @@ from hetopt.solving.run import Run
 KINDS = ("none", "layers", "parts")
 
 
-def digits(b: int) -> list[int]:
-    return [power for power in (1, 2, 4, 8) if b & power]
-
-
 def stage_mib(instance: Instance, case: tuple[Any, ...]) -> int:
     """A stage's memory from the definition, without the tables of `costs.profiles`."""
     gpu, layers, t, b, flight, first, last = case
     costs = instance.workload.costs
     rows = {(r.gpu, r.tensor_parallel, r.micro_batch): r for r in costs.profile}
     whole = rows.get((gpu, t, b))
-    chosen = [whole] if whole else [rows[gpu, t, size] for size in digits(b)]
+    digits = [power for power in (1, 2, 4, 8) if b & power]
+    chosen = [whole] if whole else [rows[gpu, t, size] for size in digits]
     need, more = costs.reserve_mib, Fraction(0)
     need += memory.ends_mib(
         instance.model, instance.workload, t, b, first=first, last=last

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disk import put
 from places import INSTANCES
 
 from hetopt.errors import CannotWrite, InstanceError
@@ -21,11 +22,6 @@ ONE_GPU = {
         }
     ]
 }
-
-
-def written(path: Path, document: Any) -> Path:
-    path.write_text(json.dumps(document))
-    return path
 
 
 # --- instances -----------------------------------------------------------------
@@ -120,11 +116,11 @@ def test_a_byte_order_mark_is_no_part_of_the_first_field(tmp_path: Path) -> None
 def test_a_plan_file_may_name_an_instance_file_beside_it(tmp_path: Path) -> None:
     text = (INSTANCES / "tiny/one-gpu.yaml").read_text()
     (tmp_path / "mine.yaml").write_text(text)
-    file = written(tmp_path / "plan.json", {"instance": "mine.yaml", "plan": ONE_GPU})
+    file = put(tmp_path / "plan.json", {"instance": "mine.yaml", "plan": ONE_GPU})
     assert load_plan(file)[1].name == "tiny/one-gpu"
     below = tmp_path / "below"
     below.mkdir()
-    file = written(below / "plan.json", {"instance": "../mine.yaml", "plan": ONE_GPU})
+    file = put(below / "plan.json", {"instance": "../mine.yaml", "plan": ONE_GPU})
     with pytest.raises(InstanceError, match="expected a file in the folder of plan"):
         load_plan(file)
 
@@ -134,7 +130,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     below = tmp_path / "below"
     below.mkdir()
     (below / "link.yaml").symlink_to(tmp_path / "secret.yaml")
-    file = written(below / "plan.json", {"instance": "link.yaml", "plan": ONE_GPU})
+    file = put(below / "plan.json", {"instance": "link.yaml", "plan": ONE_GPU})
     with pytest.raises(InstanceError, match="expected a file in the folder of plan"):
         load_plan(file)
 
@@ -144,7 +140,7 @@ def test_an_instance_that_is_given_stands_in_for_the_files_own(
     given: str, tmp_path: Path
 ) -> None:
     document = {"instance": "tiny/two-nodes", "digest": "sha256:0", "plan": ONE_GPU}
-    file = written(tmp_path / "plan.json", document)
+    file = put(tmp_path / "plan.json", document)
     instance: Any = {
         "name": "tiny/one-gpu",
         "path": INSTANCES / "tiny/one-gpu.yaml",

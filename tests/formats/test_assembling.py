@@ -99,7 +99,8 @@ def test_no_old_card_is_planned_with_flash_attention(tmp_path: Path, gpu: str) -
     own, without = read(tmp_path, hosts), read(tmp_path, hosts, "flash=false")
     assert own.document == without.document
     (row,) = (row for row in own.assumed if row.what == "flash")
-    assert (row.value, row.source.split(":")[0]) == ("off", f"none on {own_name(own)}")
+    (name,) = own.document["cluster"]["gpus"]
+    assert (row.value, row.source.split(":")[0]) == ("off", f"none on {name}")
     for option in ("flash=true", "kernel=flash2", "kernel=cudnn"):
         with pytest.raises(InstanceError, match=r"capability 8\.0; leave it out"):
             read(tmp_path, hosts, option)
@@ -132,11 +133,6 @@ def held_by_a_layer(data: Instance) -> int:
     weighing = Weighing(Calibrated(data, calibration))
     (gpu,) = data.planned_cluster.gpus
     return weighing.held(gpu, range(1), 1, 1, alone=True)
-
-
-def own_name(made: Imported) -> str:
-    (name,) = made.document["cluster"]["gpus"]
-    return str(name)
 
 
 def test_calibrated_cards_have_room_for_what_runs_live_with(tmp_path: Path) -> None:

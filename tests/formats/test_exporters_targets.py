@@ -79,7 +79,7 @@ def groups(plan: TrainingPlan) -> list[tuple[list[tuple[int, int]], int, list[Ro
     found: dict[tuple[tuple[tuple[int, int], ...], int], list[list[Row]]] = {}
     for one in plan.pipelines:
         rows = [
-            [(tuple(sorted(r.gpus, key=index)), r.samples) for r in stage.replicas]
+            [(tuple(sorted(r.gpus, key=where)), r.samples) for r in stage.replicas]
             for stage in one.stages
         ]
         cuts = tuple(stage.layers for stage in one.stages)
@@ -98,10 +98,6 @@ def groups(plan: TrainingPlan) -> list[tuple[list[tuple[int, int]], int, list[Ro
 def where(gpu: str) -> tuple[str, int]:
     node, _, number = gpu.rpartition(":")
     return node, int(number)
-
-
-def index(gpu: str) -> int:
-    return where(gpu)[1]
 
 
 def has(data: Instance, plan: TrainingPlan) -> set[str]:

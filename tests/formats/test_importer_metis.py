@@ -236,22 +236,21 @@ def test_a_fault_is_named_by_file_and_field(
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("file", "text", "message"),
     [
-        ("10.0.0.1 slots=0", r"hostfile: line 1: found '10\.0\.0\.1 slots=0'"),
-        ("10.0.0.1", r"line 1: .*expected `HOST slots=N`"),
-        ("10.0.0.9 4", r"line 1: found host '10\.0\.0\.9', expected one of"),
+        ("hostfile", "10.0.0.1 slots=0\n", r"hostfile: line 1: found '10\.0\.0\.1 slo"),
+        ("hostfile", "10.0.0.1\n", r"line 1: .*expected `HOST slots=N`"),
+        ("hostfile", "10.0.0.9 4\n", r"line 1: found host '10\.0\.0\.9', expected one"),
+        (
+            "profiles/DeviceType.X90_tp1.json",
+            "{}",
+            r"X90_tp1\.json: found this name, ",
+        ),
     ],
 )
-def test_a_bad_host_is_named_by_its_line(folder: Path, line: str, message: str) -> None:
-    (folder / "hostfile").write_text(line + "\n")
+def test_a_bad_host_or_name_of_a_file_is_told(
+    folder: Path, file: str, text: str, message: str
+) -> None:
+    (folder / file).write_text(text)
     with pytest.raises(InstanceError, match=message):
-        imported(folder)
-
-
-def test_a_misnamed_profile_is_not_passed_over(folder: Path) -> None:
-    (folder / "profiles" / "DeviceType.X90_tp1.json").write_text("{}")
-    with pytest.raises(
-        InstanceError, match=r"X90_tp1\.json: found this name, expected"
-    ):
         imported(folder)

@@ -242,9 +242,7 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "aliases": lambda d: d.maybe(None, ["also so"]),
         "host_gbytes_per_s": lambda d: d.rng.choice([12, 25.5]),
         # Where times are calibrated, `instance` draws them with the rate.
-        "card": lambda d: None,
-        "generation": lambda d: None,
-        "peaks": lambda d: None,
+        **dict.fromkeys(("card", "generation", "peaks"), lambda d: None),
     },
     schema.Node: {
         "name": lambda d: f"n{d.node}",
@@ -296,9 +294,8 @@ FIELDS: dict[type[schema.Record], dict[str, Way]] = {
         "chunked": lambda d: d.maybe(False, True),
         "latent": lambda d: d.maybe(None, None, record(d, schema.LatentAttention)),
         "mamba": lambda d: d.maybe(None, record(d, schema.MambaMixer)),
-        "mamba1": lambda d: None,  # as kinds ask
-        "linear": lambda d: None,
-        "convolution": lambda d: None,
+        # As kinds ask.
+        **dict.fromkeys(("mamba1", "linear", "convolution"), lambda d: None),
         "indexer": lambda d: d.maybe(None, None, record(d, schema.Indexer)),
         "value_dim": lambda d: d.maybe(None, None, 48),
         "gated_attention": lambda d: d.maybe(False, True),

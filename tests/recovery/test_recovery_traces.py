@@ -22,7 +22,7 @@ from hetopt.problems import training_plan
 from hetopt.problems.recovery import Storage, changes
 from hetopt.recovery.pooling import Pool
 from hetopt.recovery.replay import KINDS, traces
-from hetopt.recovery.replay.traces import Moment, Step
+from hetopt.recovery.replay.traces import Step
 from hetopt.schema import Instance
 
 PLANNERS = ("megatron", "autohet")
@@ -135,10 +135,6 @@ def test_nodes_are_as_many_as_the_count_has_room_for(seed: int, tmp_path: Path) 
 # --- what is counted -------------------------------------------------------------
 
 
-def presence(moments: tuple[Moment, ...], time_us: int) -> set[str]:
-    return set([m for m in moments if m.time_us <= time_us][-1].nodes)
-
-
 @pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_all_gpu_time_is_accounted_and_every_plan_has_its_nodes(
     seed: int, tmp_path: Path
@@ -176,8 +172,9 @@ def test_all_gpu_time_is_accounted_and_every_plan_has_its_nodes(
                 run.iteration_us
             )
             if leg.redone:
-                gone = run.plan.gpus_by_node.keys() - presence(nodes, leg.end_us)
-                assert gone  # only a loss makes a job fall back
+                there = [m for m in nodes if m.time_us <= leg.end_us][-1].nodes
+                # Only a loss makes a job fall back.
+                assert run.plan.gpus_by_node.keys() - {*there}
         spent["idle"] = available - sum(spent.values())
         assert spent["idle"] >= 0
         assert one.tally.gpu_us == spent

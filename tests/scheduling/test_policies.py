@@ -60,13 +60,9 @@ def test_the_judge_accepts_every_schedule_of_every_policy(
         assert not found.violations, (seed, found.violations[:3])
         assert len(run.decision_s) > 0
         if rounds:
-            check_starts_at_rounds(data, run.schedule)
-
-
-def check_starts_at_rounds(data: Data, schedule: Any) -> None:
-    length = job_scheduling.micro(data.assumptions.round_s)
-    starts = [lease.start_us for entry in schedule.jobs for lease in entry.leases]
-    assert all(start % length == 0 for start in starts)
+            length = job_scheduling.micro(data.assumptions.round_s)
+            leases = [lease for entry in run.schedule.jobs for lease in entry.leases]
+            assert all(lease.start_us % length == 0 for lease in leases)
 
 
 @pytest.mark.parametrize("policy", ["frenzy", "frenzy_typed", "opportunistic"])
@@ -303,9 +299,6 @@ def test_a_job_that_a_policy_never_serves_is_said_and_not_waited_for() -> None:
     (outcome,) = scheduling.schedule(data, ["sia"])
     assert outcome.result.status.value == "undecided"
     assert scheduling.schedule(data, ["frenzy"])[0].result.plan is not None
-
-
-# --- size ------------------------------------------------------------------------
 
 
 # --- the command and the page ----------------------------------------------------

@@ -72,11 +72,6 @@ def test_interleaved_stages_have_a_layer_for_each_run(
             assert cost.fits(Pipe(n, b, slots))
 
 
-def _ways(batch: int, pipes: int) -> list[tuple[int, ...]]:
-    cuts = combinations(range(1, batch), pipes - 1)
-    return [tuple(b - a for a, b in pairwise((0, *c, batch))) for c in cuts]
-
-
 @examples(20)
 @given(st.data(), drawn(random_instance, uniform=True))
 def test_micro_batches_are_shared_as_well_as_by_trying_all_ways(
@@ -91,7 +86,9 @@ def test_micro_batches_are_shared_as_well_as_by_trying_all_ways(
     def slowest(way: tuple[int, ...] | list[int]) -> int:
         return max(map(cost.pipeline_us, way, timings))
 
-    ways = _ways(instance.workload.global_batch, len(pipes))
+    batch = instance.workload.global_batch
+    cuts = combinations(range(1, batch), len(pipes) - 1)
+    ways = [tuple(b - a for a, b in pairwise((0, *c, batch))) for c in cuts]
     assert slowest(counts) == min(map(slowest, ways))
 
 

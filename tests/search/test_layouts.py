@@ -11,19 +11,14 @@ from hetopt.search.fast_cost import FastCost
 from hetopt.search.layouts import Layouts
 
 
-def searched(instance: Instance, most: int = 200) -> tuple[FastCost, Layouts]:
-    cost = FastCost(instance)
-    found = Layouts(cost, Balancer(cost))
-    found.search(None, most)
-    return cost, found
-
-
 @examples(25)
 @given(drawn(random_instance, later=True))
 def test_every_layout_is_a_valid_plan_that_takes_what_the_judge_says(
     instance: Instance,
 ) -> None:
-    cost, found = searched(instance, 60)
+    cost = FastCost(instance)
+    found = Layouts(cost, Balancer(cost))
+    found.search(None, 60)
     for layout, us in found._tried.items():
         if us is None:
             continue

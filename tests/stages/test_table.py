@@ -101,7 +101,8 @@ def _checked(table, pipeline, j, row):
     away = not nodes & {replica.node for replica in following}
     computed, took = 0, 0
     for replica in stage.replicas:
-        number, one = _class(table, replica.node)
+        pairs = enumerate(table.classes)
+        number, one = next(x for x in pairs if replica.node in x[1].nodes)
         us = int(table.replica_us(number)[replica.degree, replica.samples, run])
         assert us < NEVER, "a stage of a valid plan fits"
         hop = 0
@@ -123,11 +124,6 @@ def _checked(table, pipeline, j, row):
         # All replicas fit, and nothing else is left to choose.
         assert computed == row["compute_us"]
         yield "exact"
-
-
-def _class(table, node):
-    pairs = enumerate(table.classes)
-    return next((c, each) for c, each in pairs if node in each.nodes)
 
 
 def test_of_equal_layers_a_run_fits_in_the_middle_where_it_fits_first():

@@ -52,14 +52,12 @@ AMBIGUOUS = {
 }
 
 
-def numbers() -> st.SearchStrategy[Fraction]:
-    return st.builds(
-        Fraction, st.integers(1, 10**6), st.sampled_from([1, 2, 8, 100, 1000])
-    )
+DENOMINATORS = st.sampled_from([1, 2, 8, 100, 1000])
+NUMBERS = st.builds(Fraction, st.integers(1, 10**6), DENOMINATORS)
 
 
 @examples(150)
-@given(data=st.data(), value=numbers())
+@given(data=st.data(), value=NUMBERS)
 def test_every_unit_is_a_multiple_of_the_bare_one(
     data: st.DataObject, value: Fraction
 ) -> None:

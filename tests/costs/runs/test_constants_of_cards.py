@@ -23,11 +23,6 @@ OWN = f"product.bf16@{CARD}"
 RUNS = [Run.model_validate({**ROW, "gpu": gpu}) for gpu in (CARD, "A100-80GB-SXM4")]
 
 
-def written(path: Path, value: float) -> Path:
-    write_constants(path, {OWN: Constant(value, 0.03)})
-    return path
-
-
 def seconds(constants: Path | None) -> list[float]:
     found = [row.iteration_s for row in hetopt.predict(RUNS, constants=constants).rows]
     assert None not in found
@@ -35,8 +30,8 @@ def seconds(constants: Path | None) -> list[float]:
 
 
 def test_a_file_of_a_card_is_of_that_card_alone(tmp_path: Path) -> None:
-    usual = seconds(None)
-    slower = seconds(written(tmp_path / "c.json", 0.8))
+    write_constants(tmp_path / "c.json", {OWN: Constant(0.8, 0.03)})
+    usual, slower = seconds(None), seconds(tmp_path / "c.json")
     assert slower[0] > 1.1 * usual[0]
     assert slower[1] == pytest.approx(usual[1])
 

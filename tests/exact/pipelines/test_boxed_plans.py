@@ -98,19 +98,15 @@ def _free(us):
     return {"layer_times": "profile", "profile": rows, "hop_factor": 0}
 
 
-def test_pipelines_that_take_no_time_are_never_refuted():
-    instance = _instance(costs=_free(0))
-    plan = facts(instance, _read(_plan(((0, 2), "a:0"))))
-    assert plan.iteration_us == 0
-    bound = PipelineBound(instance, 0, 0)
-    for box in boxes(bound, plan, Random(1), 5):
-        assert not bound.settles(box, 0)
-
-
-def test_layers_that_take_no_time_are_not_divided_by():
-    instance = _instance(costs=_free(0) | {"sync_factor": 1})
-    plan = facts(instance, _TWO_PIPELINES)
-    assert 0 < plan.iteration_us == plan.sync_us
+@pytest.mark.parametrize(
+    ("more", "plan"),
+    [({}, _read(_plan(((0, 2), "a:0")))), ({"sync_factor": 1}, _TWO_PIPELINES)],
+)
+def test_layers_that_take_no_time_are_not_divided_by(more, plan):
+    instance = _instance(costs=_free(0) | more)
+    plan = facts(instance, plan)
+    assert plan.iteration_us == plan.sync_us * bool(more)
+    assert (plan.iteration_us > 0) == bool(more)
     bound = PipelineBound(instance, plan.iteration_us, 0)
     for box in boxes(bound, plan, Random(1), 5):
         assert not bound.settles(box, plan.iteration_us)
