@@ -96,6 +96,9 @@ class Rental:
         }
 
 
+_TOLD = ("model", "tokens", "batch", "sequence", "deadline_s", "complete")
+
+
 @dataclass(frozen=True, repr=False)
 class Rentals(Finding, layout="renting"):
     """All machines that were planned, the cheapest that keeps the deadline first.
@@ -144,16 +147,10 @@ class Rentals(Finding, layout="renting"):
 
     def to_json(self) -> Document:
         """The document of the command line; absent is None."""
-        best = self.best
         return {
-            "model": self.model,
-            "tokens": self.tokens,
-            "batch": self.batch,
-            "sequence": self.sequence,
-            "deadline_s": self.deadline_s,
-            "complete": self.complete,
+            **{name: getattr(self, name) for name in _TOLD},
             "infeasible": self.refuted,
-            "best": None if best is None else best.to_json(),
+            "best": self.best and self.best.to_json(),
             "least_usd": self.least_usd,
             "rows": [
                 row.to_json() | {"in_time": self.is_in_time(row)} for row in self.rows

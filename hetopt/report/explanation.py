@@ -45,11 +45,6 @@ def time_bars(found: Explanation) -> list[Bar]:
     return [whole, *_bars(found, rows)]
 
 
-def memory_bars(found: Explanation) -> list[Bar]:
-    """Return a row for all replicas that are alike; the whole is a GPU's memory."""
-    return [*_bars(found, ((row, row.room_mib) for row in found.memory))]
-
-
 def _gpu(found: Explanation, row: StageTime | GpuMemory) -> str:
     stage = found.plan.pipelines[row.pipeline].stages[row.stage]
     return found.instance.planned_cluster.node[stage.replicas[0].node].gpu
@@ -160,7 +155,7 @@ def answer(found: Explanation) -> str:
 def _sections(found: Explanation) -> Iterator[Section]:
     note = "Per iteration; equal stages share one row"
     yield from _divided("Time", note, time_bars(found), times.PARTS, mib=False)
-    held = memory_bars(found)
+    held = [*_bars(found, ((row, row.room_mib) for row in found.memory))]
     yield from _divided("Memory", "Per GPU", held, weights.PARTS, mib=True)
     if found.effects:
         note = "Each evaluated on this plan, and with a new plan"

@@ -88,7 +88,8 @@ def record(row: GapRow) -> Document:
 
 def sheet(report: GapReport) -> Sheet:
     """For each instance its planners and plans drawn, and a table that sorts."""
-    parts = _instances(report)
+    grouped = groupby(report.rows, lambda row: row.instance)
+    parts = [(name, [*rows]) for name, rows in grouped]
     palette = plans.colours(
         gpu
         for row in report.rows
@@ -251,11 +252,6 @@ def _summary_text(key: str, value: float | None) -> str | None:
     if key.endswith("_to_bound"):
         return words.share(value)
     return words.duration(value) if key.endswith("_s") else None
-
-
-def _instances(report: GapReport) -> list[tuple[str, list[GapRow]]]:
-    grouped = groupby(report.rows, lambda row: row.instance)
-    return [(name, list(rows)) for name, rows in grouped]
 
 
 def _plans(rows: list[GapRow]) -> Iterator[list[GapRow]]:

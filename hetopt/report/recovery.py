@@ -14,19 +14,19 @@ def sheet(found: Recovered) -> Sheet:
     sections = []
     if found.candidates:
         sections.append(Section("Plans considered", table=_candidates(found)))
-    new = _new_plan_result(found)
-    if new is not None and new.plan is not None:
+    if (made := found.chosen) is not None:
+        by, state = Method(made.name, "given"), (Status.FEASIBLE, Stop.FINISHED)
+        new = Result("training_plan", found.change.new, by, *state, made.plan)
         assert new.evaluation is not None
+        warned = margins.warnings(new.data, new.evaluation)
+        title = "The new training plan"
         sections.append(
             Section(
-                "The new training plan",
-                (
-                    f"Made by {new.method.name}. {plans.NOTE}",
-                    *margins.warnings(new.data, new.evaluation),
-                ),
+                title,
+                (f"Made by {made.name}. {plans.NOTE}", *warned),
                 tuple(f"{a}: {b}" for a, b in results.totals(new.parts)),
-                results.table(new.data, new.plan, new.parts),
-                (plans.figure(new, "The new training plan"),),
+                results.table(new.data, made.plan, new.parts),
+                (plans.figure(new, title),),
             )
         )
     if found.result.plan is not None:
@@ -75,16 +75,3 @@ def _facts(found: Recovered) -> Iterator[tuple[str, str]]:
         yield "busiest link", str(busiest)
     totals = results.totals(found.result.parts)
     yield from (pair for pair in totals if pair[0] == "bytes")
-
-
-def _new_plan_result(found: Recovered) -> Result | None:
-    if found.chosen is None:
-        return None
-    return Result(
-        "training_plan",
-        found.change.new,
-        Method(found.chosen.name, "given"),
-        Status.FEASIBLE,
-        Stop.FINISHED,
-        plan=found.chosen.plan,
-    )
