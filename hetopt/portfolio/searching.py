@@ -10,6 +10,7 @@ from ..bounds import impossible
 from ..bounds.training_plan import training_plan_bound
 from ..clock import monotonic, wall
 from ..errors import Interrupted, Unsupported
+from ..exact.pipelines.schedule import Schedule, Shares
 from ..modelling import Limits
 from ..plans import TrainingPlan
 from ..problems import Objective
@@ -56,10 +57,6 @@ class Closing:
             seconds = wall() - self._start
             self.trace.append(TracePoint(seconds, self._incumbent, self._bound))
             self._tell(self._incumbent, self._bound)
-
-    def incumbent(self, us: int) -> None:
-        """Tell of the time of a plan, where it is better than before."""
-        self.knows(us, None)
 
     def takes(self, found: Result) -> None:
         """Tell what a result is better in."""
@@ -129,7 +126,9 @@ def _search(
                 return best
             left = limits.after(monotonic() - began)
         try:
-            found = exactly("training_plan", data, left, best.plan, known.knows)
+            raced = Schedule(shares=Shares(choices=0))  # by planners
+            own = {"schedule": raced} if best.plan is not None else {}
+            found = exactly("training_plan", data, left, best.plan, known.knows, own)
         except Unsupported:
             found = with_bound(improve_result(best, left, known.knows))
         else:
@@ -239,9 +238,8 @@ def _raced(data: Instance, limits: Limits, known: Closing) -> Result | None:
         return None
     until = monotonic() + limits.time_s
     run = Heuristic("training_plan", data, "settings", limits)
-    race = partial(
-        racing.raced, data, deadline=until, seed=limits.seed, report=known.incumbent
-    )
+    told = partial(known.knows, bound=None)
+    race = partial(racing.raced, data, deadline=until, seed=limits.seed, report=told)
     try:
         run.ask(race, several=True)
     except Interrupted as signal:

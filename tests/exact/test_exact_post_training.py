@@ -19,7 +19,6 @@ from hetopt.exact.post_training.prices import Prices
 from hetopt.modelling import Limits
 from hetopt.problems.post_training import Data
 from hetopt.result import Proof, Result, Stop
-from hetopt.schema import Instance
 from hetopt.search.halves import Division, Halves, Trained
 from hetopt.solving import statements
 from hetopt.solving.certificates import DivisionCertificate
@@ -69,23 +68,6 @@ def test_no_bound_is_above_the_best_plan(seed: int) -> None:
     ways = [way.us for way in (halves.way(None, least),) if way is not None]
     ways += [] if box is None else [Prices(halves).least(none, halves.units, box)[0]]
     assert min(ways) <= best
-
-
-def test_the_first_look_at_a_division_chooses_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A plan to start from would keep its own: rules of thumb recompute all."""
-    starts, solve = dict[str, bool](), exact.training_plan.solve
-
-    def seen(data: Instance, **asked: Any) -> Result:
-        starts.setdefault(str(data.planned_cluster), asked["warm_start"] is None)
-        return solve(data, **asked)
-
-    monkeypatch.setattr(exact.training_plan, "solve", seen)
-    data = Data(instance=hetopt.load("post_training/tiny"))
-    assert exact.solve(data, limits=Limits()).plan is not None
-    assert starts
-    assert all(starts.values())
 
 
 # --- certificates ------------------------------------------------------------------

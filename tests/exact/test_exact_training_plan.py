@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 
 import pytest
+from random_alternatives import with_alternatives
 from refuters import by_prices, proves
 from settings import COSTS
 from small_instances import small
@@ -15,9 +16,9 @@ from small_instances import small
 import hetopt
 from hetopt.bounds.training_plan import training_plan_bound
 from hetopt.exact import training_plan
-from hetopt.exact.pipelines.schedule import Schedule, Searching
+from hetopt.exact.pipelines.schedule import Schedule, Searching, Shares
 from hetopt.modelling import Limits
-from hetopt.planners import islands
+from hetopt.planners import islands, megatron
 from hetopt.result import Status, Stop
 from hetopt.schema import Instance
 from hetopt.solving.certificates import BoxCertificate
@@ -99,3 +100,19 @@ def test_one_pipeline_that_has_room_is_proved_to_be_the_best_plan() -> None:
     assert isinstance(result.certificate, BoxCertificate)
     bound = result.bound and result.bound.value
     assert training_plan.recheck(instance, result.certificate, bound) == []
+
+
+def test_settings_are_raced_whatever_plan_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But after a race, which the portfolio has had, the time is for the rest."""
+    data = hetopt.load("autohet/a100-h20-4x4-gpt3-6.7b")
+    data = with_alternatives(Random(1), data, zeros=(0, 1))
+    start, asked = megatron.plan(data), list[Instance]()
+    monkeypatch.setattr(training_plan.racing, "raced", lambda x, **_: asked.append(x))
+    for shares, races in ((Shares(), 1), (Shares(choices=0), 0)):
+        asked.clear()
+        schedule = Schedule(searching=Searching(candidates=100), shares=shares)
+        limits = Limits(gap=1.0)
+        training_plan.solve(data, limits=limits, warm_start=start, schedule=schedule)
+        assert len(asked) == races

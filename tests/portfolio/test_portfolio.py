@@ -178,7 +178,7 @@ def test_settings_are_raced_before_planners_where_a_plan_chooses_them(
         return plan if found else None
 
     monkeypatch.setattr(racing, "raced", raced)
-    monkeypatch.setattr(searching, "exactly", lambda p, d, left, best, tell: made[0])
+    monkeypatch.setattr(searching, "exactly", lambda *asked: made[0])
     monkeypatch.setattr(
         searching.registry, "package_of", lambda _, name: name == "whale" or None
     )

@@ -69,7 +69,7 @@ class Shares(Record):
     searches: tuple[float, ...] = (0.2, 0.35, 0.5)
     sites: float = 0.45  # plans that mind slow links
     grid: float = 0.5  # grids, for targets that run these
-    choices: float = 0.45  # settings that a plan may choose
+    choices: float = 0.45  # settings that a plan may choose; 0: they were raced
     one_pipeline: float = 0.25  # the best single pipeline
     only_pipeline: float = 0.8  # the same where none is of one sequence
     no_room: float = 0.1  # whether memory holds any plan

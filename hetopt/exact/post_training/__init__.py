@@ -191,9 +191,9 @@ class _Walk:
         if seen == _LOOKS.most:
             self._open.append(bound)
             return
-        times, instance = 2**seen, halves.instance(division)
+        times, start = 2**seen, halves.trained(division).plan
         self._looks[division] += 1
-        start = halves.trained(division).plan if seen else None  # settings are chosen
+        instance = halves.instance(division)
         twin, seconds = settings.on_target(instance), _LOOKS.seconds * times
         if (left := self._run.left_s()) is not None and limits.time_s is not None:
             seconds = min(left, limits.time_s * _LOOKS.share * times)

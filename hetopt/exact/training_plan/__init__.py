@@ -265,8 +265,8 @@ def _large(task: _Task) -> None:
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
     unlike, alone_us = lines_up(instance), 0
-    # What follows keeps to the usual settings, or to those of the plan it starts from.
-    if run.plan is None and settings.has_choices(instance):
+    # What follows keeps to the usual settings, or to those of the plan it has.
+    if shares.choices and settings.has_choices(instance):
         _choose(task, shares.choices)
     begun = run.plan is not None
     offer_single_gpus(instance, run.offer)
@@ -302,7 +302,7 @@ def _together(task: _Task) -> None:
     run, instance, shares = task.run, task.instance, task.shares
     cheap = training_plan_bound(instance)
     run.tighten(cheap.value, cheap.source)
-    if run.plan is None:
+    if shares.choices:
         _choose(task, shares.choices)
     offer_single_gpus(instance, run.offer)
     if run.plan is None and _nowhere_at_all(task):
