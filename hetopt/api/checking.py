@@ -287,10 +287,10 @@ def check(
     if tokens is not None:
         found = replace(found, training=_training(found, judged, tokens))
     if found.run is not None:
-        least = no_plan_is_shorter(found.data)
         seconds = limits_of(limits).time_s
         found.run.improve(inf if seconds is None else seconds)
-        found = replace(found, bound=found.run.bound() or least)
+        least = found.run.bound() or no_plan_is_shorter(found.data)
+        found = replace(found, bound=least)
     return _measured(found, judged, measured_s)
 
 

@@ -19,6 +19,7 @@ from ..result import Bound, Result
 from ..schema import Instance, Record
 from ..text.complaints import shown, validated
 from ..text.documents import Document
+from ..text.parsing import read_tree
 from . import rented
 from .calling import AnyInstance, AnyPlan, AnyProblem, not_one
 
@@ -192,7 +193,7 @@ def claimed(plan: AnyPlan, data: Instance) -> Bound | None:
         return plan.bound if plan.data.digest == data.digest else None
     if not isinstance(plan, str | Path):
         return None
-    document = files.load_claim(plan, data).document
+    document = read_tree(Path(plan))
     origin = files.origin_of(document, plan)
     if document.get("bound") is None or origin is None or origin.digest != data.digest:
         return None

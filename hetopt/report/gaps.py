@@ -144,7 +144,7 @@ def headline(rows: list[GapRow]) -> str:
     told = "no bound is known"
     if (bound := reference.bound) is not None:
         limit = f"{words.limit(unit)} {words.amount(bound.value, unit)}"
-        told = f"{limit} (proof: {bound.source}; {words.proof(bound.proof)})"
+        told = f"{limit} (proof: {bound.source}; {results.proof(bound)})"
     found = (row.result.objective for row in rows if not row.is_quoted)
     if reference.best not in (None, *found):
         best = words.amount(reference.best, unit)

@@ -24,7 +24,7 @@ from ..plans import (
 from ..problems import Evaluation, Objective, Violation
 from ..problems.provisioning import Offer
 from ..problems.training_plan.shapes import split_of
-from ..result import Bound, Result, Status, Stop, known_gap
+from ..result import Bound, Proof, Result, Status, Stop, known_gap
 from ..schema import Cluster, Instance, exact
 from ..text.documents import Document
 from . import plans, words
@@ -33,6 +33,12 @@ from .sheet import Section, Sheet, Table
 
 MOST_LINKS = 12  # of a recovery, in its table
 MOST_PLACES = 4  # that one line names for a rule that is broken
+_CHECKED_BY = {
+    Proof.CERTIFICATE: "with a certificate that other code follows",
+    Proof.STATEMENT: "by a statement on another solver",
+    Proof.METHOD: "by this method only",
+    Proof.CLAIM: "as the plan file says; `hetopt check --bound` derives it again",
+}
 _STOPS = {
     "time": "time limit reached",
     "gap": "gap target reached",
@@ -46,7 +52,8 @@ def sheet(
     sections: Iterable[Section] = (),
 ) -> Sheet:
     """Return what is known of a result, and its plan, with further facts."""
-    planned = dict.fromkeys(("training_plan", "post_training"), answer)
+    answers = dict.fromkeys(("training_plan", "post_training"), answer)
+    answers["provisioning"] = _rented
     told, parts = [*known(result)], list[Section]()
     if result.plan is not None and result.evaluation is not None:
         told += totals(result.parts)
@@ -55,7 +62,7 @@ def sheet(
             parts.append(Section("The plan", note, figures=drawn, on_page_only=True))
         parts += judged(result.data, result.plan, result.evaluation)
     name = str(getattr(result.data, "name", result.problem))
-    say = (planned | {"provisioning": _rented}).get(result.problem, lambda _: "")
+    say = answers.get(result.problem, lambda _: "")
     return Sheet(name, (*parts, *sections), "plan", (*told, *facts), say(result))
 
 
@@ -99,11 +106,17 @@ def _rented(result: Result) -> str:
     return f"{said}; its distance from the best is unknown."
 
 
+def proof(bound: Bound) -> str:
+    """Return what a bound can be checked by."""
+    return _CHECKED_BY[bound.proof]
+
+
 def distance(us: Objective, bound: Bound | None) -> str:
     """Say how far from optimal a plan is at most, and by which bound in us."""
     if bound is None:
         return "its distance from the best is unknown"
-    least, proved = words.amount(bound.value, "us"), words.proved(bound)
+    least, known = words.amount(bound.value, "us"), proof(bound)
+    proved = known if bound.claimed else f"proved, {known}"
     if bound.value == us:
         return f"no plan is faster ({proved})"
     gap = words.share(known_gap(us, bound.value))
@@ -187,7 +200,7 @@ def known(result: Result) -> Iterator[tuple[str, str]]:
             value += f", at most {tokens * 1e6:,.0f} tokens/s"
         yield "bound", f"{value} ({result.bound.source})"
         if result.problem != "training_plan":  # whose sentence has it
-            yield "proof", words.proof(result.bound.proof)
+            yield "proof", proof(result.bound)
     if result.gap is not None:
         yield "gap", words.share(result.gap)
     if result.started_from is not None:

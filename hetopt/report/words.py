@@ -6,7 +6,6 @@ from fractions import Fraction
 
 from ..plans import Stage
 from ..problems import Objective
-from ..result import Bound, Proof
 from ..schema import Cluster
 from ..text import numbers
 from ..text.documents import Fields
@@ -23,12 +22,6 @@ _NAMED = 4  # open questions that a sentence names
 _LEAST_MS = 1e-4  # seconds: shorter times are microseconds
 # Names of large counts, as people write them.
 _COUNTS = {"T": 10**12, "B": 10**9, "M": 10**6}
-_CHECKED_BY = {
-    Proof.CERTIFICATE: "with a certificate that other code follows",
-    Proof.STATEMENT: "by a statement on another solver",
-    Proof.METHOD: "by this method only",
-    Proof.CLAIM: "as the plan file says; `hetopt check --bound` derives it again",
-}
 
 
 def plain(text: str) -> str:
@@ -143,16 +136,6 @@ def interval_of(parts: Fields) -> str | None:
 def share(value: float | None) -> str:
     """A fraction of one as a percentage."""
     return NONE if value is None else f"{value:.2%}"
-
-
-def proof(proof: Proof) -> str:
-    """Return what a bound can be checked by."""
-    return _CHECKED_BY[proof]
-
-
-def proved(bound: Bound) -> str:
-    """Say whether a bound is proved, and by what."""
-    return "proved, " * (not bound.claimed) + proof(bound.proof)
 
 
 def memory(mib: int | None) -> str:

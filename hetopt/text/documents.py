@@ -12,6 +12,6 @@ Document: TypeAlias = dict[str, Any]
 Fields: TypeAlias = Mapping[str, Any]
 
 
-def own_data(file: str) -> Document:
+def own_data(file: str | Path) -> Document:
     """Return the data of a module of ours: a TOML file beside it, of the same name."""
     return tomllib.loads(Path(file).with_suffix(".toml").read_text("utf-8"))

@@ -12,7 +12,6 @@ a flag.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as stored
@@ -20,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..text.documents import Document
+from ..text.documents import Document, own_data
 from ..text.documents import Fields as Values
 
 Given = Mapping[str, str]
@@ -405,7 +404,7 @@ def table(path: Path, kinds: Mapping[str, Kind], own: Mapping[str, Entry]) -> Ta
             tree["when"] = never
         return Row(**tree)
 
-    tree = tomllib.loads(path.read_text("utf-8"))
+    tree = own_data(path)
     unread = (
         Unread(name, tuple(some.get("neutral", ())), some.get("needs", ""))
         for some in tree["unread"]
