@@ -21,7 +21,7 @@ from ..solving import statements
 from ..solving.run import Run
 from ..text.documents import Document
 from ..text.numbers import memory
-from .calling import AnyLimits, Place, limits_of
+from .calling import AnyLimits, Place, limits_of, not_one
 from .judging import bound_of, by_certificate, contradicted
 
 _WITNESS = "cpsat"  # exact in whole numbers
@@ -60,6 +60,8 @@ def check_bound(
     Raises `InstanceError` for a document without a bound or with an unreadable
     certificate, `Unsupported` for a bound that nothing derives again.
     """
+    if not isinstance(result, Place):
+        raise not_one("result", result, "the path of a result document")
     asked = limits_of(limits)
     name, data, plan, document = files.load_claim(result, instance)
     status, bound = document.get("status"), None
